@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 import numpy as np
-from proof import Counts, Program, main, table
+from proof import Counts, Program, foretold, main, table
 from simulated import Generator, guards
 from worse import Kind, fewer_right
 
@@ -47,7 +47,7 @@ def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
     rows, missed = [], []
     for name, counts in found.items():
         draws, truth = counts["draws"], 100 * counts.get("pass", 0) / counts["draws"]
-        pilots = [int(key[:-1]) for key, it in counts.items() if key[-1] == "%" for _ in range(it)]
+        pilots = foretold(counts)
         mean, off = np.mean(pilots), np.mean(np.abs(np.subtract(pilots, truth)))
         chance = 0.0 if draws >= PROGRAM.draws else 150.0 / draws**0.5
         if abs(mean - truth) > POINTS + chance:  # three standard errors of so few draws

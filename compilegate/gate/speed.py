@@ -289,8 +289,8 @@ class PairedJob:
     alone: float
     """The speed-up of what the probe takes, without the rest."""
     variances: tuple[float, ...]
-    """Of the pairs that the baseline began and of those that it ended; their sum is the squared
-    standard error of `alone`."""
+    """One for the pairs that the baseline began and one for those that it ended; their sum is the
+    squared standard error of `alone`."""
     counts: tuple[int, ...]
     """How many pairs each is over, once trimmed."""
     rest: float
@@ -471,7 +471,7 @@ def judge_pairs(jobs: Sequence[PairedJob], confidence: float) -> PairedJudgement
 
 
 def _half_width(variances: Sequence[float], counts: Sequence[int], confidence: float) -> float:
-    """Of a sum whose parts have these squared standard errors, of so many values each (Welch)."""
+    """Welch's, for a sum whose parts have these squared standard errors, by so many values each."""
     total = sum(variances)
     if total == 0.0:
         return 0.0

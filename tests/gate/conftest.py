@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import shutil
 import tarfile
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import numpy as np
 import pytest
 
 from compilegate.gate.judge import judge
-from compilegate.gate.metrics import metric_value
-from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, MetricGuard
+from compilegate.gate.metrics import MetricUndefinedError, metric_value
+from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import (
     CompileCacheRecord,
@@ -38,20 +39,31 @@ METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "log_loss")
 CLASSES = 4
 STEPS = 60
 STEADY_FROM = 6
-_COLUMNS = {"steps": "change_steps", "examples": "change_examples", "errors": "change_parity"}
+_COLUMNS = {"steps": "steps", "examples": "examples", "errors": "parity"}
+"""How `alter` calls the parts of a record that are columns."""
 
 
-def examples_with(correct: np.ndarray, labels: np.ndarray, confidence: float = 0.85) -> Examples:
-    """Examples whose predictions are right where `correct` is true."""
+def classified(labels: np.ndarray, scores: np.ndarray, **columns: Any) -> Examples:
+    """Examples with a class each, and the losses that follow from the scores."""
     count = len(labels)
-    predicted = np.where(correct, labels, (labels + 1) % CLASSES)
-    scores = np.full((count, CLASSES), (1.0 - confidence) / (CLASSES - 1))
-    scores[np.arange(count), predicted] = confidence
-    return Examples(
-        ids=np.array([f"doc-{index:05d}" for index in range(count)]),
-        labels=labels,
-        scores=scores,
-        losses=-np.log(scores[np.arange(count), labels]),
+    if "losses" not in columns:
+        with np.errstate(divide="ignore"):
+            columns["losses"] = -np.log(scores[np.arange(count), labels])
+    ids = columns.pop("ids", np.array([f"doc-{index:05d}" for index in range(count)]))
+    return Examples(ids, labels, scores, **columns)
+
+
+def scores_of(predicted: np.ndarray, classes: int, confidence: float) -> np.ndarray:
+    """The same confidence in each prediction, and what is left for the other classes."""
+    scores = np.full((len(predicted), classes), (1.0 - confidence) / (classes - 1))
+    scores[np.arange(len(predicted)), predicted] = confidence
+    return scores
+
+
+def unclassified(losses: np.ndarray, **columns: Any) -> Examples:
+    """Examples without classes, as of tokens, or of predicted numbers."""
+    return classified(
+        np.zeros(len(losses), dtype=np.int64), np.empty((len(losses), 0)), losses=losses, **columns
     )
 
 
@@ -70,41 +82,66 @@ class SyntheticExecution:
         assert isinstance(record, EvidenceRecord)
         return record
 
-    def change_evidence(self, arm: str, seed: int, /, **fields: Any) -> None:
+    def examples(self, arm: str, seed: int) -> Examples:
+        examples = self.record(arm, seed).examples
+        assert examples is not None
+        return examples
+
+    def seconds(self, arm: str, seed: int) -> np.ndarray:
+        """A copy of its step times."""
+        steps = self.record(arm, seed).steps
+        assert steps is not None
+        return steps.seconds.copy()
+
+    def put(self, arm: str, seed: int, /, **parts: Any) -> None:
+        """Put other parts into a record, or other columns of a part that is there, with all that
+        follows in its evidence: metrics, sums and digests."""
         record = self.record(arm, seed)
-        evidence = dataclasses.replace(record.evidence, **fields)
-        self.records[arm, seed] = dataclasses.replace(record, evidence=evidence)
+        for name, it in parts.items():
+            columns = isinstance(it, dict)
+            part = dataclasses.replace(getattr(record, name), **it) if columns else it
+            record = dataclasses.replace(record, **{name: part})
+        evidence = record.evidence
+        if "examples" in parts and record.examples is not None:
+            evidence = dataclasses.replace(evidence, metrics=metrics_of(record.examples))
+        if "steps" in parts and record.steps is not None:
+            size = self.experiment.arms[arm].global_batch_size
+            recipe = {**evidence.recipe, "steps": len(record.steps.loss)}
+            speed = speed_of(record.steps, size)
+            evidence = dataclasses.replace(evidence, recipe=recipe, speed=speed)
+        self.records[arm, seed] = with_digests(dataclasses.replace(record, evidence=evidence))
 
     def alter(self, arm: str, seed: int, /, **changes: Any) -> None:
-        """Change `PART__NAME` each, with all that follows from it: `recipe__epochs=4`. What can be
-        called is given the value that is there; None takes a digest or a metric away."""
+        """Change values of the evidence, keys of its parts (`recipe__epochs=4`), or columns with
+        all that follows from them (`steps__loss=...`; of parity, `errors__...`). What can be called
+        is given the value that is there; None takes a digest or a metric away."""
         for path, value in changes.items():
             part, _, name = path.partition("__")
             record = self.record(arm, seed)
-            holder = record.evidence if hasattr(record.evidence, part) else record
-            known = getattr(record if part in ("steps", "examples") else holder, part, None)
-            if part == "errors":
-                known = record.parity
-            old = known.get(name) if isinstance(known, dict) else getattr(known, name or "x", known)
-            new = value(old) if callable(value) else value
-            if part in _COLUMNS:
-                getattr(self, _COLUMNS[part])(arm, seed, **{name: new})
-            elif not name:
-                self.change_evidence(arm, seed, **{part: new})
-            elif isinstance(known, dict):
-                values = {**known, name: new}
-                if part in ("digests", "metrics"):
-                    values = {key: it for key, it in values.items() if it is not None}
-                self.change_evidence(arm, seed, **{part: values})
+            of_columns = _COLUMNS.get(part)
+            holder = getattr(*((record, of_columns) if of_columns else (record.evidence, part)))
+            if not name:
+                old = holder
             else:
-                changed = dataclasses.replace(known, **{name: new})
-                self.change_evidence(arm, seed, **{part: changed})
+                old = holder.get(name) if isinstance(holder, dict) else getattr(holder, name)
+            new = value(old) if callable(value) else value
+            if of_columns:
+                self.put(arm, seed, **{of_columns: {name: new} if name else new})
+                continue
+            if name and isinstance(holder, dict):
+                new = {**holder, name: new}
+                if new[name] is None and part in ("digests", "metrics"):
+                    del new[name]
+            elif name:
+                new = dataclasses.replace(holder, **{name: new})
+            evidence = dataclasses.replace(record.evidence, **{part: new})
+            self.records[arm, seed] = dataclasses.replace(record, evidence=evidence)
 
-    def alter_all(self, arm: str, /, **changes: Any) -> None:
+    def alter_all(self, arms: str, /, **changes: Any) -> None:
         """The same of each job of an arm, or of both arms: "baseline fast"."""
-        for of, seed in list(self.records):
-            if of in arm.split():
-                self.alter(of, seed, **changes)
+        for arm, seed in list(self.records):
+            if arm in arms.split():
+                self.alter(arm, seed, **changes)
 
     def declare(self, arm: str, /, **values: Any) -> None:
         """Declare other values for an arm."""
@@ -120,107 +157,35 @@ class SyntheticExecution:
 
     def put_scores(self, arm: str, seed: int, scores: np.ndarray) -> None:
         """Other scores, with the losses that follow from them."""
-        labels = self.examples(arm, seed).labels
-        losses = -np.log(scores[np.arange(len(scores)), labels])
-        self.change_examples(arm, seed, scores=scores, losses=losses)
+        losses = classified(self.examples(arm, seed).labels, scores).losses
+        self.put(arm, seed, examples={"scores": scores, "losses": losses})
 
-    def examples(self, arm: str, seed: int) -> Examples:
-        examples = self.record(arm, seed).examples
-        assert examples is not None
-        return examples
-
-    def seconds(self, arm: str, seed: int) -> np.ndarray:
-        """A copy of its step times."""
-        steps = self.record(arm, seed).steps
-        assert steps is not None
-        return steps.seconds.copy()
-
-    def train_on(
-        self, arm: str, seed: int, ids: Any = None, inputs: Any = None, slices: Any = None
-    ) -> None:
-        """Let the job say what it trained on."""
-        told = trained_on(ids, inputs, slices)
-        record = dataclasses.replace(self.record(arm, seed), trained_on=told)
-        self.records[arm, seed] = with_digests(record)
-
-    def change_examples(self, arm: str, seed: int, /, **columns: Any) -> None:
-        """Change columns, and everything in the evidence that follows from them."""
-        examples = dataclasses.replace(self.examples(arm, seed), **columns)
-        self.records[arm, seed] = with_examples(self.record(arm, seed), examples)
-
-    def put_examples(
-        self, arm: str, seed: int, examples: Examples | None, metrics: dict[str, float]
-    ) -> None:
-        """Other examples or none, with the metrics that the job reports."""
-        self.change_evidence(arm, seed, metrics=metrics)
-        record = dataclasses.replace(self.record(arm, seed), examples=examples)
-        self.records[arm, seed] = with_digests(record)
-
-    def change_parity(self, arm: str, seed: int, /, **columns: Any) -> None:
-        record = self.record(arm, seed)
-        assert record.parity is not None
-        self.records[arm, seed] = with_digests(
-            dataclasses.replace(record, parity=dataclasses.replace(record.parity, **columns))
-        )
+    def train_on(self, arm: str, seed: int, *told: Any) -> None:
+        """Let the job say what it trained on: ids, inputs, categories."""
+        self.put(arm, seed, trained_on=trained_on(*told))
 
     def without_parity(self, arm: str, seed: int, obstacle: str | None = None) -> None:
         """Take the parity record away, or put in its place why there is none."""
         instead = None if obstacle is None else ParityRecord("fp32", 0, 0.1, obstacle)
-        self.change_evidence(arm, seed, parity=instead)
-        self.records[arm, seed] = with_digests(
-            dataclasses.replace(self.record(arm, seed), parity=None)
-        )
+        self.alter(arm, seed, parity=instead)
+        self.put(arm, seed, parity=None)
 
-    def pair(
-        self, arm: str, seed: int, ratio: float, *, pairs: int = 20, rest: float = 0.0
-    ) -> None:
+    def pair(self, arm: str, seed: int, ratio: float, *, pairs: int = 20) -> None:
         """Let a job of `arm` have taken steps in turns: the baseline's takes `ratio` times as long
-        as its own, and its training step the share `rest` longer than that."""
-        record = self.record(arm, seed)
-        assert record.steps is not None
-        generator = np.random.default_rng([seed, pairs])
-        own = float(np.median(record.steps.seconds)) * (1.0 - rest)
-        noise = generator.lognormal(0.0, 0.01, (2, pairs))
+        as its own."""
+        own = float(np.median(self.seconds(arm, seed)))
+        noise = np.random.default_rng([seed, pairs]).lognormal(0.0, 0.01, (2, pairs))
         blocks = PairedBlocks(ratio * own * noise[0], own * noise[1], np.arange(pairs) % 2 == 0)
         sizes = [self.experiment.arms[name].batch_size for name in ("baseline", arm)]
         told = PairedSpeedRecord(2.0, "eager", *sizes, steps_per_block=5)
-        self.put_pairs(arm, seed, told, blocks)
-
-    def put_pairs(
-        self, arm: str, seed: int, told: PairedSpeedRecord, blocks: PairedBlocks | None
-    ) -> None:
-        self.change_evidence(arm, seed, paired_speed=told)
-        record = dataclasses.replace(self.record(arm, seed), paired=blocks)
-        self.records[arm, seed] = with_digests(record)
-
-    def change_steps(self, arm: str, seed: int, /, **columns: Any) -> None:
-        """Change columns, and all that follows from them."""
-        record = self.record(arm, seed)
-        assert record.steps is not None
-        assert record.evidence.speed is not None
-        steps = dataclasses.replace(record.steps, **columns)
-        in_steps = float(steps.seconds.sum())
-        steady = steps.seconds[record.evidence.speed.steady_from :]
-        speed = dataclasses.replace(
-            record.evidence.speed,
-            samples_per_second=self.experiment.arms[arm].global_batch_size / float(steady.mean()),
-            train_seconds=in_steps,
-            total_seconds=in_steps + 3.0,
-        )
-        recipe = {**record.evidence.recipe, "steps": len(steps.loss)}
-        self.change_evidence(arm, seed, speed=speed, recipe=recipe)
-        self.records[arm, seed] = with_digests(
-            dataclasses.replace(self.record(arm, seed), steps=steps)
-        )
-
-    def jobs(self) -> dict[tuple[str, int], str]:
-        return {replicate: self.record(*replicate).evidence.job for replicate in self.records}
+        self.alter(arm, seed, paired_speed=told)
+        self.put(arm, seed, paired=blocks)
 
     def write(self, folder: Path, *, archives: bool = False) -> Path:
         """Write gate.json and the evidence the way the Processing step finds them."""
         (folder / "gate.json").write_text(self.experiment.model_dump_json())
-        for (arm, seed), record in self.records.items():
-            assert isinstance(record, EvidenceRecord)
+        for arm, seed in self.records:
+            record = self.record(arm, seed)
             replicate = folder / "evidence" / f"{arm}--{seed}"
             write_evidence(
                 replicate,
@@ -234,91 +199,85 @@ class SyntheticExecution:
             if archives:
                 with tarfile.open(replicate / "output.tar.gz", "w:gz") as archive:
                     archive.add(replicate / "evidence", arcname="evidence")
-                for file in (replicate / "evidence").iterdir():
-                    file.unlink()
-                (replicate / "evidence").rmdir()
+                shutil.rmtree(replicate / "evidence")
         return folder
 
 
-def with_examples(record: EvidenceRecord, examples: Examples) -> EvidenceRecord:
-    """The record with other examples, and with the metrics and digest that follow from them."""
-    metrics = {name: metric_value(name, examples) for name in METRICS}
-    evidence = dataclasses.replace(record.evidence, metrics=metrics)
-    return with_digests(dataclasses.replace(record, evidence=evidence, examples=examples))
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def metrics_of(examples: Examples) -> dict[str, float]:
+    """The metrics that a job reports of its examples: those that these determine."""
+    found = {}
+    for name in METRICS:
+        with suppress(MetricUndefinedError):
+            found[name] = metric_value(name, examples)
+    return found
+
+
+def speed_of(steps: Steps, batch_size: int) -> SpeedRecord:
+    """What a job says of its speed."""
+    in_steps, steady = float(steps.seconds.sum()), steps.seconds[STEADY_FROM:]
+    return SpeedRecord(batch_size / float(steady.mean()), STEADY_FROM, in_steps, in_steps + 3.0)
 
 
 def with_digests(record: EvidenceRecord) -> EvidenceRecord:
     """The record as its job would have written it: with the digests of its own columns."""
     digests = record.evidence.digests
     kept = {name: digests[name] for name in ("data", "model") if name in digests}
-    tables = (record.steps, record.examples, record.parity, record.paired, record.trained_on)
-    columns = column_digests(*tables)
+    columns = column_digests(
+        record.steps, record.examples, record.parity, record.paired, record.trained_on
+    )
     evidence = dataclasses.replace(record.evidence, digests={**kept, **columns})
     return dataclasses.replace(record, evidence=evidence)
 
 
-def measured_parity(of: str) -> ParityRecord:
-    """What a job says that compared two steps; `of` names it."""
-    compared = {"exact": hashlib.sha256(of.encode()).hexdigest()}
-    counts = {"trained_parameters": 1000, "compared_parameters": 1000}
-    return ParityRecord("fp32", 2, 0.2, compared=compared, **counts)
-
-
 def build_record(
-    arm: str, seed: int, declaration: ArmDeclaration, examples: Examples, step_seconds: float
+    arm: str, seed: int, declared: ArmDeclaration, examples: Examples, step_seconds: float
 ) -> EvidenceRecord:
     """A sound record of one replicate."""
     generator = np.random.default_rng([seed, len(arm) + (arm == "compiled")])
     seconds = step_seconds * generator.lognormal(0.0, 0.02, STEPS)
-    compiled = declaration.compiler != "eager"
+    compiled = declared.compiler != "eager"
     compile_seconds = 0.2 if compiled else 0.0  # of runs that take three seconds
     seconds[0] += compile_seconds
-    evidence = Evidence(
-        job=f"train-{arm}-{seed}",
-        arm=arm,
-        seed=seed,
-        recipe={
-            "batch_size": declaration.batch_size,
-            "learning_rate": declaration.learning_rate,
-            "precision": declaration.precision,
-            "epochs": 3,
-            "steps": STEPS,
-        },
-        compiler=CompilerRecord(
-            name=declaration.compiler,
-            ran=compiled,
-            proof={"unique_graphs": 1 if compiled else 0},
-            compile_seconds=compile_seconds,
-            graphs=1 if compiled else 0,
-        ),
-        speed=SpeedRecord(
-            samples_per_second=declaration.batch_size / step_seconds,
-            steady_from=STEADY_FROM,
-            train_seconds=float(seconds.sum()),
-            total_seconds=float(seconds.sum()) + 3.0,
-        ),
-        peak_memory_bytes=500_000_000,
-        memory_of="process",
-        environment={"torch": "2.13.0", "cpu": "a processor", "cores_available": 1},
-        digests={
-            "data": hashlib.sha256(b"data").hexdigest(),
-            "model": hashlib.sha256(f"{arm} {seed}".encode()).hexdigest(),
-        },
-    )
-    parity = None
+    parity = errors = cache = None
     if compiled:
         cache = CompileCacheRecord("cold", "There was none.", "f" * 64, 0, 2, 0, 570_000)
-        evidence = dataclasses.replace(
-            evidence, parity=measured_parity(f"{arm} {seed}"), compile_cache=cache
-        )
+        counts = {"trained_parameters": 1000, "compared_parameters": 1000}
+        compared = {"exact": sha256(f"{arm} {seed}")}
+        parity = ParityRecord("fp32", 2, 0.2, compared=compared, **counts)
         eager = generator.uniform(2e-7, 6e-7, (2, 3))
         tensors = np.array(["loss", "logits", "gradient of classifier.weight"])
-        parity = ParityErrors(tensors, eager, np.zeros((2, 3)), compiled=1.1 * eager)
+        errors = ParityErrors(tensors, eager, np.zeros((2, 3)), compiled=1.1 * eager)
     # A seed's batches are those of every arm; what a compiler rounds otherwise hardly shows.
     batches = np.random.default_rng(seed).normal(1.0, 0.03, STEPS)
     losses = np.linspace(1.4, 0.2, STEPS) * batches * generator.normal(1.0, 1e-4, STEPS)
     steps = Steps(loss=losses, seconds=seconds)
-    return with_examples(EvidenceRecord(evidence, steps, None, parity), examples)
+    recipe = declared.model_dump(include={"batch_size", "learning_rate", "precision"})
+    evidence = Evidence(
+        job=f"train-{arm}-{seed}",
+        arm=arm,
+        seed=seed,
+        recipe={**recipe, "epochs": 3, "steps": STEPS},
+        compiler=CompilerRecord(
+            name=declared.compiler,
+            ran=compiled,
+            proof={"unique_graphs": int(compiled)},
+            compile_seconds=compile_seconds,
+            graphs=int(compiled),
+        ),
+        speed=dataclasses.replace(speed_of(steps, 32), samples_per_second=32 / step_seconds),
+        metrics=metrics_of(examples),
+        peak_memory_bytes=500_000_000,
+        memory_of="process",
+        environment={"torch": "2.13.0", "cpu": "a processor", "cores_available": 1},
+        digests={"data": sha256("data"), "model": sha256(f"{arm} {seed}")},
+        parity=parity,
+        compile_cache=cache,
+    )
+    return with_digests(EvidenceRecord(evidence, steps, examples, errors))
 
 
 def build_execution(
@@ -329,52 +288,39 @@ def build_execution(
     worse_by: float = 0.0,
     speedup: float = 1.5,
     candidates: tuple[str, ...] = ("fast",),
-    metrics: dict[str, MetricGuard] | None = None,
+    metrics: dict[str, Any] | None = None,
     **settings: Any,
 ) -> SyntheticExecution:
     """A baseline and candidates that agree but for a few examples, and `speedup` in the steps."""
     generator = np.random.default_rng(7)
     labels = generator.integers(0, CLASSES, examples)
     easy = generator.random(examples) < accuracy
-    declarations = {
-        "baseline": ArmDeclaration(
-            compiler="eager", batch_size=32, learning_rate=1e-3, precision="fp32"
-        ),
-        **{
-            name: ArmDeclaration(
-                compiler="inductor", batch_size=32, learning_rate=1e-3, precision="fp32"
-            )
-            for name in candidates
-        },
-    }
+    usual = {"batch_size": 32, "learning_rate": 1e-3, "precision": "fp32"}
+    arms = {"baseline": ArmDeclaration(compiler="eager", **usual)}
+    arms |= {name: ArmDeclaration(compiler="inductor", **usual) for name in candidates}
     records: dict[tuple[str, int], EvidenceRecord | EvidenceError] = {}
-    for arm, declaration in declarations.items():
+    for arm, declared in arms.items():
         for seed in seeds:
             correct = easy ^ (generator.random(examples) < 0.004)
             if arm != "baseline":
                 correct &= generator.random(examples) >= worse_by
             step_seconds = 0.05 if arm == "baseline" else 0.05 / speedup
-            records[arm, seed] = build_record(
-                arm, seed, declaration, examples_with(correct, labels), step_seconds
-            )
+            predicted = np.where(correct, labels, (labels + 1) % CLASSES)
+            rows = classified(labels, scores_of(predicted, CLASSES, 0.85))
+            records[arm, seed] = build_record(arm, seed, declared, rows, step_seconds)
     guards = metrics or {
-        "accuracy": MetricGuard(direction="higher", margin=0.01),
-        "log_loss": MetricGuard(direction="lower", margin=0.05),
+        "accuracy": {"direction": "higher", "margin": 0.01},
+        "log_loss": {"direction": "lower", "margin": 0.05},
     }
+    declared_settings = GateSettings.model_validate({"metrics": guards, **settings})
     experiment = Experiment(
         workload="topics",
         baseline="baseline",
-        arms=declarations,
+        arms=arms,
         seeds=list(seeds),
-        settings=GateSettings(metrics=guards, **settings),
+        settings=declared_settings,
     )
     return SyntheticExecution(experiment, records)
-
-
-@pytest.fixture(scope="session")
-def new_execution() -> Callable[..., SyntheticExecution]:
-    """A function that builds synthetic executions."""
-    return build_execution
 
 
 @pytest.fixture

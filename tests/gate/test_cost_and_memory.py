@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from compilegate.gate.cost import retrainings_to_repay
 from compilegate.gate.findings import Code, Outcome
-from compilegate.gate.observations import observe
-from compilegate.gate.settings import ArmDeclaration
 from compilegate.gate.verdict import Amount, ArmCost, Verdict
 from compilegate.job.evidence import (
     CheckpointRecord,
@@ -20,6 +17,7 @@ from compilegate.job.evidence import (
     PairedSpeedRecord,
     ParityRecord,
 )
+from tests.gate.conftest import build_execution
 
 G5, P5 = "ml.g5.xlarge", "ml.p5.48xlarge"
 
@@ -111,13 +109,6 @@ def test_a_price_is_not_put_on_the_seconds_of_another_machine(
     assert (candidate.retrainings_to_repay, candidate.repaid_in) == (11, "seconds")
 
 
-@pytest.mark.parametrize("found", [{"usd_per_hour": 2.0}, {"usd_per_hour": 0, "instance_type": G5}])
-def test_a_declared_price_is_that_of_an_instance(found) -> None:
-    arm = {"compiler": "eager", "batch_size": 8, "learning_rate": 0.1, "precision": "fp32"}
-    with pytest.raises(ValidationError, match="usd_per_hour"):
-        ArmDeclaration(**arm, **found)
-
-
 def test_probes_are_part_of_what_a_job_costs_and_jobs_without_evidence_are_not(priced) -> None:
     parity = ParityRecord("fp32", 0, 9.0, obstacle="not comparable")
     pairs = PairedSpeedRecord(6.0, "eager", 32, 32, 0, obstacle="not comparable")
@@ -149,14 +140,14 @@ def test_the_gate_is_repaid_by_the_last_retraining_and_not_by_the_one_before(gat
 # What would decide.
 
 
-def test_what_more_seeds_and_rows_would_cost_is_told_where_they_would_decide(new_execution) -> None:
-    verdict = new_execution(worse_by=0.006).judge()
+def test_what_more_seeds_and_rows_would_cost_is_told_where_they_would_decide() -> None:
+    verdict = build_execution(worse_by=0.006).judge()
     (candidate,) = verdict.candidates
     more = verdict.cost.candidates[0].more_seeds
     job = sum(arm.job.seconds for arm in verdict.cost.arms)
     assert more.seeds == max(item.seeds_needed or 0 for item in candidate.metrics) - 3
     assert more.amount.seconds == pytest.approx(more.seeds * job)
-    verdict = new_execution(metrics=accuracy(0.009), examples=400).judge()
+    verdict = build_execution(metrics=accuracy(0.009), examples=400).judge()
     needed = verdict.candidates[0].metrics[0].examples_needed
     more = verdict.cost.candidates[0].more_examples
     job = sum(arm.job.seconds for arm in verdict.cost.arms)
@@ -177,8 +168,8 @@ SMALL = {"column": "language", "value": "fr", "metric": "accuracy", "margin": 0.
         {"metrics": accuracy(0.003), "examples": 400, "slices": [SMALL]},
     ],
 )
-def test_where_more_would_not_decide_it_has_no_cost(new_execution, settings) -> None:
-    found = new_execution(**settings).judge().cost.candidates[0]
+def test_where_more_would_not_decide_it_has_no_cost(settings) -> None:
+    found = build_execution(**settings).judge().cost.candidates[0]
     assert (found.more_seeds, found.more_examples) == (None, None)
 
 
@@ -208,24 +199,11 @@ def measured(execution: Any, arm: str, *peaks: float | None, of: str | None = "d
     ],
 )
 def test_the_largest_peaks_of_the_jobs_that_measured_one_decide(
-    new_execution, peaks, limit, increase, code
+    peaks, limit, increase, code
 ) -> None:
-    execution = new_execution(max_memory_increase=limit)
+    execution = build_execution(max_memory_increase=limit)
     measured(execution, "baseline", 1, 2, 1)
     candidate, codes = measured(execution, "fast", *peaks)
     assert candidate.memory.increase == (None if increase is None else pytest.approx(increase))
     assert codes == ({code} if code else set())
     assert (candidate.outcome is Outcome.PASS) == (code is None)
-
-
-def test_memory_of_another_kind_or_of_nobody_knows_what_is_not_compared(new_execution) -> None:
-    """It may be the host's, beside a GPU's."""
-    execution = new_execution(max_memory_increase=0.2)
-    measured(execution, "baseline", 1, 1, 1)
-    candidate, codes = measured(execution, "fast", 1, 1, 1, of="process")
-    assert (candidate.memory.increase, codes) == (None, {Code.MEMORY_NOT_COMPARED})
-    candidate, codes = measured(execution, "fast", 1, 1, 1, of=None)
-    assert (candidate.memory.candidate_bytes, codes) == (None, {Code.MEMORY_NOT_COMPARED})
-    observed = observe(execution.experiment, execution.records)
-    peaks = {item.arm: item.peak_memory_bytes for item in observed.replicates}
-    assert peaks == {"baseline": GIGABYTE, "fast": None}

@@ -5,7 +5,6 @@ Whatever is read, nothing crashes, nothing escapes its folder, and no damage pas
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import os
@@ -29,13 +28,12 @@ from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import (
     EvidenceError,
     EvidenceRecord,
-    Examples,
-    examples_digest,
-    write_evidence,
 )
 from compilegate.job.evidence.digests import OWN_DIGEST, document_digest
 from compilegate.job.evidence.trained_on import MOST_HASHES, hashed, trained_on
 from compilegate.report import render_html, render_junit, render_markdown
+from tests.gate.conftest import build_execution
+from tests.gate.test_speed import WASTEFUL
 
 
 def read_and_judged(execution: Any, folder: Path) -> Verdict:
@@ -60,8 +58,7 @@ def reported(execution: Any, folder: Path) -> Verdict:
 
 def add(archive: tarfile.TarFile, name: str, content: bytes = b"", **fields: Any) -> None:
     member = tarfile.TarInfo(name)
-    vars_ = {"size": len(content), **fields}
-    for key, value in vars_.items():
+    for key, value in {"size": len(content), **fields}.items():
         setattr(member, key, value)
     archive.addfile(member, io.BytesIO(content))
 
@@ -180,46 +177,28 @@ def test_what_stands_in_the_place_of_a_file_is_told(
 # Columns and keys.
 
 
-def numbers() -> Examples:
-    return Examples(
-        ids=np.arange(5).astype(str),
-        labels=np.zeros(5, dtype=np.int64),
-        scores=np.empty((5, 0)),
-        losses=np.linspace(0.0, 1.0, 5),
-        targets=np.linspace(1.0, 2.0, 5),
-        predictions=np.linspace(1.1, 2.1, 5),
-        slices={"region": np.array(["north"] * 5), "größe": np.array(["klein"] * 5)},
-    )
-
-
-@pytest.fixture
-def folder(execution, tmp_path) -> Path:
-    """An evidence folder with examples of predicted numbers."""
-    record = execution.record("baseline", 1)
-    return write_evidence(tmp_path, record.evidence, record.steps, numbers())
-
-
 def changed_columns(file: Path, **changes: Any) -> None:
     with np.load(file) as stored:
         columns = {**{name: stored[name] for name in stored.files}, **changes}
     np.savez_compressed(file, **{name: it for name, it in columns.items() if it is not None})
 
 
-def test_optional_columns_are_read_back_as_they_were_written(folder, execution, tmp_path) -> None:
-    found = read_evidence(folder).examples
+@pytest.fixture
+def folder(execution, tmp_path) -> Path:
+    """An evidence folder with predicted numbers, categories, and what was trained on."""
+    numbers = {"targets": np.linspace(1.0, 2.0, 2000), "predictions": np.linspace(1.1, 2.1, 2000)}
+    slices = {"größe": np.array(["klein"] * 2000)}
+    execution.put("baseline", 1, examples={"slices": slices, **numbers})
+    execution.train_on("baseline", 1, ["a", "b"], np.array([[1, 2], [3, 4]]))
+    return execution.write(tmp_path) / "evidence" / "baseline--1" / "evidence"
+
+
+def test_optional_columns_are_read_back_as_they_were_written(folder, execution) -> None:
+    found, written = read_evidence(folder), execution.record("baseline", 1)
     for name in ("targets", "predictions"):
-        assert np.array_equal(getattr(found, name), getattr(numbers(), name))
-    assert {name: it.tolist() for name, it in found.slices.items()} == {
-        "region": ["north"] * 5,
-        "größe": ["klein"] * 5,
-    }
-    for key in list(execution.records):
-        execution.train_on(*key, ["a", "b"], np.array([[1, 2], [3, 4]]))
-    (tmp_path / "more").mkdir()
-    execution.write(tmp_path / "more")
-    records = read_records(tmp_path / "more" / "evidence", execution.experiment.replicates)
-    seen = records["fast", 1].trained_on
-    assert np.isin(hashed([np.array([3, 4], np.int32)]), seen.inputs).all()
+        assert np.array_equal(getattr(found.examples, name), getattr(written.examples, name))
+    assert found.examples.slices["größe"].tolist() == ["klein"] * 2000
+    assert np.isin(hashed([np.array([3, 4], np.int32)]), found.trained_on.inputs).all()
     assert len(trained_on(range(MOST_HASHES + 9)).ids) == MOST_HASHES
 
 
@@ -227,10 +206,10 @@ def test_optional_columns_are_read_back_as_they_were_written(folder, execution, 
     ("changes", "told"),
     [
         ({"predictions": None}, "targets and predictions"),
-        ({"slice:region": np.arange(5)}, "column slice:region has type int64"),
-        ({"targets": np.array(["1"] * 5)}, "column targets has type <U1"),
-        ({"slice:region": np.array(["north"])}, "columns of different lengths"),
-        ({"ids": np.arange(5)}, "column ids has type int64"),
+        ({"slice:größe": np.arange(2000)}, "column slice:größe has type int64"),
+        ({"targets": np.array(["1"] * 2000)}, "column targets has type <U1"),
+        ({"slice:größe": np.array(["klein"])}, "columns of different lengths"),
+        ({"ids": np.arange(2000)}, "column ids has type int64"),
     ],
 )
 def test_columns_that_cannot_be_used_are_told_by_name(folder, changes, told) -> None:
@@ -239,42 +218,46 @@ def test_columns_that_cannot_be_used_are_told_by_name(folder, changes, told) -> 
         read_evidence(folder)
 
 
-def test_the_digest_covers_the_targets() -> None:
-    changed = dataclasses.replace(numbers(), targets=numbers().targets + 1e-9)
-    without = dataclasses.replace(numbers(), targets=None, predictions=None)
-    assert len({examples_digest(it) for it in (numbers(), changed, without)}) == 3
-
-
-def test_code_points_that_do_not_exist_are_no_text(execution, tmp_path) -> None:
-    execution.write(tmp_path)
-    file = tmp_path / "evidence" / "fast--1" / "evidence" / "parity.npz"
-    with np.load(file) as stored:
-        tensors = stored["tensors"].copy()
-    tensors.view(np.uint32)[0] = 0xFFFFFFF0
-    changed_columns(file, tensors=tensors)
+def test_code_points_that_do_not_exist_are_no_text(folder) -> None:
+    with np.load(folder / "examples.npz") as stored:
+        ids = stored["ids"].copy()
+    ids.view(np.uint32)[0] = 0xFFFFFFF0
+    changed_columns(folder / "examples.npz", ids=ids)
     with pytest.raises(EvidenceError, match="something other than text"):
-        read_replicate(file.parents[1])
+        read_evidence(folder)
 
 
-LATER = (
-    *("ending", "attempts", "memory_of", "padding", "hindrances", "printed", "checkup", "notes"),
-    *("checkpoints", "paired_speed", "origin"),
+POSITIONS = {"max": 1000, "buckets": 420, "longest": 700}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("padding", "short"),
+        ("lengths", [64, 32]),
+        ("bucket_lengths", [64, 16]),
+        ("histogram_upto", [64, 64]),
+        ("histogram_documents", [3, -1]),
+        ("tokens", 0),
+        ("tokens", 421),
+        ("positions", {**POSITIONS, "max": 10**400}),
+        ("positions", {**POSITIONS, "max": -1}),
+    ],
 )
-"""Keys that evidence of earlier versions lacks."""
-
-
-def test_evidence_from_before_later_keys_is_read_and_passes(execution, tmp_path) -> None:
-    execution.write(tmp_path)
-    for file in tmp_path.glob("evidence/*/evidence/evidence.json"):
-        document = {key: it for key, it in json.loads(file.read_text()).items() if key not in LATER}
-        document[OWN_DIGEST] = document_digest(document)
-        file.write_text(json.dumps(document))
-    assert read_and_judged(execution, tmp_path).candidates[0].outcome is Outcome.PASS
+def test_padding_that_no_job_can_have_written_is_refused(execution, tmp_path, key, value) -> None:
+    execution.alter("fast", 1, padding=WASTEFUL)
+    file = execution.write(tmp_path) / "evidence" / "fast--1" / "evidence" / "evidence.json"
+    assert read_evidence(file.parent).evidence.padding == WASTEFUL
+    document = json.loads(file.read_text())
+    document["padding"][key] = value
+    file.write_text(json.dumps(document))
+    with pytest.raises(EvidenceError, match=rf"padding: ({key}|tokens)\b"):
+        read_evidence(file.parent)
 
 
 def test_what_all_replicates_were_scored_on_is_in_memory_once(execution, tmp_path) -> None:
     others = np.roll(execution.examples("fast", 2).labels, 1)
-    execution.change_examples("fast", 2, labels=others)
+    execution.alter("fast", 2, examples__labels=others)
     execution.write(tmp_path)
     records = read_records(tmp_path / "evidence", execution.experiment.replicates)
     first, *rest = (record.examples for record in records.values())
@@ -287,10 +270,10 @@ def test_what_all_replicates_were_scored_on_is_in_memory_once(execution, tmp_pat
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory, new_execution) -> Any:
+def written(tmp_path_factory) -> Any:
     """A small execution on disk: all as folders, one of the candidate's jobs as an archive."""
     slices = [{"column": "language", "metric": "accuracy", "watched": True}]
-    execution = new_execution(examples=400, accuracy=0.99, slices=slices)
+    execution = build_execution(examples=400, accuracy=0.99, slices=slices)
     for arm, seed in execution.records:
         execution.alter(arm, seed, examples__slices={"language": np.array(["de", "en"] * 200)})
         if arm == "fast":

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compilegate.gate.findings import Code
 from compilegate.gate.observations import Observations, observe
 from compilegate.gate.verdict import Verdict
 from compilegate.posture.machine.events import Observed
@@ -45,9 +44,8 @@ def verdict_in(folder: Path) -> Verdict:
     return Verdict.from_json((folder / "output" / "verdict.json").read_bytes())
 
 
-@pytest.mark.parametrize("archives", [False, True])
-def test_the_job_writes_a_verdict_and_its_report(execution, tmp_path, archives) -> None:
-    execution.write(tmp_path, archives=archives)
+def test_the_job_writes_a_verdict_and_its_report(execution, tmp_path) -> None:
+    execution.write(tmp_path)
     result = run_gate(tmp_path)
     assert result.returncode == 0, result.stderr
     assert {file.stem for file in (tmp_path / "output").iterdir()} == OUTPUT
@@ -99,22 +97,6 @@ def test_the_page_names_its_execution_and_no_date_costs_the_verdict(execution, t
         assert words in page
     assert run_gate(tmp_path, "--started=yesterday").returncode == 0
     assert "Started" not in (tmp_path / "output" / "report.html").read_text()
-
-
-def test_evidence_is_bound_to_the_jobs_of_this_execution(execution, tmp_path) -> None:
-    execution.write(tmp_path)
-    expected = [f"{arm}:{seed}:{job}" for (arm, seed), job in execution.jobs().items()]
-    assert run_gate(tmp_path, "--expect", *expected).returncode == 0
-    assert verdict_in(tmp_path).decision.arm == "fast"
-    expected[-1] += "-again"
-    assert run_gate(tmp_path, "--expect", *expected).returncode == 0
-    verdict = verdict_in(tmp_path)
-    assert verdict.decision.arm == "baseline"
-    assert verdict.candidates[0].reasons[0].code is Code.EVIDENCE_OF_ANOTHER
-    shutil.rmtree(tmp_path / "evidence")
-    (tmp_path / "evidence").mkdir()
-    assert run_gate(tmp_path).returncode == 0  # a verdict without a winner is still one
-    assert verdict_in(tmp_path).decision.arm == "none"
 
 
 OWN = {"direction": "higher", "margin": 0.1, "function": "no_such_module.metric"}

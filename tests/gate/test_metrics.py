@@ -21,43 +21,29 @@ from compilegate.gate.metrics import (
     per_example,
 )
 from compilegate.job.evidence import Examples
+from tests.gate.conftest import build_execution, classified, scores_of, unclassified
 
 LABELS = np.array([0, 0, 0, 0, 1, 1, 2, 2])
 PREDICTIONS = np.array([0, 0, 0, 1, 1, 0, 2, 2])
-indices = arrays(np.int64, 40, elements=st.integers(0, 4))
 
 
-def with_scores(labels: np.ndarray, scores: np.ndarray) -> Examples:
-    with np.errstate(divide="ignore"):
-        losses = -np.log(scores[np.arange(len(labels)), labels])
-    return Examples(np.arange(len(labels)).astype(str), labels, scores, losses)
-
-
-def examples_of(labels: np.ndarray, predictions: np.ndarray, classes: int) -> Examples:
-    scores = np.full((len(labels), classes), 0.1 / classes)
-    scores[np.arange(len(labels)), predictions] += 0.9
-    return with_scores(labels, scores)
+CLASSIFIED = classified(LABELS, scores_of(PREDICTIONS, 3, 0.9))
+NUMBERS = unclassified(
+    np.ones(3), targets=np.array([1.5, 2.0, 1.0]), predictions=np.array([1.0, 2.0, 4.0])
+)
 
 
 def binary(labels: np.ndarray, scores: np.ndarray) -> Examples:
-    return with_scores(labels, np.column_stack([1.0 - scores, scores]))
-
-
-def regression(predictions: np.ndarray, targets: np.ndarray) -> Examples:
-    count = len(targets)
-    none = np.zeros(count, dtype=np.int64), np.empty((count, 0))
-    losses = (predictions - targets) ** 2
-    return Examples(np.arange(count).astype(str), *none, losses, targets, predictions)
+    return classified(labels, np.column_stack([1.0 - scores, scores]))
 
 
 def test_the_metrics_of_a_small_table_are_those_worked_out_by_hand() -> None:
-    examples = examples_of(LABELS, PREDICTIONS, 3)
+    examples = CLASSIFIED
     calibrated = binary(  # five of 0.72, three right; five of 0.95, all right
         np.array([1, 1, 1, 0, 0, 1, 1, 1, 1, 1]), np.array([0.72] * 5 + [0.95] * 5)
     )
-    tied = with_scores(np.array([0, 1, 1]), np.full((3, 2), 0.5))
-    log_loss = (6 * -np.log(0.9 + 0.1 / 3) + 2 * -np.log(0.1 / 3)) / 8
-    numbers = regression(np.array([1.0, 2.0, 4.0]), np.array([1.5, 2.0, 1.0]))
+    tied = classified(np.array([0, 1, 1]), np.full((3, 2), 0.5))
+    log_loss = (6 * -np.log(0.9) + 2 * -np.log(0.05)) / 8
     for metric, found, value in (
         ("accuracy", examples, 6 / 8),
         ("balanced_accuracy", examples, (3 / 4 + 1 / 2 + 1) / 3),
@@ -67,23 +53,10 @@ def test_the_metrics_of_a_small_table_are_those_worked_out_by_hand() -> None:
         ("micro_f1", examples, 6 / 8),
         ("accuracy", tied, 1 / 3),  # of equal scores, the first class is the predicted one
         ("calibration_error", calibrated, 0.5 * abs(0.6 - 0.72) + 0.5 * abs(1.0 - 0.95)),
-        ("mse", numbers, (0.25 + 0.0 + 9.0) / 3),
-        ("mae", numbers, (0.5 + 0.0 + 3.0) / 3),
+        ("mse", NUMBERS, (0.25 + 0.0 + 9.0) / 3),
+        ("mae", NUMBERS, (0.5 + 0.0 + 3.0) / 3),
     ):
         assert metric_value(metric, found) == pytest.approx(value), metric
-
-
-@pytest.mark.slow
-@given(labels=indices, predictions=indices)
-def test_the_mean_of_the_column_is_the_metric_by_its_definition(labels, predictions) -> None:
-    examples = examples_of(labels, predictions, 5)
-    recalls, f1_scores = [], []
-    for index in set(labels.tolist()):
-        hits = np.sum((labels == index) & (predictions == index))
-        recalls.append(hits / np.sum(labels == index))
-        f1_scores.append(2 * hits / (np.sum(labels == index) + np.sum(predictions == index)))
-    assert metric_value("balanced_accuracy", examples) == pytest.approx(np.mean(recalls))
-    assert metric_value("macro_f1", examples) == pytest.approx(np.mean(f1_scores))
 
 
 @pytest.mark.slow
@@ -111,7 +84,7 @@ def flip_of(metric: str, examples: Examples) -> float:
 
 
 def test_one_flip_is_what_a_changed_prediction_does_to_the_metric() -> None:
-    examples = examples_of(LABELS, PREDICTIONS, 3)
+    examples = CLASSIFIED
     assert flip_of("accuracy", examples) == 1.0
     moved = [1 / (4 * 3), 1 / (2 * 3), 1 / (2 * 3)]  # one flip in each class moves its recall
     expected = np.sqrt(np.sum(np.square(moved)))
@@ -137,22 +110,16 @@ def test_auroc_of_several_classes_is_the_mean_of_each_against_the_rest() -> None
         np.mean(scores[labels == it, it][:, None] > scores[labels != it, it][None, :])
         for it in range(3)
     ]
-    assert metric_value("auroc", with_scores(labels, scores)) == pytest.approx(np.mean(areas))
+    assert metric_value("auroc", classified(labels, scores)) == pytest.approx(np.mean(areas))
 
 
 @pytest.mark.parametrize(
     ("metric", "examples"),
     [
         ("auroc", binary(np.ones(6, dtype=np.int64), np.linspace(0.1, 0.9, 6))),
-        (
-            "perplexity",
-            Examples(np.array(["a", "b"]), LABELS[:2], np.empty((2, 0)), np.full(2, 1e5)),
-        ),
-        *(
-            (metric, regression(np.ones(3), np.ones(3)))
-            for metric in ("accuracy", "auroc", "calibration_error")
-        ),
-        ("mse", examples_of(LABELS, PREDICTIONS, 3)),
+        ("perplexity", unclassified(np.full(2, 1e5))),
+        *((metric, NUMBERS) for metric in ("accuracy", "auroc", "calibration_error")),
+        ("mse", CLASSIFIED),
     ],
 )
 def test_what_examples_do_not_determine_is_undefined(metric, examples) -> None:
@@ -183,7 +150,7 @@ def test_losses_that_lost_their_digits_are_those_of_the_job_where_scores_allow()
     """And never less than such a score allows."""
     scores = np.array([[1.0 - 1e-7, 1e-7], [1.0 - 1e-7, 1e-7], [0.5, 0.5]])
     labels = np.array([1, 1, 0])
-    examples = Examples(np.array(list("abc")), labels, scores, np.array([20.0, 0.0, 9.0]))
+    examples = classified(labels, scores, losses=np.array([20.0, 0.0, 9.0]))
     lost = -np.log(1e-7 + 2e-7)
     assert per_example("log_loss", examples) == pytest.approx([20.0, lost, np.log(2.0)])
 
@@ -278,14 +245,15 @@ def test_a_function_that_is_not_there_is_told_by_its_name(functions, name) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", ["correct", "mean_correct", "counted"])
-def test_a_user_s_metric_is_guarded_like_any_other(functions, new_execution, function) -> None:
-    guard = {"direction": "higher", "margin": 0.02, "function": f"{functions}.{function}"}
+@pytest.mark.parametrize(("worse_by", "outcome"), [(0.0, Outcome.PASS), (0.08, Outcome.FAIL)])
+def test_a_user_s_metric_is_guarded_like_any_other_and_called_no_more_than_is_needed(
+    functions, worse_by, outcome
+) -> None:
+    guard = {"direction": "higher", "margin": 0.02, "function": f"{functions}.counted"}
     calls = load_function(f"{functions}.counted").__globals__["CALLS"]
-    for worse_by, outcome in ((0.0, Outcome.PASS), (0.08, Outcome.FAIL)):
-        calls.clear()
-        execution = new_execution(metrics={"own": guard}, worse_by=worse_by)
-        assert execution.judge().candidates[0].outcome is outcome
-        # As often as the jackknife takes; of the model to release, twice where it is worse.
-        jackknives = len(execution.records) + (2 if worse_by else 0)
-        assert len(calls) in (0, (1 + 100) * jackknives)
+    calls.clear()
+    execution = build_execution(metrics={"own": guard}, worse_by=worse_by)
+    assert execution.judge().candidates[0].outcome is outcome
+    # As often as the jackknife takes; of the model to release, twice where it is worse.
+    jackknives = len(execution.records) + (2 if worse_by else 0)
+    assert len(calls) == (1 + 100) * jackknives

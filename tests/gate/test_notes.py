@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -13,14 +12,13 @@ import pytest
 from compilegate.gate.evidence import UndeclaredEvidenceError
 from compilegate.gate.findings import Code, Outcome
 from compilegate.gate.verdict import Verdict
-from compilegate.job.evidence import CheckpointRecord, Hindrance, PairedSpeedRecord, Resumption
+from compilegate.job.evidence import Hindrance, PairedSpeedRecord
 from compilegate.job.evidence.trained_on import hashed
-from tests.gate.conftest import SyntheticExecution, build_execution
+from tests.gate.conftest import SyntheticExecution, build_execution, classified, unclassified
 from tests.gate.test_mistakes import (
     ACCURACY,
     ARMS,
     BOTH,
-    LOSS,
     SEEDS,
     SLICE,
     TEXTS,
@@ -28,14 +26,10 @@ from tests.gate.test_mistakes import (
     Row,
     at,
     categories,
-    copied,
     every,
-    losses_alone,
     of_jobs,
-    of_losses,
     one,
     pairs,
-    seconds_of,
     soft,
     trained_on,
     without_parity,
@@ -60,8 +54,8 @@ def two_of_five(e: SyntheticExecution) -> None:
 def split_by_rows(e: SyntheticExecution, arm: str, seed: int) -> None:
     """Of 200 patients 150 were trained on."""
     patients = np.array([f"patient-{row // 10}" for row in range(2000)])
-    e.change_examples(arm, seed, slices={"patient": patients})
-    e.train_on(arm, seed, slices={"patient": patients[:1500]})
+    e.alter(arm, seed, examples__slices={"patient": patients})
+    e.train_on(arm, seed, None, None, {"patient": patients[:1500]})
 
 
 def close_to_each_other(e: SyntheticExecution) -> None:
@@ -70,31 +64,6 @@ def close_to_each_other(e: SyntheticExecution) -> None:
     for seed in SEEDS:
         scores = first * np.random.default_rng(seed).lognormal(0.0, 0.02, first.shape)
         e.put_scores("fast", seed, scores / scores.sum(axis=1, keepdims=True))
-
-
-def to_the_last_bit(e: SyntheticExecution) -> None:
-    copied("fast", {1: 1, 2: 2, 3: 3}, "baseline", same_losses=True)(e)
-    for seed in SEEDS:
-        model = e.record("baseline", seed).evidence.digests["model"]
-        e.alter("fast", seed, digests__model=model)
-
-
-def rounded(e: SyntheticExecution) -> None:
-    soft(e)
-    for seed in SEEDS:
-        scores = e.examples("baseline", seed).scores.round(3)
-        scores[:, 3] = 1.0 - scores[:, :3].sum(axis=1)
-        for arm in ARMS:
-            e.put_scores(arm, seed, np.clip(scores, 1e-3, 1.0))
-        losses = e.record("baseline", seed).steps.loss * np.linspace(1.0, 1.05, 60)
-        e.change_steps("fast", seed, loss=losses)
-
-
-def half_precision(e: SyntheticExecution) -> None:
-    soft(e)
-    for arm, seed in list(e.records):
-        scores = e.examples(arm, seed).scores.astype(np.float16).astype(float)
-        e.put_scores(arm, seed, np.maximum(scores, 1e-6))
 
 
 def small_table(e: SyntheticExecution) -> None:
@@ -128,32 +97,20 @@ def one_class(e: SyntheticExecution, arm: str, seed: int) -> None:
     examples = e.examples(arm, seed)
     shift = (np.arange(4) + examples.labels[:, None]) % 4
     scores = np.take_along_axis(examples.scores, shift, axis=1)  # the label comes first
-    columns = {"labels": np.zeros_like(examples.labels), "losses": -np.log(scores[:, 0])}
-    e.put_examples(arm, seed, dataclasses.replace(examples, scores=scores, **columns), {})
+    e.put(arm, seed, examples=classified(np.zeros_like(examples.labels), scores))
 
 
 def single_precision(e: SyntheticExecution, arm: str, seed: int) -> None:
     targets = np.random.default_rng(1).normal(10.0, 3.0, 2000)
     own = np.random.default_rng([seed, len(arm)]).normal(0.0, 0.1, 2000)
     told = targets if arm == "baseline" else targets.astype(np.float32).astype(float)
-    of_losses(e, arm, seed, np.abs(own), told, told + own)
+    numbers = {"targets": told, "predictions": told + own}
+    e.put(arm, seed, examples=unclassified(np.abs(own), **numbers))
 
 
-def flat(e: SyntheticExecution) -> None:
-    for seed in SEEDS:
-        noise = np.random.default_rng(seed).standard_normal(60)
-        e.change_steps("fast", seed, loss=1.4 + 0.01 * noise)
-
-
-def evaluation_within(e: SyntheticExecution, arm: str, seed: int) -> None:
-    train = 1.6 * e.record(arm, seed).evidence.speed.train_seconds
-    e.alter(arm, seed, speed__train_seconds=train, speed__total_seconds=train + 3.0)
-
-
-def lost_for_a_while(e: SyntheticExecution) -> None:
-    lost = CheckpointRecord(2, 0.0, None, (Resumption(30, 36, 90.0),))
-    longer = dict.fromkeys(("speed__train_seconds", "speed__total_seconds"), lambda it: it + 90.0)
-    e.alter_all("fast", checkpoints=lost, **longer)
+def flat(e: SyntheticExecution, arm: str, seed: int) -> None:
+    noise = np.random.default_rng(seed).standard_normal(60)
+    e.alter(arm, seed, steps__loss=1.4 + 0.01 * noise)
 
 
 def knowing_the_answers(share: float) -> Change:
@@ -172,11 +129,6 @@ def other_machines(e: SyntheticExecution, arm: str, seed: int) -> None:
     e.alter(arm, seed, environment__instance_type="ml.g5.xlarge", **values)
 
 
-def names_and_paths(e: SyntheticExecution, arm: str, seed: int) -> None:
-    e.alter(arm, seed, recipe__name=f"{arm} of {seed}", recipe__started=seed * len(arm))
-    e.alter(arm, seed, recipe__output_dir=f"/tmp/{arm}", recipe__data=f"s3://bucket/{arm}")
-
-
 def micro_batches(e: SyntheticExecution) -> None:
     """Eight at a time, four times, beside 32 at once."""
     e.declare("fast", batch_size=8)
@@ -184,31 +136,28 @@ def micro_batches(e: SyntheticExecution) -> None:
     e.alter_all(BOTH, recipe__global_batch_size=32)
 
 
-def other_random_numbers(e: SyntheticExecution) -> None:
+def other_random_numbers(e: SyntheticExecution, arm: str, seed: int) -> None:
     """Both steps are as far from float64, since they drew the same."""
-    for seed in SEEDS:
-        drawn = np.random.default_rng(seed).uniform(0.1, 0.9, (2, 3))
-        compiled = drawn + e.record("fast", seed).parity.compiled
-        e.change_parity("fast", seed, eager=drawn, compiled=compiled)
+    drawn = np.random.default_rng(seed).uniform(0.1, 0.9, (2, 3))
+    compiled = drawn + e.record(arm, seed).parity.compiled
+    e.put(arm, seed, parity={"eager": drawn, "compiled": compiled})
 
 
 def few_rows_carry(e: SyntheticExecution, arm: str, seed: int) -> None:
     own = np.random.default_rng([seed, len(arm)]).normal(1.0, 0.005, 2000)
-    of_losses(e, arm, seed, at(slice(2), 60.0)(np.full(2000, 0.1)) * own)
+    losses = at(slice(2), 60.0)(np.full(2000, 0.1)) * own
+    e.put(arm, seed, examples=unclassified(losses))
 
 
 def not_alternated(e: SyntheticExecution, arm: str, seed: int) -> None:
-    told = PairedSpeedRecord(0.0, "eager", 32, 32, 0, obstacle="XLA has the device for itself")
-    e.put_pairs(arm, seed, told, None)
+    obstacle = "XLA has the device for itself"
+    e.alter(arm, seed, paired_speed=PairedSpeedRecord(0.0, "eager", 32, 32, 0, obstacle))
 
 
 def in_another_unit(e: SyntheticExecution, arm: str, seed: int) -> None:
     e.pair(arm, seed, 1.6)
-    record = e.record(arm, seed)
-    names = ("baseline_seconds", "candidate_seconds")
-    columns = {name: 1000.0 * getattr(record.paired, name) for name in names}
-    blocks = dataclasses.replace(record.paired, **columns)
-    e.put_pairs(arm, seed, record.evidence.paired_speed, blocks)
+    names, blocks = ("baseline_seconds", "candidate_seconds"), e.record(arm, seed).paired
+    e.put(arm, seed, paired={name: 1000.0 * getattr(blocks, name) for name in names})
 
 
 def exactly(e: SyntheticExecution) -> None:
@@ -229,9 +178,6 @@ ODDITIES: dict[str, Row] = {
     "an undeclared seed": noted(Code.EVIDENCE_UNDECLARED, undeclared),
     "one of five seeds unused": noted(Code.MODEL_SEED_UNUSED, two_of_five, seeds=(1, 2, 3, 4, 5)),
     "seeds that end close": noted(Code.MODEL_SEEDS_CLOSE, close_to_each_other),
-    "equal to the last bit": noted(None, to_the_last_bit),
-    "rounded outputs that agree": noted(None, rounded),
-    "half precision": noted(None, half_precision),
     "inputs that repeat": noted(Code.DATA_INPUTS_TRAINED_ON, trained_on(inputs=TEXTS[:900])),
     "rows of a small table": noted(Code.DATA_INPUTS_TRAINED_ON, small_table),
     "ids that are digests": noted(Code.DATA_INPUTS_TRAINED_ON, of_jobs(digests_as_ids)),
@@ -246,12 +192,11 @@ ODDITIES: dict[str, Row] = {
         Code.EXAMPLES_LOSSES_DISAGREE, every(BOTH, examples__losses=lambda it: it + 0.1)
     ),
     "one class": noted(Code.EXAMPLES_ONE_CLASS, of_jobs(one_class), metrics=ACCURACY),
-    "losses alone": noted(None, losses_alone(), metrics=LOSS),
     "targets in single precision": noted(
         None, of_jobs(single_precision), metrics={"mae": {"direction": "lower", "margin": 0.05}}
     ),
     # Steps and metrics.
-    "a loss that does not fall": noted(Code.STEPS_LOSS_FLAT, flat),
+    "a loss that does not fall": noted(Code.STEPS_LOSS_FLAT, of_jobs(flat, "fast")),
     "a declared constant loss": noted(
         None, every(BOTH, steps__loss=np.full(60, 0.7)), loss_must_fall=False
     ),
@@ -259,8 +204,6 @@ ODDITIES: dict[str, Row] = {
         Code.STEPS_OTHER_END, every("fast", steps__loss=np.linspace(1.4, 1.1, 60))
     ),
     "a last layer of zeros": noted(None, every(BOTH, steps__loss=at(0, np.log(4.0)))),
-    "evaluation within the training": noted(None, of_jobs(evaluation_within)),
-    "a machine lost for a while": noted(None, lost_for_a_while),
     "a metric computed otherwise": noted(Code.METRIC_DISAGREES, every(BOTH, metrics__accuracy=0.5)),
     "much better": noted(Code.METRIC_TOO_GOOD, knowing_the_answers(0.6)),
     "a little better": noted(None, knowing_the_answers(0.01)),
@@ -275,11 +218,10 @@ ODDITIES: dict[str, Row] = {
     "unknown hardware": noted(
         Code.CONFOUND_HARDWARE_UNKNOWN, every(BOTH, environment={"torch": "2.13.0", "threads": 1})
     ),
-    "names of runs, and paths": noted(None, of_jobs(names_and_paths)),
     "micro-batches": noted(None, micro_batches),
     # Parity, quality, memory, speed.
     "parity not measured": noted(Code.PARITY_CANNOT_TELL, without_parity),
-    "other random numbers": noted(Code.PARITY_CANNOT_TELL, other_random_numbers),
+    "other random numbers": noted(Code.PARITY_CANNOT_TELL, of_jobs(other_random_numbers, "fast")),
     "errors that are too large": noted(
         Code.PARITY_CANNOT_TELL,
         every("fast", errors__eager=lambda it: 1e6 * it, errors__compiled=lambda it: 1e6 * it),
@@ -310,10 +252,6 @@ ODDITIES: dict[str, Row] = {
     "the same of the baseline": noted(
         None, every("baseline", hindrances=(Hindrance("loader", 100.0, 0.62),))
     ),
-    "memory of some jobs": noted(
-        None, one("fast", 2, peak_memory_bytes=None, memory_of=None), max_memory_increase=0.2
-    ),
-    "times of the baseline's": noted(None, seconds_of(lambda one, _: (one, 0.6 * one))),
     "exactly as fast as is required": noted(None, exactly),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from compilegate.gate.findings import Code, Outcome
-from compilegate.gate.settings import ParitySettings
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import (
@@ -21,10 +19,9 @@ from compilegate.job.evidence.parity import (
     ParityVerdict,
     Why,
     departing,
-    lasting,
     parity_verdict,
 )
-from tests.gate.conftest import with_digests
+from tests.gate.conftest import build_execution
 
 LIMIT = 20.0
 SHAPE = (3, 12)
@@ -64,17 +61,13 @@ ALL = slice(None)
     ("changed", "answer", "why"),
     [
         ({}, PASS, Why.ALIKE),
-        ({"compiled": EAGER.copy()}, PASS, Why.ALIKE),
-        ({"compiled": at(1.5 * EAGER, (ALL, 7), 2e-3)}, FAIL, Why.BEYOND),
         ({"compiled": at(1.5 * EAGER, (ALL, 3), 19.98 * EXPLAINED[3])}, PASS, Why.ALIKE),
         ({"compiled": at(1.5 * EAGER, (ALL, 3), 20.02 * EXPLAINED[3])}, FAIL, Why.BEYOND),
         ({"compiled": at(1.5 * EAGER, (2, 7), 1e-4)}, CANNOT_TELL, Why.AT_TIMES),
         ({"compiled": at(EAGER, (0, 1), np.nan)}, FAIL, Why.NOT_FINITE),
-        ({"compiled": at(EAGER, (0, 1), np.inf)}, FAIL, Why.NOT_FINITE),
         ({"eager": at(EAGER, (2, 0), np.nan)}, CANNOT_TELL, Why.EAGER_NOT_FINITE),
         ({"eager": 0 * EAGER}, CANNOT_TELL, Why.NOT_MEASURED),
         ({"compiled": 0 * EAGER}, CANNOT_TELL, Why.NOT_MEASURED),
-        ({"repeated": at(0 * EAGER, (1, 1), 1e-4)}, CANNOT_TELL, Why.EAGER_VARIES),
         ({"repeated": at(0 * EAGER, (1, 1), 1.99 * EXPLAINED[1])}, PASS, Why.ALIKE),
         ({"repeated": at(0 * EAGER, (1, 1), 2.01 * EXPLAINED[1])}, CANNOT_TELL, Why.EAGER_VARIES),
         (  # on a tensor of which eager is exact by luck, the epsilon is no alarm
@@ -96,25 +89,15 @@ def test_the_worst_tensor_is_named_with_its_step() -> None:
     compiled = 1.5 * EAGER
     compiled[:, 7] = [2e-3, 1e-3, 3e-3]
     worst = judged(compiled=compiled).worst
-    assert worst is not None
     assert (worst.tensor, worst.step) == ("gradient of layer.5", 2)
     assert worst.ratio == pytest.approx(3e-3 / EXPLAINED[7])
     assert np.flatnonzero(departing(errors(compiled=compiled), "fp32", LIMIT)).tolist() == [7]
 
 
-@pytest.mark.parametrize(
-    ("column", "lasts"),
-    [([9.0], 9.0), ([9.0, 1.0], 1.0), ([1.0, 9.0, 8.0], 8.0), ([9.0, 1.0, 2.0, 8.0], 2.0)],
-)
-def test_what_lasts_is_reached_in_more_than_half_of_the_steps(column, lasts) -> None:
-    assert lasting(np.array([column]).T) == [lasts]
-
-
-def test_bf16_has_its_own_epsilon_and_its_own_limit() -> None:
-    eager = np.full(SHAPE, 0.006)
-    for compiled, answer in ((0.1, FAIL), (0.009, PASS)):
-        found = judged("bf16", 4.0, eager=eager, compiled=np.full(SHAPE, compiled))
-        assert found.answer is answer
+@pytest.mark.parametrize(("compiled", "answer"), [(0.1, FAIL), (0.009, PASS)])
+def test_bf16_has_its_own_epsilon_and_its_own_limit(compiled, answer) -> None:
+    columns = {"eager": np.full(SHAPE, 0.006), "compiled": np.full(SHAPE, compiled)}
+    assert judged("bf16", 4.0, **columns).answer is answer
 
 
 @pytest.mark.parametrize(
@@ -139,15 +122,6 @@ def test_a_larger_error_never_does_better(factor, place, worse) -> None:
         assert before is PASS
 
 
-@given(factor=factors, order=st.permutations(range(SHAPE[1])))
-def test_the_order_of_the_tensors_changes_nothing(factor, order) -> None:
-    found = errors(compiled=factor * EAGER)
-    columns = (found.eager, found.repeated, found.compiled)
-    shuffled = ParityErrors(found.tensors[order], *(each[:, order] for each in columns))
-    one, other = (parity_verdict(it, "fp32", LIMIT) for it in (found, shuffled))
-    assert (one.answer, one.median_ratio) == (other.answer, other.median_ratio)
-
-
 @given(
     column=st.sampled_from(["eager", "repeated", "compiled"]),
     place=places,
@@ -163,52 +137,32 @@ def test_no_number_that_is_not_one_ever_passes(column, place, value) -> None:
 
 # In the verdict.
 
-WRONG = np.full((2, 3), 1e-3)
 SEEDS = (1, 2, 3)
+REQUIRED = {"required": True}
 
 
-def codes(candidate: Any) -> set[Code]:
-    return {it.code for it in candidate.reasons if it.code.subject == "parity"}
-
-
-def test_other_arithmetic_fails_a_candidate_whose_models_are_as_good(execution) -> None:
-    """With what departs first, and its script; of arithmetic that is alike, there is none."""
+def test_what_departs_is_told_with_its_script_where_arithmetic_differs(execution) -> None:
     departs = "In the backward pass, conv departs first."
     execution.alter_all("fast", parity__departs=departs, parity__repro="parity_repro")
     assert execution.judge().candidates[0].parity.repro is None
-    execution.change_parity("fast", 2, compiled=WRONG)
+    execution.alter("fast", 2, errors__compiled=np.full((2, 3), 1e-3))
     verdict = execution.judge()
-    (candidate,) = verdict.candidates
-    assert candidate.outcome is Outcome.FAIL
-    assert {metric.outcome for metric in candidate.metrics} == {Outcome.PASS}
-    assert candidate.reasons[0].code is Code.PARITY_DIFFERS
-    assert (candidate.parity.answer, candidate.parity.seed) == (FAIL, 2)
-    assert (candidate.parity.repro, candidate.parity.departs) == (
-        "repros/fast--2/repro.py",
-        departs,
-    )
+    parity = verdict.candidates[0].parity
+    assert (parity.answer, parity.seed, parity.departs) == (FAIL, 2, departs)
+    assert parity.repro == "repros/fast--2/repro.py"
     assert Verdict.from_json(verdict.to_json()) == verdict
 
 
-@pytest.mark.slow
-def test_a_candidate_with_other_arithmetic_is_not_among_those_that_pass(new_execution) -> None:
-    """For Holm's procedure: each that passes makes the confidence asked of the rest milder."""
-    execution = new_execution(candidates=("one", "other"))
-    execution.change_parity("one", 1, compiled=WRONG)
-    verdict = execution.judge()
-    assert [each.confidence for each in verdict.candidates] == [0.95, 0.975]
-    assert verdict.decision.arm == "other"
-
-
-def test_one_replicate_that_can_tell_is_enough(new_execution) -> None:
-    execution = new_execution(parity=ParitySettings(required=True))
+def test_one_replicate_that_can_tell_is_enough() -> None:
+    execution = build_execution(parity=REQUIRED)
     execution.without_parity("fast", 1)
     execution.without_parity("fast", 2, "the step has no\nfloat64")
     (candidate,) = execution.judge().candidates
     assert (candidate.outcome, candidate.parity.seed) == (Outcome.PASS, 3)
     execution.without_parity("fast", 3)
     (candidate,) = execution.judge().candidates
-    assert (candidate.outcome, codes(candidate)) == (Outcome.FAIL, {Code.PARITY_CANNOT_TELL})
+    assert candidate.outcome is Outcome.FAIL
+    assert candidate.reasons[0].code is Code.PARITY_CANNOT_TELL
 
 
 @pytest.mark.parametrize(
@@ -219,19 +173,16 @@ def test_errors_that_exceed_the_limit_at_times_leave_it_open(execution, seeds, o
     for seed in SEEDS:
         execution.without_parity("fast", seed)
     for seed in seeds:
-        execution.change_evidence("fast", seed, parity=ParityRecord("fp32", SHAPE[0], 0.1))
-        found = errors(compiled=at(1.5 * EAGER, (2, 7), 1e-4))
-        record = dataclasses.replace(execution.record("fast", seed), parity=found)
-        execution.records["fast", seed] = with_digests(record)
+        execution.alter("fast", seed, parity=ParityRecord("fp32", SHAPE[0], 0.1))
+        execution.put("fast", seed, parity=errors(compiled=at(1.5 * EAGER, (2, 7), 1e-4)))
     assert execution.judge().candidates[0].outcome is outcome
 
 
-def test_a_candidate_without_a_compiler_has_no_parity_to_show(new_execution) -> None:
-    execution = new_execution(parity=ParitySettings(required=True))
+def test_a_candidate_without_a_compiler_has_no_parity_to_show() -> None:
+    execution = build_execution(parity=REQUIRED)
     execution.declare("fast", compiler="eager")
+    execution.alter_all("fast", compiler=execution.record("baseline", 1).evidence.compiler)
     for seed in SEEDS:
-        changed = {"compiler__name": "eager", "compiler__ran": False, "compiler__graphs": 0}
-        execution.alter("fast", seed, **changed)
         execution.without_parity("fast", seed)
     (candidate,) = execution.judge().candidates
     assert (candidate.outcome, candidate.parity) == (Outcome.PASS, None)
@@ -241,30 +192,20 @@ def test_a_candidate_without_a_compiler_has_no_parity_to_show(new_execution) -> 
     ("settings", "compiled", "outcome"),
     [({"enabled": False}, 1e-3, Outcome.PASS), ({"fp32_limit": 1.05}, 7e-7, Outcome.FAIL)],
 )
-def test_the_workload_s_settings_are_followed(new_execution, settings, compiled, outcome) -> None:
-    execution = new_execution(parity=ParitySettings(**settings))
-    execution.change_parity("fast", 1, compiled=np.full((2, 3), compiled))
+def test_the_workload_s_settings_are_followed(settings, compiled, outcome) -> None:
+    execution = build_execution(parity=settings)
+    execution.alter("fast", 1, errors__compiled=np.full((2, 3), compiled))
     (candidate,) = execution.judge().candidates
     assert candidate.outcome is outcome
     assert (candidate.parity is None) is (outcome is Outcome.PASS)
 
 
-def test_parity_is_judged_in_the_precision_that_it_was_measured_in(execution) -> None:
+@pytest.mark.parametrize(("precision", "answer"), [("bf16", PASS), ("fp8", CANNOT_TELL)])
+def test_parity_is_judged_in_the_precision_that_it_was_measured_in(
+    execution, precision, answer
+) -> None:
     """A precision without a limit cannot be judged; whether it is the declared one is another
     question, with another code."""
-    for precision, answer in (("bf16", PASS), ("fp8", CANNOT_TELL)):
-        execution.alter_all("fast", parity__precision=precision)
-        parity = execution.judge().candidates[0].parity
-        assert (parity.answer, parity.precision) == (answer, precision)
-
-
-def test_parity_errors_that_were_taken_away_or_changed_fail_the_replicate(execution) -> None:
-    """Else whoever drops the record of a miscompile turns a fail into "cannot tell"."""
-    execution.change_evidence("fast", 1, parity=None)
-    execution.records["fast", 1] = dataclasses.replace(execution.record("fast", 1), parity=None)
-    record = execution.record("fast", 2)
-    changed = dataclasses.replace(record.parity, compiled=1.2 * record.parity.eager)
-    execution.records["fast", 2] = dataclasses.replace(record, parity=changed)
-    reasons = execution.judge().candidates[0].reasons
-    found = [it.numbers["seed"] for it in reasons if it.code is Code.EVIDENCE_CHANGED]
-    assert found == [1, 2]
+    execution.alter_all("fast", parity__precision=precision)
+    parity = execution.judge().candidates[0].parity
+    assert (parity.answer, parity.precision) == (answer, precision)

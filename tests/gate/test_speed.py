@@ -28,7 +28,6 @@ from compilegate.gate.speed import (
     jobs_to_settle,
     judge_pairs,
     judge_speed,
-    measure_arm,
     paired_job,
     repaying_speedup,
     seeds_to_settle,
@@ -36,19 +35,18 @@ from compilegate.gate.speed import (
 )
 from compilegate.gate.verdict import CompileState, CompileTime, SpeedJudgement, SpeedSource
 from compilegate.job.evidence import (
-    CheckpointRecord,
     CompileCacheRecord,
     EvidenceRecord,
     Hindrance,
     PaddedPositions,
     PaddingRecord,
     PairedBlocks,
-    Resumption,
 )
 from compilegate.job.evidence.hindrances import HINDRANCES
+from tests.gate.conftest import build_execution
 
 SEEDS = (1, 2, 3)
-BUSY = "9.6 processes wanted to run on 2 processors"
+QUICK, SLOW = (150.0, 151.0, 149.0), (104.0, 105.0, 103.0)
 
 
 def arm_speed(
@@ -94,27 +92,23 @@ def test_the_interval_is_welch_s_over_the_logarithms_of_the_jobs_samples(batch_s
     assert interval.estimate == pytest.approx(candidate.rate / BASELINE.rate)
 
 
-QUICK, SLOW = (150.0, 151.0, 149.0), (104.0, 105.0, 103.0)
-
-
 @pytest.mark.parametrize(
-    ("rates", "compile_seconds", "outcome", "code", "repays"),
+    ("rates", "compile_seconds", "outcome", "code", "binding"),
     [
-        (QUICK, 20.0, Outcome.PASS, Code.SPEED_FASTER, True),
-        (QUICK, 120.0, Outcome.FAIL, Code.SPEED_NOT_REPAID, False),
-        ((1e4, 1.01e4, 0.99e4), 500.0, Outcome.FAIL, Code.SPEED_NOT_REPAID, False),
-        ((150.0, 158.0, 142.0), 95.0, Outcome.INCONCLUSIVE, Code.SPEED_UNDECIDED, False),
-        ((100.0, 130.0, 115.0), 0.0, Outcome.INCONCLUSIVE, Code.SPEED_UNDECIDED, True),
-        (SLOW, 0.0, Outcome.FAIL, Code.SPEED_BELOW_MINIMUM, True),
-        (SLOW, 120.0, Outcome.FAIL, Code.SPEED_BELOW_MINIMUM, False),
+        (QUICK, 20.0, Outcome.PASS, Code.SPEED_FASTER, "min_speedup"),
+        (QUICK, 120.0, Outcome.FAIL, Code.SPEED_NOT_REPAID, "repayment"),
+        ((1e4, 1.01e4), 500.0, Outcome.FAIL, Code.SPEED_NOT_REPAID, "repayment"),
+        ((150, 158, 142), 95.0, Outcome.INCONCLUSIVE, Code.SPEED_UNDECIDED, "repayment"),
+        ((100, 130, 115), 0.0, Outcome.INCONCLUSIVE, Code.SPEED_UNDECIDED, "min_speedup"),
+        (SLOW, 0.0, Outcome.FAIL, Code.SPEED_BELOW_MINIMUM, "min_speedup"),
+        (SLOW, 120.0, Outcome.FAIL, Code.SPEED_BELOW_MINIMUM, "repayment"),
     ],
 )
 def test_the_larger_limit_binds_and_the_bound_decides(
-    rates, compile_seconds, outcome, code, repays
+    rates, compile_seconds, outcome, code, binding
 ) -> None:
     judgement, reason = judged(arm_speed(*rates, compile_seconds=compile_seconds))
     assert (judgement.outcome, reason.code) == (outcome, code)
-    binding = "min_speedup" if repays else "repayment"
     assert judgement.binding == reason.numbers["binding"] == binding
 
 
@@ -164,10 +158,9 @@ def test_break_even_is_the_compile_time_over_the_time_that_a_step_saves() -> Non
     # A step of 32 samples takes 0.32 s and 0.16 s: 30 s are saved after 187.5 steps.
     assert run.break_even_steps == 188
     assert run.break_even_minutes == pytest.approx(187.5 * 0.32 / 60)
-    for speed, steps in ((90.0, None), (150.0, 0)):
-        seconds = 1.0 if steps is None else 0.0
-        run = judged(arm_speed(speed, speed + 1, compile_seconds=seconds))[0].run
-        assert run.break_even_steps == steps
+    never = judged(arm_speed(90.0, 91.0, compile_seconds=1.0))[0].run
+    at_once = judged(arm_speed(150.0, 151.0))[0].run
+    assert (never.break_even_steps, at_once.break_even_steps) == (None, 0)
 
 
 @pytest.mark.parametrize("left", [(100.0, 130.0), (130.0,)])
@@ -221,50 +214,45 @@ def test_as_many_seeds_as_are_named_do_settle_it(rates, others) -> None:
     assert not interval.low < math.log(1.2) < interval.high
 
 
-def test_the_warm_up_after_a_resumption_is_not_steady(execution) -> None:
-    record = execution.record("fast", 1)
-    seconds = execution.seconds("fast", 1)
-    seconds[30:36] += 25.0  # the machine that took over had to compile again
-    lost = CheckpointRecord(2, 0.3, None, (Resumption(30, 36, 400.0),))
-    steps = dataclasses.replace(record.steps, seconds=seconds)
-    evidence = dataclasses.replace(record.evidence, checkpoints=lost)
-    speed = measure_arm(32, [dataclasses.replace(record, steps=steps, evidence=evidence)])
-    steady = np.concatenate([seconds[6:30], seconds[36:]])
-    assert speed.rates == (pytest.approx(32 * len(steady) / steady.sum()),)
-
-
 # Busy machines.
 
 
-def test_waiting_processes_and_stolen_time_are_named(execution) -> None:
-    def on(**checkup: object) -> EvidenceRecord:
-        execution.change_evidence("baseline", 1, checkup=checkup)
-        return execution.record("baseline", 1)
+BUSY = {"load": 9.61, "processors": 2, "steal": 0.12}
+QUIET = {"load": 2.0, "processors": 2, "steal": 0.0}
+NAMED = (
+    "9.6 processes wanted to run on 2 processors and its hypervisor gave 12% of the processors' "
+    "time to others"
+)
 
-    for checkup in (
-        {"load": 2.6, "processors": 2, "steal": 0.001},
-        {"load": 9.0},
-        {"load": "much", "processors": 2},
-        {"load": float("nan"), "processors": True},
-    ):
-        assert busy_machine([on(**checkup)] * 4) is None
-    busy = on(load=9.61, processors=2, steal=0.12)
-    quiet = on(load=2.0, processors=2, steal=0.0)
-    stolen = "its hypervisor gave 12% of the processors' time to others"
-    assert busy_machine([busy, busy, quiet, busy]) == f"{BUSY} and {stolen}"
-    assert busy_machine([quiet, busy, quiet, quiet]) is None  # one disturbed job of four
-    assert busy_machine([]) is None
+
+@pytest.mark.parametrize(
+    ("checkups", "told"),
+    [
+        ([BUSY, BUSY, QUIET, BUSY], NAMED),
+        ([QUIET, BUSY, QUIET, QUIET], None),  # one disturbed job of four
+        ([{"load": 2.6, "processors": 2, "steal": 0.001}], None),
+        ([{"load": 9.0}, {"load": "much", "processors": 2}], None),
+        ([{"load": float("nan"), "processors": True}], None),
+        ([], None),
+    ],
+)
+def test_waiting_processes_and_stolen_time_are_named(execution, checkups, told) -> None:
+    records = []
+    for checkup in checkups:
+        execution.alter("baseline", 1, checkup=checkup)
+        records.append(execution.record("baseline", 1))
+    assert busy_machine(records) == told
 
 
 def test_what_a_busy_machine_left_undecided_asks_for_no_more_seeds() -> None:
     undecided = arm_speed(110.0, 150.0, 140.0)
     assert judged(undecided)[0].seeds_needed is not None
-    assert judged(undecided, busy=BUSY)[0].seeds_needed is None
+    assert judged(undecided, busy=NAMED)[0].seeds_needed is None
     # How long compiling takes is timed once in a job, so nothing averages the neighbours out.
     slow_to_compile = arm_speed(140.0, 141.0, 139.0, compile_seconds=150.0)
-    assert judged(slow_to_compile, busy=BUSY)[1].code is Code.SPEED_UNDECIDED
+    assert judged(slow_to_compile, busy=NAMED)[1].code is Code.SPEED_UNDECIDED
     for clear in (arm_speed(*QUICK), arm_speed(*SLOW)):
-        assert judged(clear)[1] == judged(clear, busy=BUSY)[1]
+        assert judged(clear)[1] == judged(clear, busy=NAMED)[1]
 
 
 # Alternating blocks.
@@ -303,7 +291,6 @@ def speedup(jobs: list[PairedJob], confidence: float = 0.95) -> Any:
     [
         (1.4, {}, 1.4),
         (1.5, {"rest": 0.25}, (1.5 + 0.25) / 1.25),
-        (1.5, {"rest": 1.0}, 2.5 / 2.0),
         (1.5, {"rest": -0.3}, 1.5),  # a probe that was slower than the training adds no rest
         (1.0, {"batch_ratio": 2.0}, 2.0),  # as long a step, for twice the samples
     ],
@@ -346,7 +333,8 @@ def test_jobs_are_no_surer_than_their_pairs_and_those_that_remember_count_for_le
     wandering = 0.02 * np.cumsum(np.random.default_rng(3).standard_normal(40)) / 3.0
     independent = np.random.default_rng(4).permutation(wandering)
     one, other = (speedup([job_of(math.log(1.4) + it)] * 3) for it in (wandering, independent))
-    assert one.upper / one.lower > other.upper / other.lower > 1.0
+    widths = [math.log(it.upper / it.lower) for it in (one, other)]
+    assert widths[0] > 1.5 * widths[1] > 0.0
 
 
 @pytest.mark.slow
@@ -379,10 +367,9 @@ def test_more_jobs_are_needed_where_jobs_differ_more() -> None:
     assert needed(3.0) is None
 
 
-def test_pairs_of_two_jobs_decide_where_separate_jobs_cannot(new_execution) -> None:
-    execution = new_execution(speedup=1.5)
+def test_pairs_of_two_jobs_decide_where_separate_jobs_cannot(execution) -> None:
     for (arm, seed), factor in {("baseline", 1): 1.5, ("fast", 2): 1.6, ("fast", 3): 1.2}.items():
-        execution.change_steps(arm, seed, seconds=factor * execution.seconds(arm, seed))
+        execution.alter(arm, seed, steps__seconds=factor * execution.seconds(arm, seed))
     execution.pair("fast", 1, 1.5)
     candidate = execution.judge().candidates[0]
     assert (candidate.outcome, candidate.speed.source) == (Outcome.INCONCLUSIVE, SpeedSource.JOBS)
@@ -392,19 +379,16 @@ def test_pairs_of_two_jobs_decide_where_separate_jobs_cannot(new_execution) -> N
     assert candidate.speed.by_jobs.lower < 1.2 < candidate.speed.speedup.lower
 
 
-@pytest.mark.parametrize("candidates", [("fast",), ("fast", "other", "third")])
-def test_pairs_that_the_jobs_contradict_pass_nothing_but_may_refuse(
-    new_execution, candidates
-) -> None:
+def test_pairs_that_the_jobs_contradict_pass_nothing_but_may_refuse() -> None:
     """More candidates, whose bounds are wider, make nothing pass that would not alone."""
     found = []
     for by_jobs, by_pairs in ((1.0, 1.5), (1.5, 1.0)):
-        execution = new_execution(speedup=by_jobs, candidates=candidates)
+        execution = build_execution(speedup=by_jobs, candidates=("fast", "other", "third"))
         for seed in SEEDS:
             execution.pair("fast", seed, by_pairs)
         found.append(execution.judge().candidates[0])
-    refused, failed = found
-    assert (refused.outcome, refused.speed.disagree) == (Outcome.INCONCLUSIVE, True)
+    undecided, failed = found
+    assert (undecided.outcome, undecided.speed.disagree) == (Outcome.INCONCLUSIVE, True)
     assert failed.outcome is Outcome.FAIL
     assert Code.SPEED_NOT_PAIRED in {it.code for it in failed.notes}
 
@@ -414,12 +398,10 @@ def test_pairs_that_the_jobs_contradict_pass_nothing_but_may_refuse(
     [
         {"pairs": 5},
         {"declared": {"instance_type": "ml.g5.2xlarge"}},
-        {"told": {"obstacle": "XLA has the device for itself."}},
         {"told": {"baseline_compiler": "xla"}},
         {"told": {"baseline_batch_size": 16}},
         {"told": {"candidate_batch_size": 64}},
         {"blocks": {"candidate_seconds": np.full(20, 1e-300)}},
-        {"blocks": {"candidate_seconds": np.full(20, 1e300)}},
         {"blocks": {"baseline_first": np.ones(20, dtype=bool)}},
         {"blocks": {name: np.full(20, 40.0) for name in ("baseline_seconds", "candidate_seconds")}},
     ],
@@ -431,8 +413,8 @@ def test_pairs_of_something_else_do_not_count(execution, change) -> None:
         execution.pair("fast", seed, 3.0, pairs=change.get("pairs", 20))
         record = execution.record("fast", seed)
         told = dataclasses.replace(record.evidence.paired_speed, **change.get("told", {}))
-        blocks = dataclasses.replace(record.paired, **change.get("blocks", {}))
-        execution.put_pairs("fast", seed, told, blocks if told.obstacle is None else None)
+        execution.alter("fast", seed, paired_speed=told)
+        execution.put("fast", seed, paired=change.get("blocks", {}))
     candidate = execution.judge().candidates[0]
     assert candidate.speed.source is SpeedSource.JOBS
     assert Code.SPEED_NOT_PAIRED in {it.code for it in candidate.notes}
@@ -451,7 +433,7 @@ def compiled(
     """A job with a first step and a compile time of so many seconds."""
     times = execution.seconds("fast", seed)
     times[0] = seconds + 0.25
-    execution.change_steps("fast", seed, seconds=times)
+    execution.alter("fast", seed, steps__seconds=times)
     execution.alter("fast", seed, compiler__compile_seconds=seconds, compile_cache=cache)
     return execution.record("fast", seed)
 
@@ -495,11 +477,11 @@ def test_a_first_job_that_compiled_all_is_no_time_between_steps(execution) -> No
 # What slowed a candidate.
 
 
-@pytest.mark.parametrize("kind", HINDRANCES)
-def test_each_hindrance_has_a_sentence_of_some_length(kind) -> None:
-    hindrance = Hindrance(kind, 2.0, 0.62, ("train.py:42", "x" * 5000), "y" * 5000, "a-rule")
-    assert "a-rule" in hindrance_told(hindrance)
-    assert len(hindrance_told(hindrance)) < 900
+def test_each_hindrance_has_a_sentence_of_some_length() -> None:
+    for kind in HINDRANCES:
+        hindrance = Hindrance(kind, 2.0, 0.62, ("train.py:42", "x" * 5000), "y" * 5000, "a-rule")
+        assert "a-rule" in hindrance_told(hindrance)
+        assert len(hindrance_told(hindrance)) < 900
 
 
 WASTEFUL = PaddingRecord(
@@ -513,16 +495,20 @@ WASTEFUL = PaddingRecord(
 )
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"padding": "buckets", "lengths": (16, 64)},
+PADDED = {
+    padding: dataclasses.replace(WASTEFUL, padding=padding, lengths=lengths)
+    for padding, lengths in (("max", (64,)), ("buckets", (16, 64)), ("longest", ()))
+}
+"""What jobs say that pad in each way."""
+
+
+def test_buckets_are_advised_where_there_is_something_to_gain() -> None:
+    advice = buckets_advised(WASTEFUL)
+    assert "70%" in advice
+    assert "58%" in advice
+    for changes in (
+        vars(PADDED["buckets"]),
         {"tokens": 705, "positions": PaddedPositions(1000, 710, 708)},
         {"positions": PaddedPositions(1000, 920, 700)},
-    ],
-)
-def test_buckets_are_advised_where_there_is_something_to_gain(changes) -> None:
-    advice = buckets_advised(dataclasses.replace(WASTEFUL, **changes))
-    assert (advice is None) == bool(changes)
-    assert changes or ("70%" in advice and "58%" in advice)
+    ):
+        assert buckets_advised(dataclasses.replace(WASTEFUL, **changes)) is None

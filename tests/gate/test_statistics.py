@@ -73,15 +73,6 @@ def test_sums_over_seeds_give_what_the_whole_table_does(seeds, examples, number,
     assert found.example_variance == pytest.approx(shown, rel=1e-6, abs=1e-9 * scale**2)
 
 
-@pytest.mark.slow
-def test_the_estimated_variance_is_on_average_the_variance_of_the_mean() -> None:
-    generator = np.random.default_rng(11)
-    tables = [drawn(generator, 4, 60, seed_sd=0.05) for _ in range(3000)]
-    analysed = [crossed(values, NO_FLIP) for values in tables]
-    estimated = np.mean([(it.seed_variance or 0.0) + it.example_variance for it in analysed])
-    assert estimated == pytest.approx(np.var([values.mean() for values in tables]), rel=0.08)
-
-
 def test_with_one_part_of_the_variance_the_bound_is_the_paired_t_bound() -> None:
     draw = np.random.default_rng(13).normal(0.0, 1.0, (1, 200))
     values = 0.2 + np.hstack([draw, -draw])  # as long a tail on either side
@@ -118,8 +109,8 @@ def test_long_tails_widen_the_bound_alike_on_both_sides() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-@pytest.mark.parametrize("seed_sd", [0.0, 0.01, 0.03, 0.1])
+@pytest.mark.parametrize("seeds", [2, 5])
+@pytest.mark.parametrize("seed_sd", [0.0, 0.03, 0.1])
 def test_what_sits_on_the_margin_passes_no_more_often_than_promised(seeds, seed_sd) -> None:
     """A mean of zero passes when its lower bound is above zero: 5 in 100 by construction."""
     generator = np.random.default_rng([seeds, int(1000 * seed_sd)])
@@ -131,7 +122,7 @@ def test_what_sits_on_the_margin_passes_no_more_often_than_promised(seeds, seed_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("seeds", [2, 5])
 def test_the_promise_holds_for_correctness_too(seeds) -> None:
     """Differences of 0/1 correctness: rare flips either way, with seeds of differing quality."""
     generator = np.random.default_rng(seeds)
@@ -185,13 +176,6 @@ def test_designs_that_are_tried_at_once_have_the_half_widths_of_each() -> None:
 # Scalars that have no examples behind them.
 
 
-def test_scalars_are_judged_by_the_paired_t_test_over_seeds() -> None:
-    before, after = np.array([27.1, 27.4, 26.9, 27.2]), np.array([27.0, 27.5, 26.8, 27.2])
-    found = mean_of_scalars(before, after)
-    expected = scipy.stats.ttest_rel(after, before).confidence_interval(0.90)
-    assert found.mean - found.half_width(0.95) == pytest.approx(expected.low)
-
-
 @pytest.mark.parametrize("by", [0.0, 0.1])
 def test_equal_differences_of_scalars_take_the_arms_own_spread_unpaired(by) -> None:
     """Also where the last bit differs: 27.2 - 27.1 is not 0.1."""
@@ -225,12 +209,6 @@ def test_the_same_candidates_pass_as_by_holm_s_procedure_on_p_values(p_values) -
     levels = holm(list(p_values), 0.95, passes)
     passing = {name for name, level in levels.items() if passes(name, level)}
     assert passing == holm_on_p_values(p_values, 1.0 - 0.95)
-
-
-def test_once_one_candidate_passed_the_other_is_judged_more_mildly() -> None:
-    p_values = {"second": 0.04, "first": 0.02}
-    levels = holm(list(p_values), 0.95, lambda name, level: p_values[name] <= 1.0 - level)
-    assert levels == pytest.approx({"first": 0.975, "second": 0.95})
 
 
 # Failures.
