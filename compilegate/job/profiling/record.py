@@ -54,8 +54,8 @@ class ProfiledTime:
     outside: float
     """In which no operator ran for a millisecond or more, and no batch was waited for."""
     computing: float
-    """The rest, in the forward and the backward pass: on a device, in which it idles; else, in which
-    the host works."""
+    """The rest, in the forward and the backward pass: on a device, in which it idles; else, in
+    which the host works."""
     update: float
     """The same of the optimizer's step."""
 
@@ -109,7 +109,7 @@ class Profile:
     profiled: ProfiledTime
     operators: Tuple[Operator, ...]
     least_seconds: float
-    """What an operator takes on the host, under the profiler, that has next to nothing to compute."""
+    """What an operator with next to nothing to compute takes on the host, under the profiler."""
     synchronisations: Tuple[Line, ...]
     """Where the host asked for a value that the device computes, in the profiled steps."""
     shapes: Tuple[int, ...]
