@@ -168,11 +168,9 @@ def job_variable(number: int) -> str:
 
 # Rules of `compilegate check` that find in the source what a profile or a job's evidence shows.
 RULE_ITEM_IN_STEP = "item-in-step"
-RULE_SYNC_IN_REGION = "sync-in-region"
 RULE_BREAK = "branch-on-data"
 RULE_DYNAMIC_UNSET = "dynamic-unset"
 RULE_PADDING = "padding-longest"
-RULE_RAGGED_BATCH = "ragged-last-batch"
 RULE_LOADER = "no-loader-workers"
 
 # What a job prints of its progress.

@@ -127,7 +127,7 @@ _KEYS: Mapping[str, Tuple[Callable[[Any], bool], str]] = {
         "a text such as '7.0', or null",
     ),
 }
-"""Of a description: which values each key may have, and that in words."""
+"""The keys of a description: which values each may have, and that in words."""
 
 
 def _wrong(found: str, allowed: str) -> InputError:

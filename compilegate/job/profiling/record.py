@@ -26,7 +26,7 @@ class StepTime:
 
     seconds: float
     waited: float
-    """Of these, for its batch."""
+    """For its batch, out of these."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class ProfiledTime:
     outside: float
     """In which no operator ran for a millisecond or more, and no batch was waited for."""
     computing: float
-    """Of the rest, that of the forward and the backward pass: on a device, in which it idles; else,
-    in which the host works."""
+    """The rest, in the forward and the backward pass: on a device, in which it idles; else, in
+    which the host works."""
     update: float
     """The same of the optimizer's step."""
 
@@ -109,7 +109,7 @@ class Profile:
     profiled: ProfiledTime
     operators: Tuple[Operator, ...]
     least_seconds: float
-    """Of an operator that has next to nothing to compute, under the profiler, on the host."""
+    """What an operator with next to nothing to compute takes on the host, under the profiler."""
     synchronisations: Tuple[Line, ...]
     """Where the host asked for a value that the device computes, in the profiled steps."""
     shapes: Tuple[int, ...]
