@@ -97,8 +97,9 @@ def test_torch_compile_takes_the_longest_unless_shapes_are_to_be_static(compiler
 
 
 def test_a_padding_of_all_arms_is_refused_for_the_arm_that_cannot_do_with_it() -> None:
-    with pytest.raises(WorkloadError, match=r"data\.padding is 'longest', and compiler '.*' of"):
-        padded("longest")
+    arm = {"compiler": "xla", "batch_size": 8, "learning_rate": 1e-3}
+    with pytest.raises(WorkloadError, match=r"data\.padding is 'longest', and compiler 'xla' of"):
+        workload_with(TOPICS, data={"padding": "longest"}, arms__traced=arm)
 
 
 def test_a_program_of_one_s_own_pads_as_it_likes() -> None:

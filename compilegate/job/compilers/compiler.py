@@ -32,6 +32,11 @@ class Compiler:
         gradients that are added up or kept there are silently wrong. Known after `compile`."""
         return False
 
+    @property
+    def left_to_eager(self) -> Optional[str]:
+        """Which compiled functions run in eager mode, and why; None where none does."""
+        return None
+
     def world(self, launched: World) -> World:
         """The processes that train together, given those that a launcher started.
 

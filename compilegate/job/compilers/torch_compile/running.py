@@ -29,7 +29,7 @@ Forward = Callable[..., Any]
 _CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune")
 _COMPILERS_OWN = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "triton")
 """Modules of the errors with which torch's compilers give up."""
-_TOLD_LEFT = 3
+_MOST_REASONS = 3
 """How many reasons for running eagerly the evidence gives."""
 
 
@@ -88,6 +88,11 @@ class TorchCompile(Compiler):
             or self._options.get("triton.cudagraphs") is True
         )
         return records and self._device.type == "cuda"
+
+    @property
+    def left_to_eager(self) -> Optional[str]:
+        """Of the functions that torch did not capture, or whose limit of graphs it reached."""
+        return "; ".join(self._left.reasons[:_MOST_REASONS]) or None
 
     def cache_folder(self) -> Optional[CacheFolder]:
         """Inductor's own folder, for it and for any backend that may build on it."""
@@ -152,12 +157,13 @@ class TorchCompile(Compiler):
         from torch._dynamo import config  # noqa: PLC0415
 
         backend, frames = self._backend, dynamo.counters["frames"]
+        called = backend.calls - self._calls_aside
         recorded = self._chosen != CUDAGRAPHS or backend.skipped < backend.graphs
         seconds = [getattr(each, "duration_us", 0) for each in dynamo.get_compilation_metrics()]
         proof: Dict[str, Scalar] = {
             "torch": str(torch.__version__),
             "backend": self._chosen,
-            "graph_calls": backend.calls - self._calls_aside,
+            "graph_calls": called,
             "unique_graphs": int(dynamo.counters["stats"].get("unique_graphs", 0)),
             "graphs_left_as_they_were": backend.left,
             # Functions that dynamo gave up on: they ran in eager mode, or what they call did not.
@@ -171,16 +177,11 @@ class TorchCompile(Compiler):
         skips = cudagraph_skips()
         if skips or self._chosen == CUDAGRAPHS or self._mode in _CUDAGRAPH_MODES:
             proof["cudagraph_skips"] = skips
-        if self._left.reasons:
-            proof["left_to_eager"] = "; ".join(self._left.reasons[:_TOLD_LEFT])
+        if self.left_to_eager:
+            proof["left_to_eager"] = self.left_to_eager
         return CompilerRecord(
             name=self._name,
-            ran=(
-                backend.graphs > 0
-                and backend.calls > self._calls_aside
-                and recorded
-                and not self._left.reasons
-            ),
+            ran=recorded and backend.graphs > 0 and called > 0 and not self.left_to_eager,
             proof=proof,
             compile_seconds=compile_seconds,
             options=self._settings,
