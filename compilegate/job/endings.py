@@ -54,12 +54,17 @@ NO_MEMORY = Ending("out of memory", 2, NEED, "The machine's memory ran out.")
 NO_GPU_MEMORY = Ending("out of GPU memory", 2, NEED, "The GPU's memory ran out.")
 TIME_LIMIT = Ending("time limit", 1, NEED, "It was ended before the job's time limit.")
 NO_EVIDENCE = Ending("no evidence", 1, ARM, "The script ended as if all was well.")
+WRONG_ARITHMETIC = Ending("wrong arithmetic", 1, ARM, "The job ended after the parity probe.")
+NOT_MEASURED = Ending(
+    "not measured", 1, MACHINE, "The training went on, and its measurement failed."
+)
 
 ENDINGS: Mapping[str, Ending] = {
     each.name: each
     for each in (
         *(EXCEPTION, EXIT_STATUS, WRONG_CODE, KILLED, TERMINATED),
         *(NO_MEMORY, NO_GPU_MEMORY, TIME_LIMIT, NO_EVIDENCE),
+        *(WRONG_ARITHMETIC, NOT_MEASURED),
     )
 }
 

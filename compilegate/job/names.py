@@ -123,6 +123,9 @@ host's processor. All arms of a workload do it in one place."""
 
 ON_FAILURE = ("stop", "record")
 """What a job does when its arm cannot be trained: end, or write that down as evidence."""
+ON_WRONG = ("stop", "go-on")
+"""What a candidate's job does when its compiled arithmetic is wrong: end with that as its evidence,
+or train to its end all the same."""
 
 AUTOCAST = "autocast"
 """In a recipe as a job records it: the precision of autocast around what trains; not there without

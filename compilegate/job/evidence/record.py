@@ -341,8 +341,7 @@ SLICE = "slice:"
 
 def has_parity(evidence: Evidence) -> bool:
     """Whether there are parity errors beside this evidence."""
-    parity = evidence.parity
-    return evidence.failure is None and parity is not None and parity.obstacle is None
+    return evidence.parity is not None and evidence.parity.obstacle is None
 
 
 def has_paired_speed(evidence: Evidence) -> bool:

@@ -30,6 +30,7 @@ from compilegate.job.names import (
     EVALUATION_PLACES,
     JOB_VARIABLE,
     MODEL_VARIABLE,
+    ON_WRONG,
     OUTPUT_DATA_VARIABLE,
 )
 
@@ -85,6 +86,8 @@ class Told:
     """sha256 of the data that are trained on; None is that of all files in the job's channels."""
     on_failure: str = "stop"
     """One of `ON_FAILURE`: whether `Job.fail` writes down why the arm cannot be trained."""
+    on_wrong: str = ON_WRONG[0]
+    """One of `ON_WRONG`: what a candidate does whose compiled arithmetic is wrong."""
     evaluate_on: str = EVALUATION_PLACES[0]
     """One of EVALUATION_PLACES: where all jobs of the workload evaluate their models."""
     alone: bool = False
@@ -94,6 +97,11 @@ class Told:
     def config_digest(self) -> str:
         """The digest of all that decides the job's result."""
         return settings_digest({"compiler": self.compiler, **self.options, **self.recipe})
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether a launcher started it to be compared with a baseline."""
+        return self.baseline is not None and not self.alone
 
     def failure(
         self,
@@ -107,7 +115,7 @@ class Told:
         """Evidence that there is no model, and why. Needs no torch, which may be why.
 
         `ending` says how the job ended, and `attempts` how earlier starts of it did
-        (`compilegate.job.endings`); `compiler` and `environment` are what is known of them by then.
+        (`compilegate.job.endings`); the rest is what is known by then.
         """
         data = {} if self.data_digest is None else {"data": self.data_digest}
         return Evidence(
@@ -177,18 +185,18 @@ def _tried_compiler(text: str) -> Tuple[str, Dict[str, Setting]]:
         raise InputError(f"{found}, expected one of {', '.join(declarations())}")
     if not colon:
         return name, {}
-    options = {each.key: each for each in declarations()[name].options}
-    if "backend" not in options:
-        having = [
-            each.name
-            for each in declarations().values()
-            if any(option.key == "backend" for option in each.options)
-        ]
+    backends = {
+        each.name: option
+        for each in declarations().values()
+        for option in each.options
+        if option.key == "backend"
+    }
+    if name not in backends:
         raise InputError(
             f"{found}, and {name} has no backends; expected {name} alone, or a backend of "
-            f"{' or '.join(having)}, as in {having[0]}:aot_eager"
+            f"{' or '.join(backends)}, as in {next(iter(backends))}:aot_eager"
         )
-    option = options["backend"]
+    option = backends[name]
     try:
         given = {option.name: option.parsed(backend)}
         declarations()[name].settings(given)
