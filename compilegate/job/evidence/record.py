@@ -11,6 +11,7 @@ from typing import Mapping, Optional, Sequence, Tuple, Union
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.job.endings import WRONG_ARITHMETIC
 from compilegate.job.errors import CompilegateError
 from compilegate.job.evidence.hindrances import Hindrance
 from compilegate.job.evidence.padding import PaddingRecord
@@ -341,7 +342,8 @@ SLICE = "slice:"
 
 def has_parity(evidence: Evidence) -> bool:
     """Whether there are parity errors beside this evidence."""
-    return evidence.parity is not None and evidence.parity.obstacle is None
+    known = evidence.failure is None or evidence.ending == WRONG_ARITHMETIC.name
+    return known and evidence.parity is not None and evidence.parity.obstacle is None
 
 
 def has_paired_speed(evidence: Evidence) -> bool:

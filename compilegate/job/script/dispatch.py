@@ -169,7 +169,6 @@ class Dispatch:
 
     @property
     def has_kept_enough(self) -> bool:
-        """Whether the calls that the first probe asks for are there, and wait for it."""
         return self.keeps and self._steps_kept >= self._steps_to_keep
 
     def _is_evaluated(self, step: int) -> bool:
@@ -251,17 +250,14 @@ class Compilation:
 
     @property
     def parts(self) -> List[Compiled]:
-        """The compiled functions with the calls that were kept."""
         return [each.part for each in self.dispatches]
 
     @property
     def called(self) -> List[Dispatch]:
-        """Those that were called within steps."""
         return [each for each in self.dispatches if each.compiled_calls]
 
     @property
     def is_sharded(self) -> bool:
-        """Whether parameters are divided among the processes."""
         return any(each.is_sharded for each in self.dispatches)
 
     @property
@@ -373,7 +369,6 @@ class Compilation:
         return dispatch
 
     def distributed(self, model: Any, **options: Any) -> Any:
-        """See `Job.distributed`."""
         world = self.world
         if world.alone or self.compiler.compiles_whole_steps:
             return model
@@ -389,7 +384,6 @@ class Compilation:
 
     @property
     def awaits_calls(self) -> bool:
-        """Whether the probes still ask for calls of any function."""
         return any(each.keeps for each in self.dispatches)
 
     def ready(self, *, over: bool = False) -> List[Dispatch]:
@@ -592,7 +586,6 @@ def _settle(module: Module, named: Dict[str, Any]) -> None:
 
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """All tensors in nested arguments."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple, dict)):

@@ -155,13 +155,11 @@ class Measured:
         return float(batch_size * len(steady) / steady.sum())
 
     def slow_loader(self) -> List[Hindrance]:
-        """That steady steps wait for their batches, if they do for long."""
         if self._waits < NOTABLE_WAIT:
             return []
         return [Hindrance(LOADER, float(self._steady.sum()), self._waits, rule=RULES[LOADER])]
 
     def notes(self) -> List[str]:
-        """What is worth saying of the steps, with what to do."""
         found = []
         if self._waits >= NOTABLE_WAIT:
             found.append(
@@ -204,7 +202,6 @@ def data_digest(environment: Mapping[str, str]) -> str:
 
 
 def print_figures(evidence: Evidence) -> None:
-    """In the form that metric expressions read."""
     for name, value in evidence.metrics.items():
         print(f"validation:{name}={value:.6f}")
     if evidence.speed is not None:

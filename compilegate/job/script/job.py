@@ -30,6 +30,7 @@ from typing import (
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.job import names
 from compilegate.job.doctor.checkup import checkup
 from compilegate.job.endings import EXCEPTION, NOT_MEASURED, WRONG_ARITHMETIC, of_exception
 from compilegate.job.errors import ArmError, InputError, one_sentence
@@ -48,17 +49,6 @@ from compilegate.job.evidence.trained_on import SeenRows, hashed_categories
 from compilegate.job.machine.accelerators import this_machine
 from compilegate.job.machine.environment import describe_machine
 from compilegate.job.machine.world import World, world_of
-from compilegate.job.names import (
-    AUTOCAST,
-    COMPILED_LINE,
-    COMPILING_LINE,
-    DEFAULT_PARITY_STEPS,
-    EARLIER_ATTEMPTS_VARIABLE,
-    FAILURE_NOTE_VARIABLE,
-    MACHINE_VARIABLE,
-    ON_WRONG,
-    PROFILE_VARIABLE,
-)
 from compilegate.job.script.finishing import (
     Framework,
     Measured,
@@ -69,7 +59,14 @@ from compilegate.job.script.finishing import (
 from compilegate.job.script.probing import Probes
 from compilegate.job.script.results import ExampleRows, example_metrics, hashed_rows
 from compilegate.job.script.saving import State, save_into, state_of
-from compilegate.job.script.steps import Course, Failures, LoaderSteps, Loop, watch_backward
+from compilegate.job.script.steps import (
+    Course,
+    Failures,
+    LoaderSteps,
+    Loop,
+    harmless,
+    watch_backward,
+)
 from compilegate.job.script.told import Told
 
 if TYPE_CHECKING:
@@ -89,7 +86,7 @@ class Job:
     def __init__(self, told: Told, *, log_every: Optional[int] = None, shapes: int = 1) -> None:
         """`log_every`: steps whose losses are fetched together from a GPU. `shapes`: how many
         shapes the steps have, each a graph of its own."""
-        self.told = told = _profiled(told) if os.environ.get(PROFILE_VARIABLE) else told
+        self.told = told = _profiled(told) if os.environ.get(names.PROFILE_VARIABLE) else told
         self._launched = world_of(os.environ)
         self._notes: List[str] = []
         self.failures = Failures(self.note)
@@ -120,12 +117,12 @@ class Job:
         self._padding: Optional[PaddingRecord] = None
         self._ended = time.time()
         self._finished = False
-        if os.environ.get(MACHINE_VARIABLE):
+        if os.environ.get(names.MACHINE_VARIABLE):
             described = this_machine().described
             self.note(
-                f"This is a rehearsal: {MACHINE_VARIABLE} describes another machine ({described}), "
-                "and this one's processor computed in its place, so no time and no memory here is "
-                "that machine's; leave the variable out to train for real."
+                f"This is a rehearsal: {names.MACHINE_VARIABLE} describes another machine "
+                f"({described}), and this one's processor computed in its place, so no time and no "
+                "memory here is that machine's; leave the variable out to train for real."
             )
 
     # What the job is told.
@@ -299,11 +296,9 @@ class Job:
         return LoaderSteps(loader, self, self._course, accumulate=accumulate, drops=drops)
 
     def brought(self, loader: Iterable[Any]) -> Iterable[Any]:
-        """The batches where the steps compute, ahead of them."""
         return loader if self._compilation is None else self._compilation.compiler.batches(loader)
 
     def see_batch(self, size: int) -> None:
-        """A loader's first batch has so many examples."""
         self._seen_batch_size = self._seen_batch_size or size
 
     def step(
@@ -399,6 +394,7 @@ class Job:
 
     # Its results.
 
+    @harmless
     def examples(
         self,
         *,
@@ -430,6 +426,7 @@ class Job:
         self._rows.add(ids=ids, slices=slices, inputs=inputs, **tables, **numbers)
         self._evaluated, self._ended = self._state(), time.time()
 
+    @harmless
     def positions(self, count: int) -> npt.NDArray[np.str_]:
         """Ids of the next `count` examples by their place in the evaluation, for validation data
         that always come in the same order. An evaluation of the same data replaces the one before,
@@ -439,6 +436,7 @@ class Job:
         first, self._rows.by_place = self._rows.rows, True
         return np.arange(first, first + count).astype(np.str_)
 
+    @harmless
     def metrics(self, **values: Any) -> None:
         """Metrics of the trained model, as fractions; beside examples, or instead of them."""
         self._metrics.update({name: float(value) for name, value in values.items()})
@@ -453,6 +451,7 @@ class Job:
         """Whether examples or metrics were said, of the model as it is now."""
         return self._has_results and self._evaluated == self._state()
 
+    @harmless
     def trained_on(self, *, ids: Any = None, inputs: Any = None, slices: Any = None) -> None:
         """What the training examples are: their `ids`, by the names that `examples` gives, their
         `inputs`, their categories (`slices`, by column name), or some of these; all at once or
@@ -535,7 +534,7 @@ class Job:
         alone = self.world.alone or (self._launched.alone and isinstance(error, ArmError))
         if error is None or isinstance(error, InputError) or not alone:
             return False
-        if self.told.on_failure != "record" or os.environ.get(FAILURE_NOTE_VARIABLE):
+        if self.told.on_failure != "record" or os.environ.get(names.FAILURE_NOTE_VARIABLE):
             return False  # its supervisor decides whether it is started again
         if self.world.first:
             reason = one_sentence(error)
@@ -574,7 +573,7 @@ class Job:
     def before_first_step(self) -> Optional[torch.device]:
         """The first step of this process begins, in which compilers compile, perhaps for minutes.
         Returns where the steps compute; None for a program without torch."""
-        self._print_compiling(COMPILING_LINE)
+        self._print_compiling(names.COMPILING_LINE)
         return self._compiling(by_torch=False).steps_on if "torch" in sys.modules else None
 
     def _print_compiling(self, line: str) -> None:
@@ -582,7 +581,6 @@ class Job:
             print(line, flush=True)
 
     def graphs_compiled(self) -> int:
-        """How many graphs were compiled so far."""
         if self._framework is not None:
             return self._framework.graphs()
         return 0 if self._compilation is None else self._compilation.compiler.graphs()
@@ -595,8 +593,6 @@ class Job:
         return self._framework is not None or traces
 
     def before_backward(self) -> None:
-        """The step calls `backward` on its loss. Raises CompilerError, as
-        `Compilation.require_fresh_gradients`."""
         if self._compilation is not None:
             self._compilation.require_fresh_gradients()
 
@@ -612,10 +608,10 @@ class Job:
         the arithmetic is wrong and the job is not to go on."""
         compilation, step = self._compilation, self._course.own_step
         if step == 1:
-            self._print_compiling(COMPILED_LINE)
+            self._print_compiling(names.COMPILED_LINE)
             self.require_compiled_calls(later=True)
             self._note_precision()
-        elif step == DEFAULT_PARITY_STEPS and compilation is not None and not compilation.called:
+        elif step == names.DEFAULT_PARITY_STEPS and compilation and not compilation.called:
             for each in compilation.uncalled():  # the job fails at its end, unless they are by then
                 self.note(each)
         ready = [] if compilation is None else compilation.ready()
@@ -624,17 +620,19 @@ class Job:
                 each.keep_no_more()
         elif compilation is not None and ready:
             self._probes.compare_arithmetic(compilation, ready, self.precision)
-            if self._probes.is_wrong or not compilation.awaits_calls:
-                self._decide()
+        undecided = self.world.first and self._decided is None
+        probed = compilation is not None and compilation.called and not compilation.awaits_calls
+        if undecided and (probed or self._probes.is_wrong):
+            self._decide()
         self._end_if_decided()
-        early = self.compiler != "eager" and step < DEFAULT_PARITY_STEPS
-        undecided = self._decided is None or self._decided > self._course.step
+        early = self.compiler != "eager" and step < names.DEFAULT_PARITY_STEPS
+        open_ = self._decided is None or self._decided > self._course.step
         self._course.probes_wait = (
             bool(ready)
             or early
             or compilation is None
             or compilation.awaits_calls
-            or (self._stops_together and undecided)
+            or (self._stops_together and open_)
         )
         return bool(ready)
 
@@ -647,28 +645,22 @@ class Job:
 
     @property
     def _stops_if_wrong(self) -> bool:
-        return self.told.is_candidate and self.told.on_wrong == ON_WRONG[0]
+        return self.told.is_candidate and self.told.on_wrong == names.ON_WRONG[0]
 
     def _decide(self) -> None:
         """Whether the job goes on, after the first process has run the parity probe."""
-        if not self._probes.is_wrong:
-            last = -1
-        elif self._stops_if_wrong:
+        self._decided = -1
+        if self._probes.is_wrong and self._stops_if_wrong:
             # The others are in the next step by now, and wait for this process in it.
-            last = self._course.step + (0 if self.world.alone else 1)
-        else:
-            last = -1
-            why = (
-                "it was started by hand; in a pipeline a candidate ends here"
-                if not self.told.is_candidate
-                else 'on_wrong is "go-on"'
-            )
+            self._decided = self._course.step + (0 if self.world.alone else 1)
+        elif self._probes.is_wrong:
+            by_hand = "it was started by hand; in a pipeline a candidate ends here"
+            why = 'on_wrong is "go-on"' if self.told.is_candidate else by_hand
             self.note(f"The compiled arithmetic is WRONG. The training goes on: {why}.")
-        self._decided = last
         if self._stops_together:
             from compilegate.job.stepping.distribution import tell_last_step  # noqa: PLC0415
 
-            tell_last_step(last)
+            tell_last_step(self._decided)
 
     def _end_if_decided(self) -> None:
         """End the process where the job is decided to end after this step."""
@@ -767,7 +759,9 @@ class Job:
             job=told.job,
             arm=told.arm,
             seed=told.seed,
-            attempts=tuple(filter(None, os.environ.get(EARLIER_ATTEMPTS_VARIABLE, "").split(","))),
+            attempts=tuple(
+                filter(None, os.environ.get(names.EARLIER_ATTEMPTS_VARIABLE, "").split(","))
+            ),
             recipe=self._recipe(batch_size, together),
             compiler=compiler,
             speed=SpeedRecord(
@@ -838,7 +832,6 @@ class Job:
         return describe_machine(compilation.machine, compilation.place, os.environ)
 
     def _distrust_cache(self) -> None:
-        """No later job gets the code that an earlier one compiled."""
         if self._compilation is not None and self._compilation.cache is not None:
             self._compilation.cache.discard_loaded()
 
@@ -878,7 +871,6 @@ class Job:
             self.note(f"The model did not run compiled ({why}), so nothing here is the compiler's.")
 
     def _batch_size(self) -> int:
-        """Examples that this process takes at once."""
         called = [] if self._compilation is None else self._compilation.dispatches
         seen = [self._seen_batch_size, *(each.batch_size for each in called)]
         size = self._own_batch_size or self.told.batch_size or next(filter(None, seen), None)
@@ -895,7 +887,6 @@ class Job:
         return self.world.size * self.told.replicas
 
     def _recipe(self, batch_size: int, together: int) -> Dict[str, Scalar]:
-        """What the job was told, and what came of it."""
         performed: Dict[str, Scalar] = {
             "batch_size": batch_size,
             "steps": self._course.step,
@@ -904,7 +895,7 @@ class Job:
             "precision": self.trained_precision,
         }
         if self.under_autocast:
-            performed[AUTOCAST] = self.trained_precision
+            performed[names.AUTOCAST] = self.trained_precision
         compilation = self._compilation
         if compilation is not None:
             performed["device"] = compilation.place

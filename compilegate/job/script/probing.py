@@ -10,17 +10,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence, Tuple
 
+from compilegate.job import names
 from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord, ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import ParityAnswer, parity_verdict
 from compilegate.job.machine.memory import peak_memory
-from compilegate.job.names import (
-    DEFAULT_PARITY_LIMITS,
-    DEFAULT_PARITY_STEPS,
-    EVIDENCE_FOLDER,
-    PADDING,
-    PADDINGS,
-)
 from compilegate.job.script.told import Told
 
 if TYPE_CHECKING:
@@ -50,7 +44,7 @@ class Probes:
         """How many first steps the probes look at; zero where none will run."""
         if self._wants_parity:
             return self._told.parity_steps
-        return DEFAULT_PARITY_STEPS if self._wants_speed else 0
+        return names.DEFAULT_PARITY_STEPS if self._wants_speed else 0
 
     @property
     def _wants_parity(self) -> bool:
@@ -66,11 +60,10 @@ class Probes:
         if self.parity is None or self.errors is None:
             return False
         precision = self.parity.precision
-        verdict = parity_verdict(self.errors, precision, DEFAULT_PARITY_LIMITS[precision])
+        verdict = parity_verdict(self.errors, precision, names.DEFAULT_PARITY_LIMITS[precision])
         return verdict.answer is ParityAnswer.FAIL
 
     def have_an_obstacle(self, obstacle: str, precision: str) -> None:
-        """There is no comparison of arithmetic, and why."""
         if self._told.parity_steps:
             self.errors = None
             self.parity = ParityRecord(precision=precision, steps=0, seconds=0.0, obstacle=obstacle)
@@ -97,7 +90,7 @@ class Probes:
                     self.parity, self.errors = probe_parity(
                         parts,
                         compiler=compilation.compiler,
-                        folder=Path(self._told.output) / EVIDENCE_FOLDER,
+                        folder=Path(self._told.output) / names.EVIDENCE_FOLDER,
                         declared=precision,
                     )
             except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
@@ -124,7 +117,10 @@ class Probes:
                 compilation.optimizers,
                 compiler=compilation.compiler,
                 candidate=Side(
-                    told.compiler, batch_size, precision, str(told.recipe.get(PADDING, PADDINGS[0]))
+                    told.compiler,
+                    batch_size,
+                    precision,
+                    str(told.recipe.get(names.PADDING, names.PADDINGS[0])),
                 ),
                 baseline=Side(
                     baseline.compiler,

@@ -147,7 +147,6 @@ class Clock:
         self._waits_since = self._now()
 
     def end_wait(self) -> None:
-        """The batch is there. A wait that does not end was none."""
         if self._waits_since is not None:
             self._own_waits.append((self._waits_since, self._now()))
             self._waits_since = None
@@ -266,7 +265,6 @@ class Losses:
             self._take_arrived()
 
     def abandon_step(self) -> None:
-        """It was none."""
         self.current, self._said = None, False
 
     @property
@@ -420,14 +418,12 @@ class Looking:
         self._watch.start()
 
     def stop(self) -> None:
-        """Stop watching, if it is."""
         self.at = -1
         if self._watch is not None:
             self._watch.stop()
             self._asked, self._watch = by_line(self._watch), None
 
     def see_shapes(self, function: str, shapes: Any) -> None:
-        """A compiled function is called with them."""
         seen = self._shapes.setdefault(function, [])
         if len(seen) < CALLS_LOOKED_AT:
             seen.append(shapes)
@@ -539,7 +535,6 @@ class Course:
 
     @property
     def has_loss(self) -> bool:
-        """Whether the step under way has a loss by now."""
         return self.losses.current is not None
 
     @harmless
@@ -565,12 +560,10 @@ class Course:
 
     @harmless
     def begin_wait(self) -> None:
-        """The step under way waits for a batch from here on."""
         self._clock.begin_wait()
 
     @harmless
     def end_wait(self) -> None:
-        """The batch is there. A wait that does not end was none."""
         self._clock.end_wait()
 
     def called_outside(self) -> None:
@@ -588,7 +581,6 @@ class Course:
 
     @harmless
     def resume(self) -> None:
-        """The step goes on, if it was interrupted."""
         if self.paused:
             self.paused = False
             self._graphs_before = self._job.graphs_compiled()
@@ -596,7 +588,6 @@ class Course:
 
     @harmless
     def saw_loss(self, loss: torch.Tensor) -> None:
-        """The step calls `backward` on this. Raises NonFiniteLossError."""
         self._job.before_backward()
         self.losses.saw(loss)
 
@@ -663,7 +654,6 @@ class Course:
         return self._earlier_seconds + ([] if self._clock is None else self._clock.seconds())
 
     def waits(self) -> List[float]:
-        """In how many of them each step waited for its batch; waits for steps that still run."""
         return self._earlier_waits + ([] if self._clock is None else self._clock.waits())
 
     def by_process(self, column: Sequence[int]) -> List[Sequence[int]]:
@@ -677,21 +667,25 @@ class Course:
         self._keeps_checkpoints = True
         began = time.monotonic()
         try:
-            yield {
-                "losses": list(self.losses.values()),
-                "seconds": list(self.seconds()),
-                "waits": list(self.waits()),
-                "graphs": list(self.graphs),
-                "shapes": list(self.shapes),
-                "known_shapes": list(self._known_shapes),
-                "resumed_at": [step for step, _ in self.returns],
-                "lost_seconds": [lost for _, lost in self.returns],
-                "written": time.time(),
-                "job_started": self.job_started,
-            }
+            yield self._state() or {}
             self._written += 1
         finally:
             self._writing_seconds += time.monotonic() - began
+
+    @harmless
+    def _state(self) -> Dict[str, Any]:
+        return {
+            "losses": list(self.losses.values()),
+            "seconds": list(self.seconds()),
+            "waits": list(self.waits()),
+            "graphs": list(self.graphs),
+            "shapes": list(self.shapes),
+            "known_shapes": list(self._known_shapes),
+            "resumed_at": [step for step, _ in self.returns],
+            "lost_seconds": [lost for _, lost in self.returns],
+            "written": time.time(),
+            "job_started": self.job_started,
+        }
 
     def go_on_from(self, state: Optional[Mapping[str, Any]], ignored: Optional[str]) -> None:
         """See `Job.resume`. What follows is another process's, which compiles anew. Raises
@@ -722,7 +716,6 @@ class Course:
             ) from error
 
     def checkpoint_record(self, resumed: Sequence[Resumption]) -> Optional[CheckpointRecord]:
-        """For the evidence; None where the job keeps none."""
         if not self._keeps_checkpoints:
             return None
         return CheckpointRecord(self._written, self._writing_seconds, self._ignored, tuple(resumed))
@@ -736,12 +729,10 @@ class Loop:
 
     @property
     def step(self) -> int:
-        """The number of the step that is under way or comes next, from 0."""
         return self._course.step
 
     @property
     def sees_shapes(self) -> bool:
-        """Whether the steps were declared to have several shapes."""
         return self._course.declared_shapes > 1
 
     def awaits(self) -> None:
@@ -767,7 +758,6 @@ class Loop:
         return len(graphs) > 1 and graphs[-1] > graphs[-2]
 
     def stops(self) -> None:
-        """What is under way is no step."""
         self._course.abandon()
 
 

@@ -16,6 +16,7 @@ from compilegate.job.profiling.graphs import GraphLog
 from compilegate.job.script import dispatch
 from compilegate.job.script.dispatch import Compilation, Dispatch
 from compilegate.job.script.probing import Probes
+from compilegate.job.script.results import ExampleRows
 from compilegate.job.script.steps import BatchSizes, Clock, Losses
 from tests.job.script.jobs import AOT_EAGER, ROWS, job_of, left, network, recorded, update
 
@@ -29,6 +30,7 @@ ALL = [
     *((dispatch, name) for name in ("_settle", "await_cotangents", "_shapes_in")),
     (Compiled, "keep_call"),
     (BatchSizes, "of"),
+    (ExampleRows, "add"),
 ]
 """Without any of these a record would be wrong: the job leaves none that can be judged."""
 BESIDE = [
@@ -74,7 +76,9 @@ def observed(folder: Path, **told: Any) -> tuple[Job, list[float], nn.Module]:
     usual = {**AOT_EAGER, "baseline": Baseline(), "speed_probe_seconds": 0.2}
     job = job_of(folder, **{**usual, **told})
     model = job.compile(network())
-    return job, train(model, job.steps(batches())), model
+    numbers = train(model, job.steps(batches()))
+    job.examples(ids=job.positions(2), labels=[0, 1], scores=[[0.5, 0.5]] * 2)
+    return job, numbers, model
 
 
 @pytest.mark.parametrize(("owner", "name"), ALL, ids=[name for _, name in ALL])

@@ -54,9 +54,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 model = job.compile(torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)))
-mesh = init_device_mesh("cpu", (2,))
-for each in (*model, model):
-    fully_shard(each, mesh=mesh)
+fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
 together = job.distributed(model)
 """,
 }
