@@ -36,6 +36,7 @@ from compilegate.job.names import (
     MOST_PROCESSES,
     MOST_SPEED_PROBE_SECONDS,
     ON_FAILURE,
+    ON_WRONG,
     OUTPUT_DATA_VARIABLE,
     PADDINGS,
     PREPARED_VARIABLE,
@@ -119,6 +120,8 @@ class JobArguments:
     """Seconds between two checkpoints, if the job keeps any."""
     hyperparameters: Hyperparameters
     folders: Folders
+    on_wrong: str = ON_WRONG[0]
+    """Whether a candidate goes on whose compiled arithmetic is wrong."""
     speed_probe_seconds: Optional[float] = None
     """How long the paired speed probe may take; zero leaves it out. None: a share of the
     training's time."""
@@ -192,6 +195,7 @@ class JobArguments:
             # The manifest holds the digests of all files, which are checked when they are read.
             data_digest=file_digest(manifest) if manifest.is_file() else None,
             on_failure=self.on_failure,
+            on_wrong=self.on_wrong,
             evaluate_on=self.evaluate_on,
         )
 
@@ -284,6 +288,13 @@ def _parser() -> argparse.ArgumentParser:
         default=DEFAULT_PARITY_STEPS,
         help="steps in which compiled and eager arithmetic are compared after training; 0 is "
         f"off; default: {DEFAULT_PARITY_STEPS}",
+    )
+    parser.add_argument(
+        "--on_wrong",
+        choices=ON_WRONG,
+        default=ON_WRONG[0],
+        help="what a candidate does whose compiled arithmetic is wrong; stop: end with that as its "
+        f"evidence; default: {ON_WRONG[0]}",
     )
     _add_speed_probe(parser)
     parser.add_argument(

@@ -159,11 +159,11 @@ def read_evidence(folder: str | Path, held: Held | None = None) -> EvidenceRecor
     folder = Path(folder)
     evidence, as_written = _read_scalars(folder / EVIDENCE_FILE)
     record = EvidenceRecord(evidence, None, None, as_written=as_written)
+    if evidence.origin == Origin.MEASURED and has_parity(evidence):
+        errors = ParityErrors(**_read_columns(folder / PARITY_FILE, _PARITY))
+        record = replace(record, parity=errors)
     if evidence.failure is None and evidence.origin == Origin.MEASURED:
         record = replace(record, steps=Steps(**_read_columns(folder / STEPS_FILE, _STEPS)))
-        if has_parity(evidence):
-            errors = ParityErrors(**_read_columns(folder / PARITY_FILE, _PARITY))
-            record = replace(record, parity=errors)
         if has_paired_speed(evidence):
             blocks = PairedBlocks(**_read_columns(folder / PAIRED_FILE, _PAIRED))
             record = replace(record, paired=blocks)
@@ -486,8 +486,13 @@ def well_formed(record: EvidenceRecord) -> EvidenceRecord:
     Raises EvidenceError. What is given in memory is held against the same as what was read.
     """
     evidence = record.evidence
-    if evidence.failure is not None:
-        return replace(record, steps=None, examples=None, parity=None, paired=None, trained_on=None)
+    parity = paired = None
+    if record.parity is not None and evidence.parity is not None and has_parity(evidence):
+        parity = _typed(PARITY_FILE, record.parity, _PARITY)
+        _check_parity(record.parity, evidence.parity.steps)
+    if evidence.failure is not None:  # of a job that ended since its arithmetic is wrong
+        empty = EvidenceRecord(evidence, None, None, as_written=record.as_written)
+        return replace(empty, parity=parity)
     if evidence.origin == Origin.MEASURED:
         for name in ("speed", "compiler"):
             if getattr(evidence, name) is None:
@@ -496,10 +501,6 @@ def well_formed(record: EvidenceRecord) -> EvidenceRecord:
     if steps is not None:
         _check_lengths(STEPS_FILE, {"loss": steps.loss, "seconds": steps.seconds})
         _check_resumptions(evidence, len(steps.loss))
-    parity = paired = None
-    if record.parity is not None and evidence.parity is not None and has_parity(evidence):
-        parity = _typed(PARITY_FILE, record.parity, _PARITY)
-        _check_parity(record.parity, evidence.parity.steps)
     if record.paired is not None and has_paired_speed(evidence):
         paired = _typed(PAIRED_FILE, record.paired, _PAIRED)
         _check_lengths(PAIRED_FILE, vars(record.paired))

@@ -238,8 +238,11 @@ def _measure(
     ]
     parity = None
     if declared.compiled:
-        parity, about_parity = judge_parity(arm, own, settings.parity)
-        said += [*about_parity, *about_hindrances([it.evidence for it in examined.timed(arm)])]
+        probed = examined.probed(arm)
+        parity, about_parity = judge_parity(arm, probed, settings.parity)
+        # Where the probe ended a job, what it found is why.
+        said = [*about_parity, *said] if probed.keys() - own.keys() else [*said, *about_parity]
+        said += about_hindrances([it.evidence for it in examined.timed(arm)])
     if experiment.evidence == "written" and jobs and usual_jobs:
         said += about_hardware([*usual_jobs, *jobs])
     precision = about_precision(experiment, examined.records, arm)

@@ -27,6 +27,7 @@ from compilegate.gate.findings import (
     counted,
 )
 from compilegate.gate.settings import ArmDeclaration, GateSettings
+from compilegate.job.endings import WRONG_ARITHMETIC
 from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
@@ -182,6 +183,8 @@ def _check_ending(record: EvidenceRecord, expected: Expected) -> Finding | None:
         if expected.lost:
             text = f"the job left no model, which says nothing about the arm: {why}"
             return about.leaves_open(Code.EVIDENCE_LOST, text)
+        if evidence.ending == WRONG_ARITHMETIC.name:
+            return about.fails(Code.ARM_FAILED, f"{why}.")
         return about.fails(Code.ARM_FAILED, f"the arm could not be trained: {why}")
     if evidence.origin != expected.origin:
         text = (

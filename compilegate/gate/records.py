@@ -128,6 +128,15 @@ class Examined:
             if record is not None and record.evidence.failure is None
         }
 
+    def probed(self, arm: str) -> dict[int, EvidenceRecord]:
+        """By seed, these and those of jobs that the parity probe ended."""
+        return {
+            seed: record
+            for seed in self.experiment.seeds
+            if (record := self.records.get((arm, seed))) is not None
+            and (record.parity is not None or self.was_trained(arm, seed))
+        }
+
     def reasons(self, arm: str) -> tuple[Reason, ...]:
         """Why the arm's evidence is not valid; empty when it is."""
         return tuple(it.said for it in self._of(arm) if isinstance(it.said, Reason))

@@ -193,6 +193,18 @@ class ParitySettings(_Strict):
     """The same for bf16."""
     fp16_limit: float = Field(default=DEFAULT_PARITY_LIMITS["fp16"], gt=1.0, allow_inf_nan=False)
     """The same for fp16."""
+    on_wrong: Literal["stop", "go-on"] = "stop"
+    """What a candidate's job does whose compiled arithmetic is wrong: end after the probe, with
+    that as its evidence, or train to its end. With limits other than the defaults it trains to its
+    end, since the gate judges by them."""
+
+    @property
+    def job_goes_on(self) -> bool:
+        """Whether a candidate's job trains to its end, whatever its probe finds."""
+        usual = all(
+            self.limit(precision) == limit for precision, limit in DEFAULT_PARITY_LIMITS.items()
+        )
+        return self.on_wrong == "go-on" or not self.enabled or not usual
 
     @model_validator(mode="after")
     def _what_is_required_is_measured(self) -> Self:

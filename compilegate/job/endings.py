@@ -40,12 +40,15 @@ NO_MEMORY = Ending("out of memory", 2, NEED)
 NO_GPU_MEMORY = Ending("out of GPU memory", 2, NEED)
 TIME_LIMIT = Ending("time limit", 1, NEED)
 NO_EVIDENCE = Ending("no evidence", 1, ARM)
+WRONG_ARITHMETIC = Ending("wrong arithmetic", 1, ARM)
+NOT_MEASURED = Ending("not measured", 1, MACHINE)
 
 ENDINGS: Mapping[str, Ending] = {
     each.name: each
     for each in (
         *(EXCEPTION, EXIT_STATUS, WRONG_CODE, KILLED, TERMINATED),
         *(NO_MEMORY, NO_GPU_MEMORY, TIME_LIMIT, NO_EVIDENCE),
+        *(WRONG_ARITHMETIC, NOT_MEASURED),
     )
 }
 

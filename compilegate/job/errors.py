@@ -1,10 +1,7 @@
 """How a job ends when it cannot succeed: the errors, and the reason in SageMaker's failure file.
 
-Two kinds of error are told apart because they are answered differently:
-
-* `InputError`: the request or the data is wrong. Every arm would fail, so the job stops.
-* `ArmError`: this arm cannot be trained (its compiler, its precision, its learning rate). Under
-  ``on_failure=record`` that is evidence about the arm, not an outage.
+After an `InputError` every arm would fail, so the job stops. An `ArmError` is about this arm alone:
+under ``on_failure=record`` it is evidence, not an outage.
 """
 
 from __future__ import annotations
@@ -18,17 +15,14 @@ FAILURE_FILE_LIMIT = 1024  # SageMaker shows this many characters of /opt/ml/out
 
 
 class CompilegateError(Exception):
-    """The root of every error with which this project refuses its input or gives up.
-
-    It has a sentence for each problem; the command line prints each on a line of its own.
-    """
+    """The root of every error with which this project refuses its input or gives up: a sentence for
+    each problem, which the command line prints on a line of its own."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__(*problems)
 
     @property
     def problems(self) -> Tuple[str, ...]:
-        """One sentence each, for the person who can mend it."""
         return tuple(str(problem) for problem in self.args)
 
     def __str__(self) -> str:
@@ -44,7 +38,7 @@ class InputError(CompilegateError):
 
 
 class ArmError(CompilegateError):
-    """The arm could not be trained. The message is one sentence that says why."""
+    """The arm could not be trained: its compiler, its precision, its learning rate."""
 
 
 class NonFiniteLossError(ArmError):
@@ -70,8 +64,8 @@ def one_sentence(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says first; libraries add pages of advice. Where that only announces what
-    comes, as "backend='inductor' raised:" does, the next line is part of it."""
+    """An error's first line, without the pages of advice that libraries add; and the next one where
+    the first only announces it, as "backend='inductor' raised:" does."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
 
@@ -96,11 +90,8 @@ def killed_by(number: int) -> str:
 
 
 def report_failure(reason: str, environment: Mapping[str, str]) -> None:
-    """Say why the job failed: on stderr, and in the file that SageMaker reads the reason from.
-
-    The file is ``failure`` in ``SM_OUTPUT_DIR`` (``/opt/ml/output`` in a container); it is left
-    out where that folder does not exist, as in a run by hand.
-    """
+    """Say why the job failed: on stderr, and in the file that SageMaker reads the reason from,
+    ``failure`` in ``SM_OUTPUT_DIR`` (``/opt/ml/output``); not where that folder does not exist."""
     print(f"error: {reason}", file=sys.stderr, flush=True)
     folder = environment.get("SM_OUTPUT_DIR", "/opt/ml/output")
     if os.path.isdir(folder):

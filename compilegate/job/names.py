@@ -113,6 +113,9 @@ the host's processor."""
 
 ON_FAILURE = ("stop", "record")
 """When an arm cannot be trained: its job ends, or writes that down as evidence."""
+ON_WRONG = ("stop", "go-on")
+"""What a candidate's job does when its compiled arithmetic is wrong: end with that as its evidence,
+or train to its end all the same."""
 
 AUTOCAST = "autocast"
 """In a recipe as a job records it: the precision of autocast around what trains; not there without

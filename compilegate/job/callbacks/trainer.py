@@ -19,9 +19,9 @@ from compilegate.job.errors import InputError
 from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.script import Job, current
 from compilegate.job.script.dispatch import copied_as_defined
-from compilegate.job.script.saving import save_transformer
-from compilegate.job.script.sharded import is_sharded, savable
+from compilegate.job.script.saving import save_transformer, whole_state
 from compilegate.job.script.steps import Loop
+from compilegate.job.stepping.distribution import is_sharded
 
 Examples = Callable[[Any, Dict[str, Any]], Mapping[str, Any]]
 
@@ -360,16 +360,13 @@ def _where_all_arms_evaluate(job: Job, model: Any) -> Any:
 def _writing(given: Mapping[str, Any]) -> Any:
     """What `job.save` takes: the model, and beside it what makes its inputs."""
     model = given["model"]
-    to_save = savable(model)
     tools = given.get("processing_class") or given.get("tokenizer")
     if not hasattr(model, "save_pretrained") or not hasattr(tools, "save_pretrained"):
-        return to_save
+        return model
+    whole = whole_state(model)
 
     def write(folder: Any) -> None:
-        if to_save is model:
-            save_transformer(folder, model)
-        else:
-            to_save(folder)
+        save_transformer(folder, model, whole)
         tools.save_pretrained(str(folder))
 
     return write

@@ -9,6 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.job.endings import WRONG_ARITHMETIC
 from compilegate.job.errors import CompilegateError
 from compilegate.job.evidence.hindrances import Hindrance
 
@@ -382,8 +383,8 @@ def columns(table: Table) -> Dict[str, npt.NDArray[Any]]:
 
 def has_parity(evidence: Evidence) -> bool:
     """Whether there are parity errors beside this evidence."""
-    parity = evidence.parity
-    return evidence.failure is None and parity is not None and parity.obstacle is None
+    known = evidence.failure is None or evidence.ending == WRONG_ARITHMETIC.name
+    return known and evidence.parity is not None and evidence.parity.obstacle is None
 
 
 def has_paired_speed(evidence: Evidence) -> bool:

@@ -6,31 +6,23 @@ The functions act on the one job of the process, which the first of them starts.
 from __future__ import annotations
 
 import atexit
+import functools
+import inspect
 import os
 import sys
 import traceback
 from dataclasses import replace
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    Iterable,
-    Mapping,
-    Optional,
-)
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 from compilegate.job.errors import CompilegateError, CompilerError, InputError
 from compilegate.job.script.job import Job
 from compilegate.job.script.told import Baseline, Told, read_told
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from typing_extensions import Concatenate, ParamSpec
 
-    from compilegate.job.evidence import Scalar
-    from compilegate.job.script.steps import LoaderSteps
+    _P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 __all__ = [
     "Baseline",
@@ -101,101 +93,37 @@ def current(**otherwise: Any) -> Job:
     return start(**otherwise) if _started is None else _started
 
 
-def compile(
-    function: Any, module: Any = None, *, graph: Optional[Mapping[str, Scalar]] = None
-) -> Any:
-    """See `Job.compile`."""
-    return current().compile(function, module, graph=graph)
+def _of_current(method: Callable[Concatenate[Job, _P], _R]) -> Callable[_P, _R]:
+    """The method, of the job of this process."""
+
+    @functools.wraps(method)
+    def function(*arguments: _P.args, **named: _P.kwargs) -> _R:
+        return method(current(), *arguments, **named)
+
+    signature = inspect.signature(method)
+    without_self = list(signature.parameters.values())[1:]
+    vars(function)["__signature__"] = signature.replace(parameters=without_self)
+    function.__module__, function.__qualname__ = __name__, method.__name__
+    return function
 
 
-def distributed(model: Any, **options: Any) -> Any:
-    """See `Job.distributed`."""
-    return current().distributed(model, **options)
-
-
-def steps(
-    loader: Optional[Iterable[Any]] = None, *, accumulate: int = 1, ragged: str = "drop"
-) -> LoaderSteps:
-    """See `Job.steps`."""
-    return current().steps(loader, accumulate=accumulate, ragged=ragged)
-
-
-def step(
-    take: Optional[Callable[[], Any]] = None, update: Optional[Callable[[], Any]] = None
-) -> Any:
-    """See `Job.step`."""
-    return current().step(take, update)
-
-
-def begin_step() -> None:
-    """See `Job.begin_step`."""
-    current().begin_step()
-
-
-def end_step() -> None:
-    """See `Job.end_step`."""
-    current().end_step()
-
-
-def loss(value: Any) -> None:
-    """See `Job.loss`."""
-    current().loss(value)
-
-
-def checkpoint() -> ContextManager[Dict[str, Any]]:
-    """See `Job.checkpoint`."""
-    return current().checkpoint()
-
-
-def resume(state: Optional[Mapping[str, Any]] = None, *, ignored: Optional[str] = None) -> None:
-    """See `Job.resume`."""
-    current().resume(state, ignored=ignored)
-
-
-def settings(**values: Scalar) -> None:
-    """See `Job.settings`."""
-    current().settings(**values)
-
-
-def examples(**columns: Any) -> None:
-    """See `Job.examples`."""
-    current().examples(**columns)
-
-
-def trained_on(**columns: Any) -> None:
-    """See `Job.trained_on`."""
-    current().trained_on(**columns)
-
-
-def positions(count: int) -> npt.NDArray[np.str_]:
-    """See `Job.positions`."""
-    return current().positions(count)
-
-
-def metrics(**values: Any) -> None:
-    """See `Job.metrics`."""
-    current().metrics(**values)
-
-
-def note(sentence: str) -> None:
-    """See `Job.note`."""
-    current().note(sentence)
-
-
-def save(model: Any) -> None:
-    """See `Job.save`."""
-    current().save(model)
-
-
-def finish() -> None:
-    """See `Job.finish`."""
-    current().finish()
-
-
-def _is_profiled() -> bool:
-    """Whether the script ended because its profile is done: there is no model to judge."""
-    session = sys.modules.get("compilegate.job.profiling.session")
-    return session is not None and session.is_over()
+compile = _of_current(Job.compile)
+distributed = _of_current(Job.distributed)
+steps = _of_current(Job.steps)
+step = _of_current(Job.step)
+begin_step = _of_current(Job.begin_step)
+end_step = _of_current(Job.end_step)
+loss = _of_current(Job.loss)
+checkpoint = _of_current(Job.checkpoint)
+resume = _of_current(Job.resume)
+settings = _of_current(Job.settings)
+examples = _of_current(Job.examples)
+trained_on = _of_current(Job.trained_on)
+positions = _of_current(Job.positions)
+metrics = _of_current(Job.metrics)
+note = _of_current(Job.note)
+save = _of_current(Job.save)
+finish = _of_current(Job.finish)
 
 
 def _finish_at_exit(job: Job) -> None:
@@ -213,8 +141,9 @@ def _finish_at_exit(job: Job) -> None:
             show(*error)
 
     def finishing() -> None:
-        if failed or _is_profiled():
-            return
+        profile = sys.modules.get("compilegate.job.profiling.session")
+        if failed or (profile is not None and profile.is_over()):
+            return  # a profile is done: there is no model to judge
         try:
             job.finish()
         except CompilegateError as error:

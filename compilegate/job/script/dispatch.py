@@ -1,19 +1,31 @@
-"""What stands in for a compiled function: the compiler's in a training step, eager elsewhere.
+"""What a job compiles: its compiler, the functions within steps and outside, the compile cache.
 
-Evaluation would be another graph, of other shapes and without gradients. It runs as the script
-wrote it, for every arm alike.
+Imports torch: a program without it compiles nothing.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import inspect
+import os
+import sys
+import time
 import types
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 
-from compilegate.job.errors import InputError
+from compilegate.job.cache import ColdFigures, CompileCache
+from compilegate.job.cache.here import key_here
+from compilegate.job.compilers import Compiler, declarations, load_compiler
+from compilegate.job.errors import CompilerError, InputError
+from compilegate.job.evidence import CompileCacheRecord, Scalar
+from compilegate.job.machine.accelerators import CUDA, this_machine
+from compilegate.job.machine.place import HOST, place_of, require_gpus
+from compilegate.job.machine.world import World
+from compilegate.job.names import DEFAULT_PARITY_STEPS, EVALUATION_PLACES
 from compilegate.job.probes.capture import (
     Autocast,
     Call,
@@ -23,14 +35,12 @@ from compilegate.job.probes.capture import (
     output_tensors,
     set_aside,
 )
-from compilegate.job.script.counting.course import Course
-from compilegate.job.script.counting.looking import CALLS_LOOKED_AT
-from compilegate.job.script.steps import batch_size_of
-from compilegate.job.stepping.precision import (
-    own_precision,
-    precision_now,
-    products_precision,
-)
+from compilegate.job.profiling.graphs import GraphLog
+from compilegate.job.script.saving import unwrapped
+from compilegate.job.script.steps import CALLS_LOOKED_AT, Course, batch_size_of, harmless
+from compilegate.job.script.told import Told
+from compilegate.job.stepping.distribution import is_sharded, mean_loss, take_own_gpu
+from compilegate.job.stepping.precision import DTYPES, observed_precision, precision_now
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -41,10 +51,15 @@ MOST_KEPT_BYTES = 2 << 30
 """All calls of one function together."""
 MOST_BYTES_FOR_SPEED = 256 << 20
 """Beyond that, the calls of the last kept step alone stay for the speed probe."""
+ACCELERATOR_EVALUATES, HOST_EVALUATES = EVALUATION_PLACES
 
 
 class Dispatch:
-    """Calls the compiled function within a step, and keeps the first calls."""
+    """What stands in for a compiled function: the compiler's in a training step, eager elsewhere.
+
+    Evaluation would be another graph, of other shapes and without gradients. It runs as the script
+    wrote it, for every arm alike. The first calls are kept, for the probes.
+    """
 
     def __init__(
         self, part: Compiled, course: Course, *, keeps: int, traced: Optional[Autocast] = None
@@ -52,24 +67,18 @@ class Dispatch:
         """`keeps`: the probes will ask for the calls of so many steps, the first that have any: not
         every function is called in every step, nor from the first one on. `traced`: whole steps
         are, with their forward pass under this on the host."""
-        self._traced = traced
         self.part = part
+        self.failures = course.failures
         self.__wrapped__ = part.eager  # whoever reads a forward pass's signature finds it
         self.keeps = keeps > 0
         """Whether the probes still ask for calls."""
-        self._steps_to_keep = keeps
-        self._steps_kept = 0
-        self._course = course
-        self._kept_bytes = 0
-        self._kept_in_step = 0
-        self._step = -1
+        self.is_sharded = False
+        """Whether its parameters are divided among the processes, so that one cannot replay it."""
         self.batch_size: Optional[int] = None
         """The length of the first tensor in its first call."""
         self.compiled_calls = 0
         self.ungraded_calls = 0
         """Within steps, without gradients: these are not compiled."""
-        self._ungraded_step = -2
-        self._evaluates = True
         self.evaluated: Optional[Tuple[torch.device, str]] = None
         """Where its last call outside of the steps computed, and in which precision."""
         self.precision: Optional[str] = None
@@ -78,81 +87,88 @@ class Dispatch:
         """Whether autocast around the call made it so."""
         self.left_out: Optional[str] = None
         """Why calls were not kept, in a sentence; None when all were."""
+        self._traced = traced
+        self._course = course
+        self._steps_to_keep, self._steps_kept = keeps, 0
+        self._kept_bytes = self._kept_in_step = 0
+        self._step, self._ungraded_step = -1, -2
+        self._evaluates = True
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        course = self._course
         if arguments and arguments[0] is self.part.module:
             arguments = arguments[1:]  # made a method of it, as by Accelerate's unwrap_model
+        trains: Optional[bool] = self._before(arguments, named)
+        if trains is None:  # nothing is observed any more
+            trains = torch.is_grad_enabled()
+        if not trains:
+            return self.part.eager(*arguments, **named)
+        call: Optional[Call] = self._kept(arguments, named) if self.keeps else None
+        output = self.part.compiled(*arguments, **named)
+        if call is not None or self.compiled_calls == 1:
+            self._after(call, output)
+        return output
+
+    @harmless
+    def _before(self, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> bool:
+        """A call is about to be made; returns whether it is one of the training."""
+        course = self._course
         if not course.in_step:
             course.called_outside()
             self.evaluated = self.part.device, precision_now(self.part.module)
-            return self.part.eager(*arguments, **named)
+            return False
         if not torch.is_grad_enabled():
             if self._is_evaluated(course.own_step):
                 course.pause()  # until it is called again for the training
             self.ungraded_calls += 1
-            return self.part.eager(*arguments, **named)
+            return False
         if course.paused:
             course.resume()
-        first = not self.compiled_calls
-        if first:
+        if not self.compiled_calls:
             _settle(self.part.module, named)
             self.batch_size = batch_size_of([*arguments, *named.values()])
+            self.is_sharded = is_sharded(self.part.module)
+            self.keeps = self.keeps and not self.is_sharded
         self.compiled_calls += 1
-        if course.sees_shapes or self.compiled_calls <= CALLS_LOOKED_AT:
-            self._see_shapes(shapes_in((arguments, named)))
-        output = self._call_compiled(course.step, arguments, named)
-        if first:
-            self._see_precision(output)
-        return output
+        if course.declared_shapes > 1 or self.compiled_calls <= CALLS_LOOKED_AT:
+            course.see_shapes(self.part.name, tuple(_shapes_in((arguments, named))))
+        return True
 
-    def _call_compiled(self, step: int, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
-        """Call what was compiled, and keep the call where the probes ask for it."""
-        if not self.keeps or not self._has_room(step, arguments, named):
-            return self.part.compiled(*arguments, **named)
-        if self._traced is not None:
-            return self._called_in_trace(self._traced, arguments, named)
-        call = self.part.keep_call(step, arguments, named)
-        output = self.part.compiled(*arguments, **named)
-        await_cotangents(call, output)
-        self._kept_bytes += _bytes_of(output)  # what comes back is of the same size
-        return output
-
-    def _see_precision(self, output: Any) -> None:
-        around = precision_now(self.part.module)
-        if around != "fp32":
-            self.precision = around
-            self.under_autocast = own_precision(self.part.module) == "fp32"
-        else:
-            self.precision = products_precision(output_tensors(output))
-
-    def _see_shapes(self, shapes: Tuple[Any, ...]) -> None:
-        if self._course.sees_shapes:
-            self._course.see_shape(shapes)
-        if self.compiled_calls <= CALLS_LOOKED_AT:
-            self._course.looking.see_shapes(self.part.name, shapes)
-
-    def _called_in_trace(
-        self, autocast: Autocast, arguments: Tuple[Any, ...], named: Dict[str, Any]
-    ) -> Any:
-        """Keep the call without any operation, which would be traced and make the first steps
-        another graph: inputs as they are, and of the backward pass only that it began at a loss."""
+    @harmless
+    def _kept(self, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Optional[Call]:
+        """The call, where it is kept. Of a traced one no operation is allowed, which would be
+        traced and make the first steps another graph: its inputs are kept as they are."""
+        step = self._course.step
+        if not self._has_room(step, arguments, named):
+            return None
+        if self._traced is None:
+            return self.part.keep_call(step, arguments, named)
         random = RandomState(torch.get_rng_state(), None)
-        call = Call(self._course.step, arguments, dict(named), random, autocast)
+        call = Call(step, arguments, dict(named), random, self._traced)
         self.part.calls.append(call)
         self.part.training = {
             name: each.training for name, each in self.part.module.named_modules()
         }
-        output = self.part.compiled(*arguments, **named)
-        tensors = [each for each in output_tensors(output) if each.requires_grad]
-        call.cotangents = [
-            torch.ones(each.shape) if each.numel() == 1 else None for each in tensors
-        ]
-        return output
+        return call
+
+    @harmless
+    def _after(self, call: Optional[Call], output: Any) -> None:
+        """A call was made, which is the first one or is kept."""
+        if self.compiled_calls == 1:
+            self.precision, self.under_autocast = observed_precision(
+                self.part.module, output_tensors(output)
+            )
+        if call is not None and self._traced is None:
+            await_cotangents(call, output)
+            self._kept_bytes += _bytes_of(output)  # what comes back is of the same size
+        elif call is not None:  # of the backward pass, only that it began at a loss
+            call.cotangents = [
+                torch.ones(each.shape) if each.numel() == 1 else None
+                for each in output_tensors(output)
+                if each.requires_grad
+            ]
 
     @property
     def has_kept_enough(self) -> bool:
-        """Whether the calls that the first probe asks for are there, and wait for it."""
         return self.keeps and self._steps_kept >= self._steps_to_keep
 
     def _is_evaluated(self, step: int) -> bool:
@@ -201,16 +217,286 @@ class Dispatch:
 
     # A copy of the module, as of an average of its weights, is a module as the script wrote it.
     def __deepcopy__(self, memo: Dict[int, Any]) -> Callable[..., Any]:
-        return _forward_of(memo.get(id(self.part.module), self.part.module))
+        return _method_of(memo.get(id(self.part.module), self.part.module))
 
     def __reduce__(self) -> Any:
-        return _forward_of, (self.part.module,)
+        return _method_of, (self.part.module,)
 
 
-def forward_of(module: Module) -> Callable[..., Any]:
-    """The module's own forward pass, without what Accelerate put around it."""
-    inner: Callable[..., Any] = vars(module).get(_ACCELERATE_KEEPS, module.forward)
-    return inner
+class Compilation:
+    """The functions that a job has compiled, by one compiler."""
+
+    def __init__(self, told: Told, launched: World, course: Course) -> None:
+        """Raises CompilerError where the compiler is not available here, and InputError where there
+        is no GPU for this process."""
+        self._told = told
+        self._course = course
+        self._launched = launched
+        self.machine = this_machine()
+        take_own_gpu(launched)
+        self.compiler: Compiler = load_compiler(told.compiler, told.options)
+        self.world = self.compiler.world(launched)
+        if not told.alone:
+            self.compiler.seed(told.seed, self.world)
+        self.dispatches: List[Dispatch] = []
+        self.seconds = 0.0
+        """What came before the first step: the compiler itself was loaded, and its cache."""
+        self.cache: Optional[CompileCache] = None
+        self.optimizers: List[torch.optim.Optimizer] = []
+        """Those that stepped within a step, in the order of their first one."""
+        self.graph_log: Optional[GraphLog] = None
+        """What torch's capture said of breaks and recompilations; None without a capture."""
+        self._note_optimizers()
+
+    @property
+    def parts(self) -> List[Compiled]:
+        return [each.part for each in self.dispatches]
+
+    @property
+    def called(self) -> List[Dispatch]:
+        return [each for each in self.dispatches if each.compiled_calls]
+
+    @property
+    def is_sharded(self) -> bool:
+        return any(each.is_sharded for each in self.dispatches)
+
+    @property
+    def torchs_own(self) -> torch.device:
+        """Where a model belongs whose operations run at once. Of a described machine, whatever
+        that has, this one's processor takes its place."""
+        if self.machine.described is not None or not torch.cuda.is_available():
+            return torch.device("cpu")
+        return torch.device("cuda", self._launched.local_rank)
+
+    @property
+    def steps_on(self) -> torch.device:
+        """The device of the steps, as far as the compiler decides that."""
+        if self.dispatches and not self.compiler.compiles_whole_steps:
+            return self.dispatches[0].part.device
+        return self.compiler.device(self.torchs_own)
+
+    @property
+    def place(self) -> str:
+        """Where the steps compute, in a word that holds for every compiler: `cpu`, `cuda`."""
+        return place_of(
+            self.steps_on.type,
+            self.machine,
+            hardware=self.compiler.hardware(),
+            computes_on=declarations()[self._told.compiler].computes_on,
+        )
+
+    @property
+    def evaluates_on(self) -> torch.device:
+        """Where the trained model is evaluated: one program for all arms, and one place."""
+        on_host = self.compiler.compiles_whole_steps or self._told.evaluate_on == HOST_EVALUATES
+        return torch.device("cpu") if on_host else self.steps_on
+
+    def evaluation_place(self, device: torch.device) -> str:
+        """The one of EVALUATION_PLACES that a model on that device is evaluated in."""
+        if device.type != "cpu":
+            on_host = device.type == self.steps_on.type and self.place == HOST  # as XLA's CPU
+        else:
+            stands_in = self.machine.described is not None and self.steps_on.type == "cpu"
+            told_host = self._told.evaluate_on == HOST_EVALUATES
+            on_host = told_host or not stands_in or self.place == HOST
+        return HOST_EVALUATES if on_host else ACCELERATOR_EVALUATES
+
+    def observed_evaluation(self) -> Optional[Tuple[str, str]]:
+        """Where a compiled module was last called outside of the steps, and in which precision."""
+        seen = [each.evaluated for each in self.dispatches if each.evaluated is not None]
+        return (self.evaluation_place(seen[-1][0]), seen[-1][1]) if seen else None
+
+    def require_accelerator(self) -> None:
+        """Raises ArmError where the machine has GPUs and nothing computes on them."""
+        if CUDA in declarations()[self._told.compiler].computes_on:
+            require_gpus(os.environ, self.place, str(torch.__version__), torch.version.cuda)
+
+    def compile(
+        self,
+        function: Any,
+        holder: Optional[torch.nn.Module],
+        *,
+        keeps: int,
+        graph: Optional[Mapping[str, Scalar]] = None,
+    ) -> Any:
+        """See `Job.compile`. `keeps`: of how many steps the probes will ask for the calls."""
+        if isinstance(function, torch.nn.Module):
+            if hasattr(function, "_orig_mod"):
+                raise InputError(
+                    "job.compile() was given a model that torch.compile has wrapped already; give "
+                    "it the model itself, and let the arm say whether it is compiled"
+                )
+            module = unwrapped(function)
+            if _installed(module) is None:
+                # The module's own forward pass, without what Accelerate put around it.
+                forward = vars(module).get(_ACCELERATE_KEEPS, module.forward)
+                _install(module, self._dispatch(forward, module, keeps, graph))
+            return function
+        if not callable(function):
+            raise InputError(
+                f"job.compile() was given a {type(function).__name__}; expected a torch module, or "
+                "a function that returns a loss or outputs"
+            )
+        module = _holder_of(function) if holder is None else unwrapped(holder)
+        return self._dispatch(function, module, keeps, graph)
+
+    def _dispatch(
+        self,
+        function: Callable[..., Any],
+        module: torch.nn.Module,
+        keeps: int,
+        graph: Optional[Mapping[str, Scalar]],
+    ) -> Dispatch:
+        began = time.perf_counter()
+        whole_steps = self.compiler.compiles_whole_steps
+        if not self.dispatches:
+            with self._course.failures.aside("loading the compile cache"):
+                self.cache = self._loaded_cache(module, graph)
+            if self._told.compiler != "eager" and not whole_steps:
+                with self._course.failures.aside("listening to torch's capture"):
+                    self.graph_log = GraphLog()
+                    self.graph_log.listen()
+        compiled = self.compiler.compile(function, module)
+        self.seconds += time.perf_counter() - began
+        owner = getattr(function, "__self__", None)
+        name = type(owner).__name__ if isinstance(owner, torch.nn.Module) else _name_of(function)
+        alike = sum(each.part.name.split("#")[0] == name for each in self.dispatches)
+        part = Compiled(f"{name}#{alike + 1}" if alike else name, module, function, compiled)
+        dtype = DTYPES.get(self._told.precision or "fp32")
+        traced = Autocast("cpu", dtype is not None, dtype or torch.float32)
+        dispatch = Dispatch(part, self._course, keeps=keeps, traced=traced if whole_steps else None)
+        self.dispatches.append(dispatch)
+        return dispatch
+
+    def distributed(self, model: Any, **options: Any) -> Any:
+        world = self.world
+        if world.alone or self.compiler.compiles_whole_steps:
+            return model
+        if not torch.distributed.is_initialized():
+            raise InputError(
+                f"job.distributed() was called in one of {world.size} processes that have not met; "
+                "say torch.distributed.init_process_group() before it"
+            )
+        self._course.losses.mean = lambda loss: mean_loss(loss, world)
+        if is_sharded(unwrapped(model)):
+            return model
+        return torch.nn.parallel.DistributedDataParallel(model, **options)
+
+    @property
+    def awaits_calls(self) -> bool:
+        return any(each.keeps for each in self.dispatches)
+
+    def ready(self, *, over: bool = False) -> List[Dispatch]:
+        """The functions whose calls wait for the first probe: those of enough steps, or all that
+        there are once the training is over."""
+        return [
+            each
+            for each in self.dispatches
+            if each.has_kept_enough or (over and each.keeps and each.part.calls)
+        ]
+
+    def uncalled(self) -> List[str]:
+        """For each function that was compiled and is not called in the training, what to do: the
+        job would be judged for eager's work."""
+        return [
+            f"{each.part.name} was given to job.compile() and never called within a training step; "
+            "call the model that job.compile() returned, inside of the loop over "
+            "job.steps(loader) or of job.step()"
+            for each in self.dispatches
+            if not each.compiled_calls and (not each.ungraded_calls or len(self.dispatches) == 1)
+        ]
+
+    def left_eager(self) -> List[Compiled]:
+        """The functions that are called without gradients alone."""
+        return [each.part for each in self.dispatches if not each.compiled_calls]
+
+    def require_fresh_gradients(self) -> None:
+        """Raises CompilerError where a backward pass is about to add to gradients that it would
+        overwrite: they would be wrong, and nothing would say so. Looked at in the first steps."""
+        if self._course.own_step >= DEFAULT_PARITY_STEPS or not self.compiler.overwrites_gradients:
+            return
+        for each in self.parts:
+            for name, parameter in each.module.named_parameters():
+                if parameter.grad is not None:
+                    raise CompilerError(
+                        f"{name} of {each.name} holds a gradient when backward() is called, and "
+                        "CUDA graphs write the next one to the same place, so what is added up is "
+                        "wrong (pytorch/pytorch issue 169545): take mode = 'default' to accumulate "
+                        "gradients; else set them to None before each backward(), "
+                        "optimizer.zero_grad(set_to_none=True)"
+                    )
+
+    def bring_home(self) -> None:
+        """The training is over: modules come back from a device that only takes whole steps."""
+        if self.compiler.compiles_whole_steps:
+            for part in self.parts:
+                part.module.to("cpu")
+
+    def _note_optimizers(self) -> None:
+        """From here on, see which optimizers step within steps."""
+        try:
+            from torch.optim.optimizer import (  # noqa: PLC0415
+                register_optimizer_step_post_hook,
+            )
+        except ImportError:
+            return  # torch 1: nothing is compiled there that a speed probe could run
+        course, optimizers = self._course, self.optimizers
+
+        def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            if course.in_step and not any(each is optimizer for each in optimizers):
+                optimizers.append(optimizer)
+
+        register_optimizer_step_post_hook(stepped)
+
+    def keep_compiled(
+        self, compile_seconds: float, first_step_seconds: float
+    ) -> Optional[CompileCacheRecord]:
+        """Leave what was compiled for the next job, now that everything has succeeded."""
+        if self.cache is None:
+            return None
+        figures = ColdFigures(compile_seconds, first_step_seconds)
+        return self.cache.keep(self.compiler.cache_lookups(), figures, self._told.job)
+
+    def _loaded_cache(
+        self, module: torch.nn.Module, graph: Optional[Mapping[str, Scalar]]
+    ) -> Optional[CompileCache]:
+        told = self._told
+        if told.compile_cache is None or not told.compile_cache_megabytes:
+            return None
+        folder = self.compiler.cache_folder() if told.compiler != "eager" else None
+        if folder is None:
+            return None
+        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        code = [Path(main or os.getcwd()).resolve().parent]
+        key = key_here(self._graph(module, graph), device=self.torchs_own, code=code)
+        most_bytes = told.compile_cache_megabytes * 1_000_000
+        cache = CompileCache(told.compile_cache, most_bytes, key, folder)
+        cache.load()
+        return cache
+
+    def _graph(
+        self, module: torch.nn.Module, graph: Optional[Mapping[str, Scalar]]
+    ) -> Dict[str, Scalar]:
+        """What decides the compiled graph, for the compile cache's key. The seed does not."""
+        told = self._told
+        found: Dict[str, Scalar] = {"compiler": told.compiler}
+        found.update({name: str(value) for name, value in told.options.items()})
+        if graph is not None:
+            return {**found, **graph}
+        shapes = [
+            (name, str(each.dtype), tuple(each.shape)) for name, each in module.state_dict().items()
+        ]
+        return {
+            **found,
+            **{f"told {name}": value for name, value in told.recipe.items() if name != "seed"},
+            "batch_size": told.batch_size,
+            "precision": told.precision,
+            "model": hashlib.sha256(f"{module!r} {shapes}".encode()).hexdigest(),
+        }
+
+
+_ACCELERATE_KEEPS = "_original_forward"
+"""Where `Accelerator.prepare` keeps the forward pass that it puts mixed precision around."""
 
 
 def copied_as_defined(module: Any) -> Any:
@@ -223,13 +509,12 @@ def copied_as_defined(module: Any) -> Any:
     return copied
 
 
-def dispatch_of(module: Module) -> Optional[Dispatch]:
-    """The one that was installed; None where none was."""
+def _installed(module: Module) -> Optional[Dispatch]:
     found = inspect.unwrap(module.forward, stop=lambda each: isinstance(each, Dispatch))
     return found if isinstance(found, Dispatch) else None
 
 
-def install(module: Module, dispatch: Dispatch) -> None:
+def _install(module: Module, dispatch: Dispatch) -> None:
     """Have the module call `dispatch` instead of its own forward pass. It stays the same object:
     what holds it, its parameters' names and its class go on as they were.
 
@@ -252,19 +537,38 @@ def install(module: Module, dispatch: Dispatch) -> None:
     setattr(module, _ACCELERATE_KEEPS, dispatch)
 
 
-_ACCELERATE_KEEPS = "_original_forward"
-"""Where `Accelerator.prepare` keeps the forward pass that it puts mixed precision around."""
+def _method_of(module: Module) -> Callable[..., Any]:
+    return types.MethodType(type(module).forward, module)
 
 
-def shapes_in(value: Any) -> Tuple[Any, ...]:
-    """The shapes of all tensors in nested arguments."""
-    if isinstance(value, torch.Tensor):
-        return (tuple(value.shape),)
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (list, tuple)):
-        return ()
-    return tuple(shape for each in value for shape in shapes_in(each))
+def _holder_of(function: Callable[..., Any]) -> torch.nn.Module:
+    """The module whose parameters a function computes with. Raises InputError."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        return owner
+    try:
+        names = inspect.getclosurevars(function)
+        values = [*names.nonlocals.values(), *names.globals.values()]
+    except TypeError:
+        values = []
+    # Losses are modules, too; those without parameters hold nothing that is trained.
+    seen = {
+        id(each): each
+        for each in values
+        if isinstance(each, torch.nn.Module) and next(each.parameters(), None) is not None
+    }
+    if len(seen) == 1:
+        holder: torch.nn.Module = unwrapped(next(iter(seen.values())))
+        return holder
+    name, found = _name_of(function), f"{len(seen)} of them" if seen else "none"
+    raise InputError(
+        f"job.compile({name}) needs the module that holds the parameters, and found {found} among "
+        f"the function's names; say job.compile({name}, model)"
+    )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _settle(module: Module, named: Dict[str, Any]) -> None:
@@ -281,15 +585,17 @@ def _settle(module: Module, named: Dict[str, Any]) -> None:
     config.problem_type = "regression" if config.num_labels == 1 else several
 
 
-def _forward_of(module: Module) -> Callable[..., Any]:
-    return types.MethodType(type(module).forward, module)
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _tensors_in(each)
+
+
+def _shapes_in(value: Any) -> Iterator[Tuple[int, ...]]:
+    return (tuple(each.shape) for each in _tensors_in(value))
 
 
 def _bytes_of(value: Any) -> int:
-    if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, dict):
-        return sum(map(_bytes_of, value.values()))
-    if isinstance(value, (list, tuple)):
-        return sum(map(_bytes_of, value))
-    return 0
+    return sum(each.numel() * each.element_size() for each in _tensors_in(value))

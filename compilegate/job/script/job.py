@@ -1,47 +1,115 @@
-"""The job that a training script is part of, as the script sees it."""
+"""One training job, as its script sees it.
+
+It is made of a clock (`steps.Course`), compiled functions (`dispatch.Compilation`), the probes and
+the evidence that it writes when the script ends.
+"""
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from dataclasses import replace
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.job import names
 from compilegate.job.compilers.failures import explained
-from compilegate.job.endings import EXCEPTION, of_exception
+from compilegate.job.doctor.checkup import checkup
+from compilegate.job.endings import EXCEPTION, NOT_MEASURED, WRONG_ARITHMETIC, of_exception
 from compilegate.job.errors import ArmError, InputError, one_sentence
 from compilegate.job.evidence import (
     CompilerRecord,
-    Hindrance,
+    Evidence,
     PaddingRecord,
     Scalar,
-    Steps,
+    SpeedRecord,
     TrainedOn,
     record_failure,
+    write_evidence,
 )
+from compilegate.job.evidence.precision import coarsest, otherwise_declared, trains_in
 from compilegate.job.evidence.trained_on import SeenRows, hashed_categories
 from compilegate.job.machine.accelerators import this_machine
 from compilegate.job.machine.environment import describe_machine
-from compilegate.job.names import AUTOCAST, FAILURE_NOTE_VARIABLE
-from compilegate.job.script.finishing import Framework, Gathered, Measured, write_finished
-from compilegate.job.script.results import ExampleRows, hashed_rows
+from compilegate.job.machine.world import World, world_of
+from compilegate.job.script.finishing import (
+    Framework,
+    Measured,
+    data_digest,
+    print_figures,
+    started,
+)
+from compilegate.job.script.probing import Probes
+from compilegate.job.script.results import ExampleRows, example_metrics, hashed_rows
 from compilegate.job.script.saving import State, save_into, state_of
-from compilegate.job.script.sharded import savable
+from compilegate.job.script.steps import (
+    Course,
+    Failures,
+    LoaderSteps,
+    Loop,
+    harmless,
+    watch_backward,
+)
 from compilegate.job.script.told import Told
-from compilegate.job.script.training import Training
+
+if TYPE_CHECKING:
+    import torch
+
+    from compilegate.job.script.dispatch import Compilation
 
 
-class Job(Training):
+LEFT_TO_EAGER = "left_to_eager"
+"""In a compiler's proof: what it was given and left to eager mode, and why."""
+_Number = TypeVar("_Number", int, float)
+
+
+class Job:
     """One training job: one arm, one seed. A process has one; `compilegate.job.start` makes it."""
 
     def __init__(self, told: Told, *, log_every: Optional[int] = None, shapes: int = 1) -> None:
-        """As `Training`."""
-        super().__init__(told, log_every=log_every, shapes=shapes)
-        self._rows = ExampleRows()
-        self._rows_at_step = -1
+        """`log_every`: steps whose losses are fetched together from a GPU. `shapes`: how many
+        shapes the steps have, each a graph of its own."""
+        self.told = told = _profiled(told) if os.environ.get(names.PROFILE_VARIABLE) else told
+        self._launched = world_of(os.environ)
+        self._notes: List[str] = []
+        self.failures = Failures(self.note)
+        self._course = Course(self, log_every, shapes, started(os.environ))
+        self._compilation: Optional[Compilation] = None
+        self._framework: Optional[Framework] = None
+        self._probes = Probes(told)
+        self._decided: Optional[int] = None
+        """After which step all processes end, since the arithmetic is wrong; -1 where they do not;
+        None where that is open."""
+        self._steps_an_epoch = 0
+        """Of the loader, where that shows."""
+        self._seen_batch_size: Optional[int] = None
+        self._own_batch_size: Optional[int] = None
+        """The loader's, where it is not what the job was told."""
+        self._accumulate = 1
+        self._on_accelerator = False
+        """Whether torch was seen to compute where it should."""
+        self._evaluation: Optional[Tuple[str, str]] = None
+        """Where and in which precision, where the script said so."""
+        self._settings: Dict[str, Scalar] = {}
+        self._rows, self._rows_at_step = ExampleRows(), -1
         self._metrics: Dict[str, float] = {}
         self._seen_ids, self._seen_inputs = SeenRows(), SeenRows()
         self._seen_slices: Dict[str, SeenRows] = {}
@@ -50,7 +118,284 @@ class Job(Training):
         self._padding: Optional[PaddingRecord] = None
         self._ended = time.time()
         self._finished = False
+        if os.environ.get(names.MACHINE_VARIABLE):
+            described = this_machine().described
+            self.note(
+                f"This is a rehearsal: {names.MACHINE_VARIABLE} describes another machine "
+                f"({described}), and this one's processor computed in its place, so no time and no "
+                "memory here is that machine's; leave the variable out to train for real."
+            )
 
+    # What the job is told.
+
+    @property
+    def arm(self) -> str:
+        """The arm's name."""
+        return self.told.arm
+
+    @property
+    def compiler(self) -> str:
+        """The arm's compiler; `eager` is none."""
+        return self.told.compiler
+
+    @property
+    def seed(self) -> int:
+        """The replicate's."""
+        return self.told.seed
+
+    @property
+    def batch_size(self) -> int:
+        """Examples that each process takes in a step. Raises InputError where nobody said it."""
+        return _said(self.told.batch_size, "batch_size")
+
+    @property
+    def learning_rate(self) -> float:
+        """Raises InputError where nobody said it."""
+        return _said(self.told.learning_rate, "learning_rate")
+
+    @property
+    def precision(self) -> str:
+        """fp32, bf16 or fp16: the arm's, which the script trains in by `autocast`."""
+        return self.told.precision or "fp32"
+
+    @property
+    def model_folder(self) -> Path:
+        """Where `save` writes."""
+        return self.told.model
+
+    @property
+    def world(self) -> World:
+        """The processes that train together, and this one's place."""
+        return self._launched if self._compilation is None else self._compilation.world
+
+    # Where it computes, and in what.
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model and its batches belong: the compiler's device, a GPU, or the CPU."""
+        return self._compiling().steps_on
+
+    @property
+    def accelerator(self) -> str:
+        """Where the steps compute: cuda, neuron or cpu, whatever a compiler calls its device."""
+        return self._compiling().place
+
+    @property
+    def evaluation_device(self) -> torch.device:
+        """Where the trained model is to be evaluated: in one place for all arms of a workload. That
+        is the GPU, unless a compiler of one of its arms keeps it to itself; then the CPU."""
+        return self._compiling().evaluates_on
+
+    def evaluated(self, device: torch.device, precision: str = "fp32") -> None:
+        """A model that the job did not compile, such as the saved one, is evaluated there and in
+        that precision. Of a compiled one the job knows."""
+        self._evaluation = self._compiling().evaluation_place(device), precision
+
+    def autocast(self) -> ContextManager[Any]:
+        """Mixed precision as the arm has it, for the forward pass."""
+        from compilegate.job.stepping.precision import autocast  # noqa: PLC0415 - torch
+
+        return autocast(self.precision, self.device)
+
+    @property
+    def compiles_whole_steps(self) -> bool:
+        """Whether the compiler makes one graph of a step, update and all: see `step`."""
+        return self._compiling().compiler.compiles_whole_steps
+
+    @property
+    def peak_memory_bytes(self) -> Optional[int]:
+        """The most memory that the steps held so far, of what they compute on; None where nobody
+        counts it."""
+        return self._probes.peak_memory(self._compiling())[0]
+
+    @property
+    def trained_precision(self) -> str:
+        """That of the steps, by what was seen of them; the arm's, as far as nothing shows."""
+        called = [] if self._compilation is None else self._compilation.called
+        known = [each.precision for each in called if each.precision is not None]
+        if len(known) < len(called) or not called:
+            parity = self._probes.parity if self._probes.errors is not None else None
+            known.append(self.precision if parity is None else parity.precision)
+        return coarsest(known)
+
+    @property
+    def under_autocast(self) -> bool:
+        """Whether autocast around what is compiled makes the steps' precision."""
+        called = [] if self._compilation is None else self._compilation.called
+        return any(each.under_autocast for each in called)
+
+    # What it compiles.
+
+    def compile(
+        self, function: Any, module: Any = None, *, graph: Optional[Mapping[str, Scalar]] = None
+    ) -> Any:
+        """Compile a model, or any function that returns a loss or outputs, as the arm says.
+
+        A module stays the same object: its forward pass is the compiled one within a training step,
+        and its own elsewhere. Of a function, the compiled one is returned; `module` holds the
+        parameters that it computes with, where that is not plain. `graph` says what decides the
+        compiled code besides the compiler and its options, for jobs that may share it; without it,
+        that is all that the job was told. Raises InputError for what cannot be compiled,
+        CompilerError where the compiler is not available here.
+        """
+        compiling = self._compiling()
+        keeps = self._probes.steps_to_keep if compiling.world.first else 0
+        self._course.probes_wait = True
+        return compiling.compile(function, module, keeps=keeps, graph=graph)
+
+    def distributed(self, model: Any, **options: Any) -> Any:
+        """The model as the job's processes train it together.
+
+        Where there are several it is wrapped in DistributedDataParallel: they start from the first
+        one's weights, and have the mean of their gradients. One that FSDP divides among them stays
+        as it is. The loss of a step is the mean of theirs. All of them have the arm's seed, so that
+        they shuffle alike: a script whose processes are to draw other dropout masks seeds them by
+        `world.rank`. A compiler that takes whole steps averages by itself, see `step`. `options`
+        are those of DistributedDataParallel, such as ``find_unused_parameters=True`` for a model of
+        which some steps leave parameters out. Raises InputError where torch.distributed was not
+        initialised.
+        """
+        return self._compiling().distributed(model, **options)
+
+    def compiled_by(self, framework: Framework) -> None:
+        """The script's framework compiles its steps by itself; it says what came of it."""
+        self._framework = framework
+        obstacle = framework.obstacle()
+        if obstacle is not None:
+            self._probes.have_an_obstacle(obstacle, self.precision)
+
+    # Its steps.
+
+    def steps(
+        self,
+        loader: Optional[Iterable[Any]] = None,
+        *,
+        accumulate: int = 1,
+        ragged: str = "drop",
+    ) -> LoaderSteps:
+        """The loader's batches, each a training step, or `accumulate` of them together; without a
+        loader, steps without end. Where steps are traced (XLA), batches come on the device.
+
+        `ragged`: what becomes of a last batch that is smaller: it would be a graph of its own, so
+        it is left out, unless "keep" is said. A script that is started by hand, without a compiler,
+        gets all of them.
+        """
+        if ragged not in ("drop", "keep"):
+            raise InputError(f"job.steps(ragged={ragged!r}), expected 'drop' or 'keep'")
+        self._accumulate = accumulate
+        taken, told = getattr(loader, "batch_size", None), self.told.batch_size
+        if type(taken) is int and told is not None and taken != told:
+            self._own_batch_size = taken
+            self.note(
+                f"The job was told batch_size = {told}, and the loader takes {taken}, which is "
+                "what the evidence says; give the loader job.batch_size, or the script's own "
+                "argument that is declared for it."
+            )
+        with self.failures.aside("asking the loader for its length"):
+            self._steps_an_epoch = operator.length_hint(loader) // max(accumulate, 1)
+        drops = ragged == "drop" and not (self.told.alone and self.compiler == "eager")
+        return LoaderSteps(loader, self, self._course, accumulate=accumulate, drops=drops)
+
+    def brought(self, loader: Iterable[Any]) -> Iterable[Any]:
+        return loader if self._compilation is None else self._compilation.compiler.batches(loader)
+
+    def see_batch(self, size: int) -> None:
+        self._seen_batch_size = self._seen_batch_size or size
+
+    def step(
+        self,
+        take: Optional[Callable[[], Any]] = None,
+        update: Optional[Callable[[], Any]] = None,
+    ) -> Any:
+        """``with job.step():`` a training step; or ``job.step(function)``, which calls it in one
+        and returns what it returns: a loss, perhaps, which is then the step's.
+
+        A compiler that takes whole steps makes one graph of such a function; nothing in it may look
+        at a value. Where several processes train, give it two functions: `take` calls `backward`
+        and returns the loss, and `update`, which is called next, changes the weights. Such a
+        compiler averages gradients and losses in between.
+        """
+        if take is None:
+            return self._course.one()
+        compiler = self._compiling().compiler
+        with self._course.one():
+            result, mean_loss = compiler.take_step(self._course.step, take, update)
+            if mean_loss is not None:
+                self.loss(mean_loss)
+            elif not self._course.has_loss and getattr(result, "numel", lambda: 0)() == 1:
+                self.loss(result)
+        return result
+
+    def begin_step(self) -> None:
+        """A step begins: for loops that are not the script's own."""
+        self._course.begin()
+
+    def end_step(self) -> None:
+        """And ends."""
+        self._course.end()
+
+    def loop(self, *, accumulate: int = 1, batch_size: Optional[int] = None) -> Loop:
+        """The steps of a loop that is not the script's own, for callbacks. `batch_size` is what a
+        process takes at once, `accumulate` how often it does before the weights change."""
+        self._accumulate = accumulate
+        self._seen_batch_size = batch_size or self._seen_batch_size
+        return Loop(self._course)
+
+    @property
+    def steps_taken(self) -> int:
+        """Training steps so far, those before an interruption included."""
+        return self._course.step
+
+    def loss(self, value: Any) -> None:
+        """The loss of this step: a tensor or a number. Only needed where it is not what `backward`
+        is called on."""
+        self._course.say_loss(value)
+
+    def latest_loss(self) -> Optional[float]:
+        """That of the last step whose loss is known without waiting for a device. Raises
+        NonFiniteLossError."""
+        return self._course.losses.latest
+
+    def losses(self) -> Sequence[float]:
+        """Those of all steps; waits for them. Raises NonFiniteLossError."""
+        return self._course.losses.values()
+
+    def checkpoint(self) -> ContextManager[Dict[str, Any]]:
+        """``with job.checkpoint() as state:`` between two steps: write a checkpoint with `state` in
+        it, which is JSON: what was measured so far. See `resume`. Raises NonFiniteLossError."""
+        return self._course.checkpoint()
+
+    def resume(
+        self, state: Optional[Mapping[str, Any]] = None, *, ignored: Optional[str] = None
+    ) -> None:
+        """Go on from a checkpoint, before the first step: `state` is what `checkpoint` gave; None
+        where there is none to go on from, of which `ignored` may say why. Raises InputError."""
+        self._course.go_on_from(state, ignored)
+
+    def settings(self, **values: Scalar) -> None:
+        """What the script decided itself and decides the result, such as how many of its steps are
+        warm-up: for the evidence, beside what the job was told. The gate compares it among arms."""
+        self._settings.update(values)
+
+    def shapes(self, count: int) -> None:
+        """The steps have so many shapes, each a graph of its own and no recompilation; as
+        `start(shapes=...)`, before the first step."""
+        self._course.declared_shapes = count
+
+    def padding(self, record: PaddingRecord) -> None:
+        """What padding texts to few lengths costs the training."""
+        self._padding = record
+
+    def note(self, sentence: str) -> None:
+        """Something that the report should say, with what to do."""
+        if sentence not in self._notes:
+            self._notes.append(sentence)
+            if self._launched.first:
+                print(f"compilegate: {sentence}", flush=True)
+
+    # Its results.
+
+    @harmless
     def examples(
         self,
         *,
@@ -77,19 +422,37 @@ class Job(Training):
         """
         if self._rows_at_step != self._course.step or self._rows.begins_with(ids):
             self._rows, self._rows_at_step = ExampleRows(), self._course.step
-        self._rows.add(
-            ids=ids,
-            labels=labels,
-            scores=scores,
-            logits=logits,
-            losses=losses,
-            targets=targets,
-            predictions=predictions,
-            slices=slices,
-            inputs=inputs,
-        )
+        tables = {"labels": labels, "scores": scores, "logits": logits, "losses": losses}
+        numbers = {"targets": targets, "predictions": predictions}
+        self._rows.add(ids=ids, slices=slices, inputs=inputs, **tables, **numbers)
         self._evaluated, self._ended = self._state(), time.time()
 
+    @harmless
+    def positions(self, count: int) -> npt.NDArray[np.str_]:
+        """Ids of the next `count` examples by their place in the evaluation, for validation data
+        that always come in the same order. An evaluation of the same data replaces the one before,
+        with or without training in between."""
+        if self._rows_at_step != self._course.step:
+            self._rows, self._rows_at_step = ExampleRows(), self._course.step
+        first, self._rows.by_place = self._rows.rows, True
+        return np.arange(first, first + count).astype(np.str_)
+
+    @harmless
+    def metrics(self, **values: Any) -> None:
+        """Metrics of the trained model, as fractions; beside examples, or instead of them."""
+        self._metrics.update({name: float(value) for name, value in values.items()})
+        self._evaluated, self._ended = self._state(), time.time()
+
+    def forget_results(self) -> None:
+        """An evaluation begins, and replaces what was said in an earlier one."""
+        self._rows, self._metrics = ExampleRows(), {}
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether examples or metrics were said, of the model as it is now."""
+        return self._has_results and self._evaluated == self._state()
+
+    @harmless
     def trained_on(self, *, ids: Any = None, inputs: Any = None, slices: Any = None) -> None:
         """What the training examples are: their `ids`, by the names that `examples` gives, their
         `inputs`, their categories (`slices`, by column name), or some of these; all at once or
@@ -106,75 +469,59 @@ class Job(Training):
             if values is not None:
                 seen.add(hashed_rows(values))
 
-    def forget_results(self) -> None:
-        """An evaluation begins, and replaces what was said in an earlier one."""
-        self._rows, self._metrics = ExampleRows(), {}
-
-    def positions(self, count: int) -> npt.NDArray[np.str_]:
-        """Ids of the next `count` examples by their place in the evaluation, for validation data
-        that always come in the same order. An evaluation of the same data replaces the one before,
-        with or without training in between."""
-        if self._rows_at_step != self._course.step:
-            self._rows, self._rows_at_step = ExampleRows(), self._course.step
-        first, self._rows.by_place = self._rows.rows, True
-        return np.arange(first, first + count).astype(np.str_)
-
-    def metrics(self, **values: Any) -> None:
-        """Metrics of the trained model, as fractions; beside examples, or instead of them."""
-        self._metrics.update({name: float(value) for name, value in values.items()})
-        self._evaluated, self._ended = self._state(), time.time()
-
-    def padding(self, record: PaddingRecord) -> None:
-        """What padding texts to few lengths costs the training."""
-        self._padding = record
-
     def save(self, model: Any) -> None:
         """Save the trained model for the release: a module, or a function that is called with the
         folder and writes the model's files into it.
 
         A module is saved as safetensors, without what was put around it to compile or distribute
         it, and holds afterwards what the file holds. It has to be what was evaluated: raises
-        InputError where it was trained on in between. Saving again replaces the model.
+        InputError where it was trained on in between. Saving again replaces the model. Every
+        process calls this; the first one writes.
         """
-        if not self._course.step:
-            raise InputError(
-                "job.save() was called before any training step was counted; loop over "
-                "job.steps(loader), or put each step inside of job.step()"
-            )
-        self.require_compiled_calls()
-        evaluated = self._evaluated if self._has_results else {}
-        if evaluated and evaluated != self._state():
-            raise InputError(
-                "job.save() was given a model that has changed since it was evaluated; evaluate it "
-                "after the last step, or after loading the weights that are to be saved"
-            )
-        self.losses()  # one that is not finite is known by now
-        model = savable(model)
-        if self.world.first:
-            self._model_digest = save_into(self.told.model, model)
+        if self.failures.broken is None:
+            if not self._course.step:
+                raise InputError(
+                    "job.save() was called before any training step was counted; loop over "
+                    "job.steps(loader), or put each step inside of job.step()"
+                )
+            self.require_compiled_calls()
+            if self._has_results and self._evaluated != self._state():
+                raise InputError(
+                    "job.save() was given a model that has changed since it was evaluated; "
+                    "evaluate it after the last step, or after loading the weights that are to be "
+                    "saved"
+                )
+            self.losses()  # one that is not finite is known by now
+        digest = save_into(self.told.model, model, write=self.world.first)
+        self._model_digest = digest or self._model_digest
         self._ended = time.time()
-        if evaluated:
-            self._evaluated = self._state()  # the file was read back: the same bits, written anew
+        self._evaluated = self._state()  # the file was read back: the same bits, written anew
 
     def finish(self) -> None:
         """Run the last probe and write the evidence. Happens by itself when the script ends, and
-        then once. Raises InputError where the job was not told enough."""
+        then once. Raises InputError where the job was not told enough, and where a baseline was not
+        measured, without which nothing can be judged."""
         if self._finished:
             return
         self._finished = True
+        broken = self.failures.broken
         if not self.world.first:
             return
-        if self._model_digest is None or not self._has_results:
-            missing = (
-                "job.save(model)"
-                if self._model_digest is None
-                else ("job.examples(ids=..., ...) or job.metrics(...)")
-            )
+        if broken is not None:
+            if not self.told.alone and not self.told.is_candidate:
+                raise InputError(f"the job was not measured to its end: {broken}")
+            record_failure(self.told.output, self._failure(broken, NOT_MEASURED.name))
+            return
+        needed = {
+            "job.save(model)": self._model_digest is not None,
+            "job.examples(ids=..., ...) or job.metrics(...)": self._has_results,
+        }
+        for missing in (call for call, came in needed.items() if not came):
             raise InputError(
                 f"the script ended and never said {missing}, so there is nothing to judge; say it "
                 "after the last step"
             )
-        write_finished(self._gathered())
+        self._write_evidence()
 
     def fail(self, error: Optional[BaseException] = None) -> bool:
         """The script fails: what an earlier job compiled may be why, and no later one gets it.
@@ -184,55 +531,318 @@ class Job(Training):
         one fails first, and who started them records it.
         """
         self._finished = True
-        compilation = self._compilation
-        if compilation is not None:
-            compilation.distrust_cache()
+        self._distrust_cache()
         alone = self.world.alone or (self._launched.alone and isinstance(error, ArmError))
         if error is None or isinstance(error, InputError) or not alone:
             return False
-        if self.told.on_failure != "record" or os.environ.get(FAILURE_NOTE_VARIABLE):
+        if self.told.on_failure != "record" or os.environ.get(names.FAILURE_NOTE_VARIABLE):
             return False  # its supervisor decides whether it is started again
         if self.world.first:
-            # Without a compilation, its compiler may be what failed.
-            evidence = self.told.failure(
-                explained(error),
-                ending=(of_exception(one_sentence(error)) or EXCEPTION).name,
-                compiler=None if compilation is None else compilation.compiler.record(0.0, 0),
-                environment=describe_machine(
-                    this_machine(), None if compilation is None else compilation.place, os.environ
-                ),
-            )
-            record_failure(self.told.output, evidence)
+            ending = of_exception(one_sentence(error)) or EXCEPTION
+            record_failure(self.told.output, self._failure(explained(error), ending.name))
         return True
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether examples or metrics were said, of the model as it is now."""
-        return self._has_results and self._evaluated == self._state()
-
-    def compiled_by(self, framework: Framework) -> None:
-        """The script's framework compiles its steps by itself; it says what came of it."""
-        self._framework = framework
-        obstacle = framework.obstacle()
-        if obstacle is not None:
-            self._probes.have_an_obstacle(obstacle, self.precision)
 
     def compare_speed(self) -> None:
         """Run the paired speed probe now, and not when the job is finished: for a framework that
         moves its model away when the training is over."""
-        compilation = self._compilation
-        if not self.world.first or compilation is None:
+        if not self.world.first or self._compilation is None:
             return
-        seconds = float(np.sum(self._course.seconds()))
-        self._probes.compare_speed(compilation, seconds, self.precision, self._batch_size())
+        with self.failures.aside("the probe of paired speed"):
+            self._probes.compare_speed(
+                self._compilation,
+                float(np.sum(self._course.seconds())),
+                self.precision,
+                self._batch_size(),
+            )
+
+    # What the steps ask for.
+
+    def _compiling(self, *, by_torch: bool = True) -> Compilation:
+        """`by_torch`: whether it is sure by now that torch computes the steps, and not another
+        framework beside it. Raises ArmError where that should be on a GPU and is not."""
+        if self._compilation is None:
+            from compilegate.job.script.dispatch import Compilation  # noqa: PLC0415 - torch
+
+            self._compilation = Compilation(self.told, self._launched, self._course)
+            watch_backward(self._course)
+        if by_torch and not self._on_accelerator:
+            self._compilation.require_accelerator()
+            self._on_accelerator = True
+        return self._compilation
+
+    def before_first_step(self) -> Optional[torch.device]:
+        """The first step of this process begins, in which compilers compile, perhaps for minutes.
+        Returns where the steps compute; None for a program without torch."""
+        self._print_compiling(names.COMPILING_LINE)
+        return self._compiling(by_torch=False).steps_on if "torch" in sys.modules else None
+
+    def _print_compiling(self, line: str) -> None:
+        if self.compiler != "eager" and self._launched.first:
+            print(line, flush=True)
+
+    def graphs_compiled(self) -> int:
+        if self._framework is not None:
+            return self._framework.graphs()
+        return 0 if self._compilation is None else self._compilation.compiler.graphs()
+
+    @property
+    def compiles_anywhere(self) -> bool:
+        """Whether graphs come between steps, too, without anything of the job being called."""
+        compilation = self._compilation
+        traces = compilation is not None and compilation.compiler.compiles_whole_steps
+        return self._framework is not None or traces
+
+    def before_backward(self) -> None:
+        if self._compilation is not None:
+            self._compilation.require_fresh_gradients()
+
+    def end_of_step(self) -> int:
+        """The last part of a step; returns how many graphs were compiled so far."""
+        if self._compilation is not None:
+            self._compilation.compiler.end_step()
+        return self.graphs_compiled()
+
+    def after_step(self) -> bool:
+        """What follows a step, and is part of none; whether anything did. Raises InputError after
+        the first one in an arm that has a compiler, where nothing was given to it; SystemExit where
+        the arithmetic is wrong and the job is not to go on."""
+        compilation, step = self._compilation, self._course.own_step
+        if step == 1:
+            self._print_compiling(names.COMPILED_LINE)
+            self.require_compiled_calls(later=True)
+            self._note_precision()
+        elif step == names.DEFAULT_PARITY_STEPS and compilation and not compilation.called:
+            for each in compilation.uncalled():  # the job fails at its end, unless they are by then
+                self.note(each)
+        ready = [] if compilation is None else compilation.ready()
+        if compilation is not None and compilation.compiler.compiles_whole_steps:
+            for each in ready:  # a probe between steps would be traced with them
+                each.keep_no_more()
+        elif compilation is not None and ready:
+            self._probes.compare_arithmetic(compilation, ready, self.precision)
+        undecided = self.world.first and self._decided is None
+        probed = compilation is not None and compilation.called and not compilation.awaits_calls
+        if undecided and (probed or self._probes.is_wrong):
+            self._decide()
+        self._end_if_decided()
+        early = self.compiler != "eager" and step < names.DEFAULT_PARITY_STEPS
+        open_ = self._decided is None or self._decided > self._course.step
+        self._course.probes_wait = (
+            bool(ready)
+            or early
+            or compilation is None
+            or compilation.awaits_calls
+            or (self._stops_together and open_)
+        )
+        return bool(ready)
+
+    # A candidate that is wrong.
+
+    @property
+    def _stops_together(self) -> bool:
+        """Whether several processes have to end after the same step, if the arithmetic is wrong."""
+        return self._stops_if_wrong and self.world.size > 1 and self._probes.steps_to_keep > 0
+
+    @property
+    def _stops_if_wrong(self) -> bool:
+        return self.told.is_candidate and self.told.on_wrong == names.ON_WRONG[0]
+
+    def _decide(self) -> None:
+        """Whether the job goes on, after the first process has run the parity probe."""
+        self._decided = -1
+        if self._probes.is_wrong and self._stops_if_wrong:
+            # The others are in the next step by now, and wait for this process in it.
+            self._decided = self._course.step + (0 if self.world.alone else 1)
+        elif self._probes.is_wrong:
+            by_hand = "it was started by hand; in a pipeline a candidate ends here"
+            why = 'on_wrong is "go-on"' if self.told.is_candidate else by_hand
+            self.note(f"The compiled arithmetic is WRONG. The training goes on: {why}.")
+        if self._stops_together:
+            from compilegate.job.stepping.distribution import tell_last_step  # noqa: PLC0415
+
+            tell_last_step(self._decided)
+
+    def _end_if_decided(self) -> None:
+        """End the process where the job is decided to end after this step."""
+        if self._decided is None and self._stops_together:
+            from compilegate.job.stepping.distribution import told_last_step  # noqa: PLC0415
+
+            self._decided = told_last_step()
+        if self._decided != self._course.step:
+            return
+        self._finished = True
+        self._distrust_cache()
+        if self.world.first:
+            seconds = time.time() - self._course.job_started
+            left = self._steps_an_epoch - self._course.own_step
+            saved = f", at least {left:,} steps" if left > 0 else ""
+            parity = self._probes.parity
+            reason = (
+                f"the compiled arithmetic is WRONG, so the job ended after step "
+                f"{self._course.step}, {seconds:.0f} s after it began; that saved the rest of its "
+                f'training{saved} (on_wrong = "go-on" in the workload keeps it running)'
+            )
+            if parity is not None and parity.departs is not None:
+                reason += f": {parity.departs}"
+            print(f"compilegate: {reason}", flush=True)
+            evidence = self._failure(reason, WRONG_ARITHMETIC.name)
+            write_evidence(
+                self.told.output, replace(evidence, parity=parity), parity=self._probes.errors
+            )
+        raise SystemExit(0)
+
+    # What a script has to do, and is told where it does not.
+
+    def require_compiled_calls(self, *, later: bool = False) -> None:
+        """A job whose compiled code was never called would be judged for eager's work. Raises
+        InputError where that is so. `later`: calls may still come."""
+        compilation = self._compilation
+        if self.compiler == "eager" or self._framework is not None:
+            return
+        if compilation is None or not compilation.dispatches:
+            raise InputError(
+                f"the arm's compiler is {self.compiler}, and the script compiled nothing; say "
+                "model = job.compile(model) before the training loop"
+            )
+        if later:
+            return
+        for each in compilation.uncalled():
+            raise InputError(each)
+        for part in compilation.left_eager():
+            self.note(
+                f"{part.name} was called without gradients alone, as a teacher is, and so was not "
+                "compiled; its calls are part of the steps, and no probe looks at them."
+            )
+
+    def _note_precision(self) -> None:
+        """That the steps have another precision than the arm, as soon as it shows."""
+        trained, autocast = self.trained_precision, self.under_autocast
+        if trained == self.precision:
+            return
+        found = otherwise_declared(trained, self.precision, [self.arm], autocast=autocast)
+        if self.told.alone:
+            found = (
+                f'{trains_in(trained, autocast=autocast)}: say precision = "{trained}" in each '
+                f"[arms.NAME] of its workload, where it is {self.precision} otherwise"
+            )
+        self.note(f"{found}.")
+
+    # Its evidence.
+
+    def _write_evidence(self) -> None:
+        """Run what is left of the probes, and write all that the job has at its end."""
+        told, course, probes = self.told, self._course, self._probes
+        compilation = self._compilation
+        if compilation is None and "torch" in sys.modules:
+            compilation = self._compiling(by_torch=False)
+        whole_steps = compilation is not None and compilation.compiler.compiles_whole_steps
+        measured = Measured(course, second_graph=whole_steps)
+        peak, memory_of = probes.peak_memory(compilation)
+        batch_size = self._batch_size()
+        together = batch_size * self._accumulate * self._together
+        # Loading the compiler and its cache is part of both the compile and the train seconds.
+        loading = 0.0 if compilation is None or self.compiler == "eager" else compilation.seconds
+        compiler = CompilerRecord(name="eager", ran=False)
+        maker = self._framework or (None if compilation is None else compilation.compiler)
+        if maker is not None:  # of the training, not of the last probes
+            compiler = maker.record(measured.compile_seconds + loading, measured.recompilations)
+        if compilation is not None:
+            compilation.bring_home()
+            left = compilation.ready(over=True)
+            if left or probes.parity is None:  # not all was called often enough before
+                probes.compare_arithmetic(compilation, left, self.precision)
+        self._note_compiled(compiler)
+        self.compare_speed()
+        examples = self._rows.examples() if self._rows.rows else None
+        began, checkpoints = course.job_started, course.checkpoint_record(measured.resumptions)
+        evidence = Evidence(
+            job=told.job,
+            arm=told.arm,
+            seed=told.seed,
+            attempts=tuple(
+                filter(None, os.environ.get(names.EARLIER_ATTEMPTS_VARIABLE, "").split(","))
+            ),
+            recipe=self._recipe(batch_size, together),
+            compiler=compiler,
+            speed=SpeedRecord(
+                samples_per_second=measured.samples_per_second(together),
+                steady_from=measured.steady_from,
+                train_seconds=loading
+                + measured.train_seconds
+                + (0.0 if checkpoints is None else checkpoints.seconds),
+                total_seconds=self._ended - began - probes.seconds_before(self._ended),
+            ),
+            metrics={**({} if examples is None else example_metrics(examples)), **self._metrics},
+            peak_memory_bytes=peak,
+            memory_of=memory_of,
+            environment=self._environment(),
+            digests={
+                "data": told.data_digest or data_digest(os.environ),
+                "config": told.config_digest,
+                "model": self._model_digest or "",
+            },
+            parity=probes.parity,
+            paired_speed=probes.speed,
+            compile_cache=None
+            if compilation is None
+            else compilation.keep_compiled(
+                compiler.compile_seconds, float(measured.steps.seconds[0])
+            ),
+            checkpoints=checkpoints,
+            padding=self._padding,
+            notes=(*self._notes, *measured.notes()),
+            hindrances=(
+                *measured.slow_loader(),
+                *course.looking.hindrances(
+                    declared_shapes=course.declared_shapes,
+                    dynamic=bool(compiler.options.get("dynamic_shapes")),
+                    graphs=None if compilation is None else compilation.graph_log,
+                    compiled_again=compiler.recompilations > 0,
+                ),
+            ),
+            checkup=checkup(),
+        )
+        write_evidence(
+            told.output,
+            evidence,
+            measured.steps,
+            examples,
+            probes.errors,
+            paired=probes.blocks,
+            trained_on=self._trained_on(),
+        )
+        print_figures(evidence)
+        if told.alone:
+            print(f"compilegate: the model is in {told.model}, the evidence in {told.output}")
+
+    def _failure(self, reason: str, ending: str) -> Evidence:
+        compilation = self._compilation
+        return self.told.failure(
+            reason,
+            ending=ending,
+            # Without a compilation, its compiler may be what failed.
+            compiler=None if compilation is None else compilation.compiler.record(0.0, 0),
+            environment=self._environment(),
+        )
+
+    def _environment(self) -> Mapping[str, Scalar]:
+        compilation = self._compilation
+        if compilation is None:
+            return describe_machine(this_machine(), None, os.environ)
+        return describe_machine(compilation.machine, compilation.place, os.environ)
+
+    def _distrust_cache(self) -> None:
+        if self._compilation is not None and self._compilation.cache is not None:
+            self._compilation.cache.discard_loaded()
 
     @property
     def _has_results(self) -> bool:
         return bool(self._metrics) or self._rows.rows > 0
 
     def _state(self) -> State:
-        """That of the modules that the job compiles."""
-        if self._compilation is None:
+        """That of the modules that the job compiles; a divided one is put together anew for each
+        call."""
+        if self._compilation is None or self._compilation.is_sharded:
             return {}
         return {
             f"{part.name}.{name}": state
@@ -240,107 +850,27 @@ class Job(Training):
             for name, state in state_of(part.module).items()
         }
 
-    def require_compiled_calls(self) -> None:
-        """A job whose compiled code was never called would be judged for eager's work. Raises
-        InputError where that is so."""
-        self.require_compiled()
-        compilation = self._compilation
-        if self.compiler == "eager" or self._framework is not None or compilation is None:
-            return
-        for each in compilation.require_calls():
-            self.note(each)
-
-    def _gathered(self) -> Gathered:
-        compilation = self._compilation
-        measured = Measured(
-            steps=Steps(np.array(self._course.losses()), np.array(self._course.seconds())),
-            graphs=self._course.by_process(self._course.graphs),
-            waits=self._course.waits(),
-            shapes=self._course.by_process(self._course.shapes),
-            returns=self._course.returns,
-            second_graph=compilation is not None and compilation.compiler.compiles_whole_steps,
-        )
-        if "torch" in sys.modules:
-            compilation = self._compiling(by_torch=False)
-        peak, of = self._probes.peak_memory(compilation)
-        batch_size = self._batch_size()
-        compiler = self._compiler_record(measured)  # of the training, not of the last probes
-        if self.compiler == "eager" and compiler.ran:
-            self.note(
-                "The script compiles by itself, in an arm that has no compiler, which the gate "
-                "refuses; leave torch.compile out, and let job.compile() do what the arm says."
-            )
-        elif "left_to_eager" in compiler.proof:
-            self.note(
-                "Not all that was given to job.compile() ran compiled, so nothing is shown of the "
-                f"compiler: {compiler.proof['left_to_eager']}."
-            )
-        if compilation is not None:
-            compilation.bring_home()
-            left = compilation.ready(over=True)
-            if left or self._probes.parity is None:  # not all was called often enough before
-                self._probes.compare_arithmetic(compilation, left, self.precision)
-        self.compare_speed()
-        began = self._checkpoints.job_started
-        own_seconds = self._ended - began - self._probes.seconds_before(self._ended)
-        return Gathered(
-            told=self.told,
-            measured=measured,
-            batch_size=batch_size * self._accumulate * self._together,
-            compiler=compiler,
-            compile_cache=None
-            if compilation is None
-            else compilation.keep_compiled(
-                compiler.compile_seconds, float(measured.steps.seconds[0])
-            ),
-            examples=self._rows.examples() if self._rows.rows else None,
-            trained_on=self._trained_on(),
-            metrics=self._metrics,
-            model_digest=self._model_digest or "",
-            recipe=self._recipe(batch_size),
-            machine=this_machine() if compilation is None else compilation.machine,
-            place=None if compilation is None else compilation.place,
-            peak_memory_bytes=peak,
-            memory_of=of,
-            probes=self._probes,
-            checkpoints=self._checkpoints.record(measured.resumptions),
-            padding=self._padding,
-            notes=[*self._notes, *measured.notes(), *self._left_out()],
-            hindrances=[*measured.slow_loader(), *self._seen_in_steps(compiler)],
-            loading_seconds=self._loading_seconds,
-            total_seconds=own_seconds,
-        )
-
     def _trained_on(self) -> Optional[TrainedOn]:
         slices = {name: seen.kept() for name, seen in self._seen_slices.items()}
         found = TrainedOn(self._seen_ids.kept(), self._seen_inputs.kept(), slices)
         return found if len(found.ids) or len(found.inputs) or slices else None
 
-    def _seen_in_steps(self, compiler: CompilerRecord) -> List[Hindrance]:
-        return self._course.looking.hindrances(
-            declared_shapes=self._course.declared_shapes,
-            dynamic=bool(compiler.options.get("dynamic_shapes")),
-            graphs=None if self._compilation is None else self._compilation.graph_log,
-            compiled_again=compiler.recompilations > 0,
-        )
-
-    def _compiler_record(self, measured: Measured) -> CompilerRecord:
-        if self._framework is not None:
-            return self._framework.record(measured.compile_seconds, measured.recompilations)
-        if self._compilation is None:
-            return CompilerRecord(name="eager", ran=False)
-        return self._compilation.compiler.record(
-            measured.compile_seconds + self._loading_seconds, measured.recompilations
-        )
-
-    @property
-    def _loading_seconds(self) -> float:
-        """What loading the compiler and its cache took, before the first step."""
-        compilation = self._compilation
-        return compilation.seconds if compilation is not None and compilation.compiles else 0.0
+    def _note_compiled(self, compiler: CompilerRecord) -> None:
+        """What is to be noted of what was compiled."""
+        for each in [] if self._compilation is None else self._compilation.dispatches:
+            if each.left_out is not None:
+                self.note(each.left_out)
+        if self.compiler == "eager" and compiler.ran:
+            self.note(
+                "The script compiles by itself, in an arm that has no compiler, which the gate "
+                "refuses; leave torch.compile out, and let job.compile() do what the arm says."
+            )
+        elif self.compiler != "eager" and (not compiler.ran or LEFT_TO_EAGER in compiler.proof):
+            why = compiler.proof.get(LEFT_TO_EAGER, "no graph was compiled")
+            self._probes.have_an_obstacle(f"it did not run compiled: {why}", self.precision)
+            self.note(f"The model did not run compiled ({why}), so nothing here is the compiler's.")
 
     def _batch_size(self) -> int:
-        """Examples that this process takes at once."""
         called = [] if self._compilation is None else self._compilation.dispatches
         seen = [self._seen_batch_size, *(each.batch_size for each in called)]
         size = self._own_batch_size or self.told.batch_size or next(filter(None, seen), None)
@@ -356,17 +886,16 @@ class Job(Training):
         """Batches of a step: one for each process, or for each accelerator of one process."""
         return self.world.size * self.told.replicas
 
-    def _recipe(self, batch_size: int) -> Dict[str, Scalar]:
-        """What the job was told, and what came of it."""
+    def _recipe(self, batch_size: int, together: int) -> Dict[str, Scalar]:
         performed: Dict[str, Scalar] = {
             "batch_size": batch_size,
             "steps": self._course.step,
             "world_size": self._together,
-            "global_batch_size": batch_size * self._accumulate * self._together,
+            "global_batch_size": together,
             "precision": self.trained_precision,
         }
         if self.under_autocast:
-            performed[AUTOCAST] = self.trained_precision
+            performed[names.AUTOCAST] = self.trained_precision
         compilation = self._compilation
         if compilation is not None:
             performed["device"] = compilation.place
@@ -375,6 +904,21 @@ class Job(Training):
                 performed["evaluated_on"], performed["evaluated_in"] = evaluation
         return {**self.told.recipe, **performed, **self._settings}
 
-    def _left_out(self) -> List[str]:
-        dispatches = [] if self._compilation is None else self._compilation.dispatches
-        return [each.left_out for each in dispatches if each.left_out is not None]
+
+def _said(value: Optional[_Number], name: str) -> _Number:
+    if value is None:
+        raise InputError(
+            f"the job was not told its {name.replace('_', ' ')}; say job.start({name}=...) for a "
+            "script that is started by hand"
+        )
+    return value
+
+
+def _profiled(told: Told) -> Told:
+    """A job that is profiled ends after some steps: nothing is probed or timed in turns."""
+    from compilegate.job.profiling.session import current  # noqa: PLC0415 - torch, and seldom
+
+    session = current()
+    session.arm = None if told.alone else told.arm
+    session.compiler, session.batch_size = told.compiler, told.batch_size
+    return replace(told, parity_steps=0, speed_probe_seconds=0, baseline=None)

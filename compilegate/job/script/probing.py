@@ -10,18 +10,24 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence, Tuple
 
+from compilegate.job import names
+from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord, ParityErrors, ParityRecord
+from compilegate.job.evidence.parity import ParityAnswer, parity_verdict
 from compilegate.job.machine.memory import peak_memory
-from compilegate.job.names import DEFAULT_PARITY_STEPS, EVIDENCE_FOLDER, PADDING, PADDINGS
 from compilegate.job.script.told import Told
 
 if TYPE_CHECKING:
-    from compilegate.job.script.compilation import Compilation
-    from compilegate.job.script.dispatch import Dispatch
+    from compilegate.job.script.dispatch import Compilation, Dispatch
+
+SHARDED = (
+    "parameters are sharded: one process alone cannot repeat a step of a model that FSDP or "
+    "DeepSpeed divides among several"
+)
 
 
 class Probes:
-    """What the probes found, and what they took."""
+    """What the probes found, and what they took. None of their exceptions reaches the training."""
 
     def __init__(self, told: Told) -> None:
         self._told = told
@@ -36,8 +42,9 @@ class Probes:
     @property
     def steps_to_keep(self) -> int:
         """How many first steps the probes look at; zero where none will run."""
-        for_speed = DEFAULT_PARITY_STEPS if self._wants_speed else 0
-        return (self._told.parity_steps if self._wants_parity else 0) or for_speed
+        if self._wants_parity:
+            return self._told.parity_steps
+        return names.DEFAULT_PARITY_STEPS if self._wants_speed else 0
 
     @property
     def _wants_parity(self) -> bool:
@@ -47,9 +54,18 @@ class Probes:
     def _wants_speed(self) -> bool:
         return self._told.baseline is not None and self._told.speed_probe_seconds != 0
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the compiled arithmetic is, by the gate's rule with its default limits."""
+        if self.parity is None or self.errors is None:
+            return False
+        precision = self.parity.precision
+        verdict = parity_verdict(self.errors, precision, names.DEFAULT_PARITY_LIMITS[precision])
+        return verdict.answer is ParityAnswer.FAIL
+
     def have_an_obstacle(self, obstacle: str, precision: str) -> None:
-        """There will be no comparison of arithmetic, and why."""
         if self._told.parity_steps:
+            self.errors = None
             self.parity = ParityRecord(precision=precision, steps=0, seconds=0.0, obstacle=obstacle)
 
     def compare_arithmetic(
@@ -58,19 +74,32 @@ class Probes:
         """Run the parity probe, unless it is off, on the calls that were kept of these functions,
         and again of those that were ready before: there is one record. They stay for the next
         probe; no more are kept. `precision` is the arm's."""
-        if self._wants_parity and compilation.parts:
+        if compilation.is_sharded:
+            self.have_an_obstacle(SHARDED, precision)
+        elif self._wants_parity and compilation.compiler.left_to_eager:
+            why = f"it did not run compiled: {compilation.compiler.left_to_eager}"
+            self.have_an_obstacle(why, precision)
+        elif self._wants_parity and compilation.parts:
             from compilegate.job.probes.parity import probe_parity  # noqa: PLC0415 - torch
 
             looked_at = [each for each in compilation.dispatches if each in ready or not each.keeps]
-            with self._aside(compilation):
-                # What takes whole steps has its module at home by now, and there its calls are.
-                at_home = compilation.compiler.compiles_whole_steps
-                self.parity, self.errors = probe_parity(
-                    [each.part if at_home else each.part.with_calls_back() for each in looked_at],
-                    compiler=compilation.compiler,
-                    folder=Path(self._told.output) / EVIDENCE_FOLDER,
-                    declared=precision,
-                )
+            # What takes whole steps has its module at home by now, and there its calls are.
+            at_home = compilation.compiler.compiles_whole_steps
+            try:
+                with self._aside(compilation):
+                    parts = [
+                        each.part if at_home else each.part.with_calls_back() for each in looked_at
+                    ]
+                    self.parity, self.errors = probe_parity(
+                        parts,
+                        compiler=compilation.compiler,
+                        folder=Path(self._told.output) / names.EVIDENCE_FOLDER,
+                        declared=precision,
+                    )
+            except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
+                reason = f"the parity probe failed: {one_sentence(error)}"
+                print(f"compilegate: {reason}. The training goes on.", flush=True)
+                self.have_an_obstacle(reason, precision)
         for dispatch in ready:
             dispatch.keep_no_more()
 
@@ -78,20 +107,23 @@ class Probes:
         self, compilation: Compilation, train_seconds: float, precision: str, batch_size: int
     ) -> None:
         """Run the paired speed probe, unless it is off, was run, or has nothing to compare."""
+        told, baseline = self._told, self._told.baseline
+        wanted = self._wants_speed and self.speed is None and not compilation.is_sharded
+        if baseline is None or not wanted or not compilation.parts:
+            return
         from compilegate.job.probes.replay import Side  # noqa: PLC0415 - torch
         from compilegate.job.probes.speed import probe_speed, seconds_allowed  # noqa: PLC0415
 
-        told, baseline = self._told, self._told.baseline
-        wanted = self._wants_speed and self.speed is None
-        if baseline is None or not wanted or not compilation.parts:
-            return
         with self._aside(compilation):
             self.speed, self.blocks = probe_speed(
                 compilation.parts,
                 compilation.optimizers,
                 compiler=compilation.compiler,
                 candidate=Side(
-                    told.compiler, batch_size, precision, str(told.recipe.get(PADDING, PADDINGS[0]))
+                    told.compiler,
+                    batch_size,
+                    precision,
+                    str(told.recipe.get(names.PADDING, names.PADDINGS[0])),
                 ),
                 baseline=Side(
                     baseline.compiler,

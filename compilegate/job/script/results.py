@@ -1,4 +1,4 @@
-"""What a script says of its trained model: its examples, batch by batch, and its metrics."""
+"""What a script says of its trained model: its examples, batch by batch, and their metrics."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from compilegate.job.errors import InputError
 from compilegate.job.evidence import Examples, FloatArray, IntArray
 from compilegate.job.evidence.trained_on import hashed
 
+Columns = Dict[str, npt.NDArray[Any]]
+
+_COLUMNS = {"labels", "scores", "logits", "losses", "targets", "predictions"}
 _NO_IDS = (
     "job.examples() was given no ids; the gate compares models example by example, so each needs "
     "an identifier that is the same in every job: ids=batch['id'], or "
@@ -22,8 +25,8 @@ class ExampleRows:
     """The examples of one evaluation, as the batches come."""
 
     def __init__(self) -> None:
-        self._batches: List[Dict[str, npt.NDArray[Any]]] = []
-        self._slices: List[Dict[str, npt.NDArray[Any]]] = []
+        self._batches: List[Columns] = []
+        self._slices: List[Columns] = []
         self.rows = 0
         self.by_place = False
         """Whether the ids are places in the evaluation, and so never say that it begins again."""
@@ -32,28 +35,19 @@ class ExampleRows:
         self,
         *,
         ids: Any = None,
-        labels: Any = None,
-        scores: Any = None,
-        logits: Any = None,
-        losses: Any = None,
-        targets: Any = None,
-        predictions: Any = None,
         slices: Optional[Mapping[str, Any]] = None,
         inputs: Any = None,
+        **columns: Any,
     ) -> None:
-        """Take a batch in. Raises InputError where something is missing or does not fit."""
+        """Take a batch in; `columns` as `Job.examples` has them. Raises InputError where something
+        is missing or does not fit."""
         if ids is None:
             raise InputError(_NO_IDS)
-        given = {
-            "labels": labels,
-            "scores": scores,
-            "logits": logits,
-            "losses": losses,
-            "targets": targets,
-            "predictions": predictions,
-        }
-        columns = {name: _array(each) for name, each in given.items() if each is not None}
-        batch = _completed({"ids": np.asarray(_array(ids)).astype(np.str_).reshape(-1), **columns})
+        unknown = columns.keys() - _COLUMNS
+        if unknown:
+            raise TypeError(f"job.examples() was given {', '.join(sorted(unknown))}")
+        given = {name: _array(each) for name, each in columns.items() if each is not None}
+        batch = _completed({"ids": _texts(ids), **given})
         if inputs is not None:
             batch["inputs"] = hashed_rows(inputs)
         if self._batches and batch.keys() != self._batches[0].keys():
@@ -61,11 +55,8 @@ class ExampleRows:
                 f"job.examples() was given {', '.join(sorted(batch))} where earlier batches had "
                 f"{', '.join(sorted(self._batches[0]))}; expected the same for every batch"
             )
+        categories = {name: _texts(each) for name, each in (slices or {}).items()}
         rows = len(batch["ids"])
-        categories = {
-            name: np.asarray(_array(each)).astype(np.str_).reshape(-1)
-            for name, each in (slices or {}).items()
-        }
         for name, column in {**batch, **categories}.items():
             if len(column) != rows:
                 raise InputError(
@@ -80,48 +71,37 @@ class ExampleRows:
         """Whether the first of these ids is the first of all: an evaluation begins again."""
         if not self._batches or ids is None or not len(ids):
             return False
-        return str(np.asarray(_array(ids[:1])).astype(np.str_)[0]) == str(
-            self._batches[0]["ids"][0]
-        )
+        return bool(_texts(ids[:1])[0] == self._batches[0]["ids"][0])
 
     def examples(self) -> Examples:
         """All of them. Raises InputError where an id is there twice."""
-        joined = {
-            name: np.concatenate([batch[name] for batch in self._batches])
-            for name in self._batches[0]
-        }
-        categories = {
-            name: np.concatenate([each[name] for each in self._slices]) for name in self._slices[0]
-        }
+        joined, categories = _joined(self._batches), _joined(self._slices)
         if self.by_place:
-            bounds = np.cumsum([len(batch["ids"]) for batch in self._batches])[:-1]
-            start = _latest_beginning({**joined, **categories}, [int(each) for each in bounds])
-            joined = {name: each[start:] for name, each in joined.items()}
+            bounds = np.cumsum([len(batch["ids"]) for batch in self._batches])[:-1].tolist()
+            start = _latest_beginning({**joined, **categories}, bounds)
+            joined, categories = (
+                {name: each[start:] for name, each in columns.items()}
+                for columns in (joined, categories)
+            )
             joined["ids"] = np.arange(self.rows - start).astype(np.str_)
-            categories = {name: each[start:] for name, each in categories.items()}
         ids, counts = np.unique(joined["ids"], return_counts=True)
         if len(ids) < len(joined["ids"]):
             raise InputError(
                 f"job.examples() was given the id {str(ids[counts > 1][0])!r} more than once; "
                 "expected an id of its own for each example"
             )
-        return Examples(
-            ids=joined["ids"],
-            labels=joined["labels"],
-            scores=joined["scores"],
-            losses=joined["losses"],
-            targets=joined.get("targets"),
-            predictions=joined.get("predictions"),
-            slices=categories,
-            inputs=joined.get("inputs"),
-        )
+        return Examples(**joined, slices=categories)
+
+
+def _joined(batches: List[Columns]) -> Columns:
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 _ALIKE = 1e-3
 """How much what a model makes of an example may change when it is evaluated again."""
 
 
-def _latest_beginning(columns: Mapping[str, npt.NDArray[Any]], starts: List[int]) -> int:
+def _latest_beginning(columns: Columns, starts: List[int]) -> int:
     """The row at which the latest evaluation begins: one of `starts`, or 0.
 
     A model that has not changed makes the same of the same examples: where all rows so far come
@@ -130,9 +110,9 @@ def _latest_beginning(columns: Mapping[str, npt.NDArray[Any]], starts: List[int]
     compared = [each for name, each in columns.items() if name != "ids" and each.size]
     first = 0
     for start in starts:
-        count = start - first
-        again = [(each[first:start], each[start : start + count]) for each in compared]
-        if start + count > len(columns["ids"]) or not all(_alike(*each) for each in again):
+        end = 2 * start - first
+        again = [(each[first:start], each[start:end]) for each in compared]
+        if end > len(columns["ids"]) or not all(_alike(*each) for each in again):
             continue
         if any(len(np.unique(each, axis=0)) > 1 for each, _ in again):
             first = start
@@ -170,58 +150,54 @@ def example_metrics(examples: Examples) -> Dict[str, float]:
     return {"loss": float(examples.losses.mean())}
 
 
-def _completed(batch: Dict[str, npt.NDArray[Any]]) -> Dict[str, npt.NDArray[Any]]:
-    """The batch with all columns of `Examples`, computed from those that it has."""
-    rows = len(batch["ids"])
-    completed = {"ids": batch["ids"]}
-    log_scores: Optional[FloatArray] = None
-    if "logits" in batch:
-        log_scores = _log_softmax(_table("logits", batch["logits"]))
-        completed["scores"] = np.exp(log_scores)
-    elif "scores" in batch:
-        completed["scores"] = _probabilities(_table("scores", batch["scores"]))
-    if "scores" in completed:
-        completed["labels"] = _labels(batch, completed["scores"])
-    else:
-        completed["labels"] = np.zeros(rows, dtype=np.int64)
-        completed["scores"] = np.empty((rows, 0))
-    for name in ("targets", "predictions"):
-        if name in batch:
-            completed[name] = batch[name].astype(np.float64).reshape(-1)
-    if ("targets" in batch) != ("predictions" in batch):
+def _completed(given: Columns) -> Columns:
+    """The columns of `Examples`, computed from those that there are."""
+    rows = len(given["ids"])
+    found: Columns = {"ids": given["ids"], "labels": np.zeros(rows, dtype=np.int64)}
+    found["scores"] = np.empty((rows, 0))
+    own_losses: Optional[FloatArray] = None
+    if "logits" in given:
+        logits = _table("logits", given["logits"])
+        shifted = logits - logits.max(axis=1, keepdims=True)
+        log_scores = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        found["scores"], found["labels"] = np.exp(log_scores), _labels(given, logits)
+        own_losses = -_of_labels(log_scores, found["labels"])
+    elif "scores" in given:
+        scores = _probabilities(_table("scores", given["scores"]))
+        found["scores"], found["labels"] = scores, _labels(given, scores)
+        with np.errstate(divide="ignore"):
+            own_losses = -np.log(_of_labels(scores, found["labels"]))
+    if ("targets" in given) != ("predictions" in given):
         raise InputError(
             "job.examples() was given only one of targets and predictions; expected both, for a "
             "model that predicts a number"
         )
-    if "losses" in batch:
-        completed["losses"] = batch["losses"].astype(np.float64).reshape(-1)
-    else:
-        completed["losses"] = _losses(completed, log_scores)
-    return completed
+    for name in ("targets", "predictions", "losses"):
+        if name in given:
+            found[name] = given[name].astype(np.float64).reshape(-1)
+    if own_losses is None and "targets" in given:
+        own_losses = (found["predictions"] - found["targets"]) ** 2
+    if "losses" not in found and own_losses is None:
+        raise InputError(
+            "job.examples() was given ids alone; expected labels with scores or logits, targets "
+            "with predictions, or losses"
+        )
+    return found if "losses" in found else {**found, "losses": np.asarray(own_losses)}
 
 
-def _losses(completed: Dict[str, npt.NDArray[Any]], log_scores: Optional[FloatArray]) -> FloatArray:
-    if completed["scores"].shape[1]:
-        places = np.arange(len(completed["labels"])), completed["labels"]
-        if log_scores is not None:
-            return -log_scores[places]
-        with np.errstate(divide="ignore"):
-            return -np.log(completed["scores"][places])
-    if "targets" in completed:
-        squared: FloatArray = (completed["predictions"] - completed["targets"]) ** 2
-        return squared
-    raise InputError(
-        "job.examples() was given ids alone; expected labels with scores or logits, targets with "
-        "predictions, or losses"
-    )
+def _of_labels(table: FloatArray, labels: IntArray) -> FloatArray:
+    """(rows,) each row's entry of its own label; as many as there are rows and labels of."""
+    count = min(len(table), len(labels))
+    found: FloatArray = table[np.arange(count), labels[:count]]
+    return found
 
 
-def _labels(batch: Dict[str, npt.NDArray[Any]], scores: FloatArray) -> npt.NDArray[np.int64]:
-    if "labels" not in batch:
+def _labels(given: Columns, scores: FloatArray) -> IntArray:
+    if "labels" not in given:
         raise InputError(
             "job.examples() was given scores and no labels; expected the true class of each"
         )
-    labels = batch["labels"].astype(np.int64).reshape(-1)
+    labels: IntArray = given["labels"].astype(np.int64).reshape(-1)
     if labels.size and not 0 <= labels.min() <= labels.max() < scores.shape[1]:
         raise InputError(
             f"job.examples() was given labels from {labels.min()} to {labels.max()} with scores "
@@ -251,17 +227,14 @@ def _probabilities(scores: FloatArray) -> FloatArray:
     return result
 
 
-def _log_softmax(logits: FloatArray) -> FloatArray:
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    result: FloatArray = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return result
+def _texts(values: Any) -> npt.NDArray[np.str_]:
+    return np.asarray(_array(values)).astype(np.str_).reshape(-1)
 
 
 def _array(values: Any) -> npt.NDArray[Any]:
     """What a script has, as an array: tensors of any device, lists, arrays."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
-        values = (
-            values.float() if values.is_floating_point() and values.element_size() < 4 else values
-        )
+        if values.is_floating_point() and values.element_size() < 4:
+            values = values.float()
     return np.asarray(values)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 from compilegate.job.digests import folder_digest
 from compilegate.job.errors import InputError
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 WEIGHTS = "model.safetensors"
+_AROUND = {
+    "DataParallel": "module",
+    "DistributedDataParallel": "module",
+    "DeepSpeedEngine": "module",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+}
+"""By class, where a wrapper that distributes a model keeps it."""
 
 State = Dict[str, Tuple[int, int]]
 """Which tensor each parameter of a model is, and how often it was written to."""
@@ -24,38 +32,11 @@ def unwrapped(model: Any) -> Any:
     """The model itself, without what was put around it to compile or distribute it."""
     while True:
         inner = getattr(model, "_orig_mod", None)
-        if inner is None and type(model).__name__ in (
-            "DataParallel",
-            "DistributedDataParallel",
-        ):
-            inner = model.module
+        if inner is None:
+            inner = getattr(model, _AROUND.get(type(model).__name__, ""), None)
         if inner is None:
             return model
         model = inner
-
-
-def save_into(folder: Path, model: Any) -> str:
-    """Write the model's files and return the sha256 of all of them.
-
-    A module becomes `model.safetensors`, beside its configuration where it can save itself
-    (`save_pretrained`). A function is called with the folder, and writes them. A module holds
-    afterwards what the file holds. Raises InputError for anything else.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    model = unwrapped(model)
-    if hasattr(model, "state_dict") and hasattr(model, "named_parameters"):
-        _save_module(folder, model)
-    elif callable(model):
-        model(folder)
-    else:
-        raise InputError(
-            f"job.save() was given a {type(model).__name__}; expected a torch module, or a "
-            "function that is called with the folder and writes the model's files into it"
-        )
-    files = sorted(each for each in folder.rglob("*") if each.is_file())
-    if not files:
-        raise InputError(f"job.save() left no file in {folder}; the function has to write there")
-    return folder_digest(folder)
 
 
 def state_of(module: Module) -> State:
@@ -66,9 +47,60 @@ def state_of(module: Module) -> State:
     return {name: (id(each), each._version) for name, each in module.named_parameters()}
 
 
-def _save_module(folder: Path, model: Module) -> None:
+def save_into(folder: Path, model: Any, *, write: bool = True) -> Optional[str]:
+    """Write the model's files and return the sha256 of all of them.
+
+    A module becomes `model.safetensors`, beside its configuration where it can save itself
+    (`save_pretrained`). A function is called with the folder, and writes them. A module holds
+    afterwards what the file holds. Processes that do not `write` take part, where each holds a part
+    of the module. Raises InputError for anything else.
+    """
+    is_module = hasattr(model, "state_dict") and hasattr(model, "named_parameters")
+    whole = whole_state(model) if is_module else None
+    if not write:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    if is_module:
+        _save_module(folder, unwrapped(model), whole)
+    elif callable(model):
+        model(folder)
+    else:
+        raise InputError(
+            f"job.save() was given a {type(model).__name__}; expected a torch module, or a "
+            "function that is called with the folder and writes the model's files into it"
+        )
+    if not any(each.is_file() for each in folder.rglob("*")):
+        raise InputError(f"job.save() left no file in {folder}; the function has to write there")
+    return folder_digest(folder)
+
+
+def whole_state(model: Any) -> Optional[Dict[str, Any]]:
+    """The state of a module of which each process holds a part, whole in the first process's
+    memory and perhaps empty in the others; None of any other. All processes have to call this."""
+    from compilegate.job.stepping.distribution import is_sharded  # noqa: PLC0415 - torch
+
+    if not is_sharded(model):
+        return None
+    if any(hasattr(each, "ds_id") for each in model.parameters()):  # ZeRO-3
+        deepspeed: Any = importlib.import_module("deepspeed")
+        with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0):
+            return {name: each.cpu().clone() for name, each in model.state_dict().items()}
+    from torch.distributed.checkpoint.state_dict import (  # noqa: PLC0415 - since torch 2.2
+        StateDictOptions,
+        get_model_state_dict,
+    )
+
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    return dict(get_model_state_dict(model, options=options))
+
+
+def _save_module(folder: Path, model: Module, whole: Optional[Dict[str, Any]]) -> None:
     try:
-        from safetensors.torch import load_model, save_model  # noqa: PLC0415 - perhaps not there
+        from safetensors.torch import (  # noqa: PLC0415 - perhaps not there
+            load_model,
+            save_file,
+            save_model,
+        )
     except ImportError as error:
         raise InputError(
             "job.save() writes safetensors, and this environment has no package safetensors; add "
@@ -82,11 +114,14 @@ def _save_module(folder: Path, model: Module) -> None:
             "writes the model's files"
         )
     if "max_shard_size" in _taken_by_save_pretrained(model):
-        save_transformer(folder, model)
+        save_transformer(folder, model, whole)
         return
-    on_host = copied_to_host(model)
+    on_host = model if whole is not None else copied_to_host(model)
     with whole_file(folder / WEIGHTS, alone=True) as part:
         try:
+            if whole is not None:
+                save_file(whole, str(part))
+                return
             save_model(on_host, str(part))  # tied weights are written once
         except KeyError as error:
             raise InputError(
@@ -99,13 +134,12 @@ def _save_module(folder: Path, model: Module) -> None:
         model.load_state_dict(on_host.state_dict())
 
 
-def save_transformer(folder: Path, model: Any) -> None:
+def save_transformer(folder: Path, model: Any, whole: Optional[Dict[str, Any]] = None) -> None:
     """Write a model of transformers: its weights as safetensors, and its configuration."""
-    # Version 5 knows no other format.
-    safely = "safe_serialization" in _taken_by_save_pretrained(model)
-    copied_to_host(model).save_pretrained(
-        str(folder), **({"safe_serialization": True} if safely else {})
-    )
+    options: Dict[str, Any] = {} if whole is None else {"state_dict": whole}
+    if "safe_serialization" in _taken_by_save_pretrained(model):  # version 5 has no other format
+        options["safe_serialization"] = True
+    (model if whole is not None else copied_to_host(model)).save_pretrained(str(folder), **options)
 
 
 def copied_to_host(model: Any) -> Any:

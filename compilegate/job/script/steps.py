@@ -1,28 +1,724 @@
-"""A script's training loop as steps: each batch of a loader, or each block that says so."""
+"""A script's training as steps: what counts as one, how long it takes, its loss, what slows it.
+
+Nothing here may change the training. A hook that fails is recorded by `Failures`, and the training
+goes on. Needs no torch where the script does not use it.
+"""
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
+import os
 import sys
-from typing import Any, Callable, Iterable, Iterator, Optional, Tuple
+import time
+from contextlib import contextmanager
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+    Union,
+    cast,
+)
 
-from compilegate.job.errors import InputError
-from compilegate.job.script.counting.course import Course
+from compilegate.job.errors import CompilegateError, InputError, NonFiniteLossError, one_sentence
+from compilegate.job.evidence import CheckpointRecord, Hindrance, Resumption
+from compilegate.job.evidence.hindrances import (
+    BREAKS,
+    MOST_PLACES,
+    RECOMPILATIONS,
+    RULES,
+    SHAPES,
+    SYNCHRONISATION,
+)
+from compilegate.job.names import PROFILE_VARIABLE
+from compilegate.job.profiling.syncs import SynchronisationWatch, by_line
+
+if TYPE_CHECKING:
+    import torch
+
+    from compilegate.job.profiling.graphs import GraphLog
+    from compilegate.job.script.job import Job
+
+LOG_EVERY = 50
+"""Steps whose losses are fetched together from a device."""
+FIRST_LOOK, STEPS_LOOKED_AT = 12, 3
+"""After so many steps everything is compiled and probed; so many show what every step does."""
+CALLS_LOOKED_AT = 64
+"""Calls of each compiled function whose shapes are remembered."""
+MOST_STEADY_SHAPES = 4
+
+_Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 
-class Step:
-    """``with job.step():`` one step. A block that raises was none."""
+class Failures:
+    """The one place where an exception of ours ends: it is recorded, said in one line, and the
+    training goes on."""
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self.broken: Optional[str] = None
+        """Why nothing more is observed of this job; None while all is well."""
 
-    def __enter__(self) -> None:
-        self._course.begin()
+    def breaks(self, doing: str, error: BaseException) -> None:
+        """Without this observation the record would be wrong: nothing more is observed."""
+        self.broken = f"{doing} failed: {one_sentence(error)}"
+        self._note(
+            f"{self.broken}. The training goes on as the script has it, and is not measured any "
+            "more: this job leaves no evidence that can be judged. Please report it."
+        )
 
-    def __exit__(self, kind: Any, _error: Any, _traceback: Any) -> None:
-        if kind is None:
-            self._course.end()
-        elif self._course.in_step:
-            self._course.abandon()
+    @contextmanager
+    def aside(self, doing: str) -> Iterator[None]:
+        """What is done within may fail by itself, and the job is measured all the same."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
+            self._note(f"{doing} failed: {one_sentence(error)}. The training goes on without it.")
+
+
+def harmless(hook: _Hook) -> _Hook:
+    """A method that the training calls on its way, of a class that has `failures`: it returns None
+    where it fails, and does nothing once one has. A refusal (CompilegateError) passes: it names
+    what the script has to change."""
+
+    @functools.wraps(hook)
+    def guarded(self: Any, *arguments: Any, **named: Any) -> Any:
+        if self.failures.broken is None:
+            try:
+                return hook(self, *arguments, **named)
+            except CompilegateError:
+                raise
+            except Exception as error:  # noqa: BLE001 - as above
+                self.failures.breaks(hook.__name__.strip("_"), error)
+        return None
+
+    return cast(_Hook, guarded)
+
+
+# Times.
+
+
+class Clock:
+    """Times steps, one after the other, without disturbing them.
+
+    On a GPU operations run behind the program that asks for them. To wait for them in each step
+    would hide how they overlap, and flatter whatever asks for fewer. So there the GPU notes the
+    time itself (events), and the notes are read when it has long passed them. A wait for a batch
+    then counts only as far as the GPU has nothing to do meanwhile.
+    """
+
+    READ_TOGETHER = 256
+    """Events that wait to be read. Each holds a little memory of the driver."""
+
+    def __init__(self, device: Optional[torch.device] = None, cuda: Any = None) -> None:
+        """`device` is where the steps compute; None in a program without torch. `cuda` has the
+        interface of torch.cuda, which it is unless another one is given."""
+        self._device = device
+        self._cuda: Any = None
+        if device is not None and device.type == "cuda":
+            self._cuda = cuda or sys.modules["torch"].cuda
+        self._now: Callable[[], Any] = time.perf_counter if self._cuda is None else self._event
+        self._began: Any = None
+        self._paused: Any = None
+        self._waits_since: Any = None
+        self._pauses: List[Tuple[Any, Any]] = []
+        self._own_waits: List[Tuple[Any, Any]] = []
+        self._unread: List[Tuple[Any, Any, List[Tuple[Any, Any]], List[Tuple[Any, Any]]]] = []
+        self._seconds: List[float] = []
+        self._waits: List[float] = []
+
+    def begin(self) -> None:
+        """A step begins. One that has not ended was none."""
+        self._pauses, self._own_waits, self._waits_since = [], [], None
+        self._began = self._now()
+
+    def begin_wait(self) -> None:
+        self._waits_since = self._now()
+
+    def end_wait(self) -> None:
+        if self._waits_since is not None:
+            self._own_waits.append((self._waits_since, self._now()))
+            self._waits_since = None
+
+    def pause(self) -> None:
+        self._paused = self._now()
+
+    def resume(self) -> None:
+        self._pauses.append((self._paused, self._now()))
+
+    def end(self) -> None:
+        self._unread.append((self._began, self._now(), self._pauses, self._own_waits))
+        count = self.READ_TOGETHER
+        if len(self._unread) >= 2 * count and (
+            self._cuda is None or self._unread[count][1].query()
+        ):
+            self._read(count)
+
+    def seconds(self) -> List[float]:
+        """Those of each step so far. Waits for steps that still run."""
+        if self._cuda is not None:
+            self._cuda.synchronize(self._device)
+        self._read(len(self._unread))
+        return self._seconds
+
+    def waits(self) -> List[float]:
+        """In how many of them each step waited for its batch, and nothing was computed."""
+        self.seconds()
+        return self._waits
+
+    def _event(self) -> Any:
+        event: Any = self._cuda.Event(enable_timing=True)
+        event.record(self._cuda.current_stream(self._device))
+        return event
+
+    def _read(self, count: int) -> None:
+        for began, end, pauses, waits in self._unread[:count]:
+            paused = sum(self._between(*each) for each in pauses)
+            self._seconds.append(self._between(began, end) - paused)
+            self._waits.append(sum(self._between(*each) for each in waits))
+        del self._unread[:count]
+
+    def _between(self, first: Any, last: Any) -> float:
+        if self._cuda is None:
+            return float(last - first)
+        for each in (first, last):
+            each.synchronize()  # that a later one is there says nothing of other streams' notes
+        return float(first.elapsed_time(last)) / 1e3
+
+
+def clock_for(device: Optional[torch.device]) -> Any:
+    """The clock for steps that compute there; None is a program without torch."""
+    clock = Clock(device)
+    if device is None or not os.environ.get(PROFILE_VARIABLE):
+        return clock
+    from compilegate.job.profiling.clock import ProfiledClock  # noqa: PLC0415 - torch, and seldom
+    from compilegate.job.profiling.session import current  # noqa: PLC0415
+
+    return ProfiledClock(clock, current())
+
+
+# Losses.
+
+
+class Losses:
+    """The loss of each step: the sum of those that it called `backward` on, or what it says.
+
+    A loss on a GPU or an XLA device is a promise. To ask for its value in every step is a round
+    trip, during which nothing else is started. So values are fetched every `log_every` steps, and
+    looked at when they have arrived.
+    """
+
+    def __init__(self, log_every: int = LOG_EVERY) -> None:
+        self._log_every = log_every
+        self._values: List[float] = []
+        self.current: Union[float, torch.Tensor, None] = None
+        """That of the step under way, as far as it has one."""
+        self._said = False
+        self._waiting: List[torch.Tensor] = []
+        self._arriving: List[Tuple[torch.Tensor, Any]] = []
+        """Losses on their way to the host, each with the event that says that they have arrived."""
+        self.mean: Optional[Callable[[torch.Tensor], torch.Tensor]] = None
+        """Makes of a loss that `backward` is called on the mean of all processes'; None where this
+        one's own counts."""
+
+    def saw(self, loss: torch.Tensor) -> None:
+        """The step calls `backward` on this. Raises NonFiniteLossError on a CPU, where its value is
+        known: nothing is updated by it."""
+        if self._said or loss.numel() != 1:
+            return
+        known = self._known(loss if self.mean is None else self.mean(loss.detach()))
+        self.current = known if self.current is None else self.current + known
+
+    def say(self, loss: Any) -> None:
+        """The script says itself what the step's loss is. Raises NonFiniteLossError as `saw`."""
+        self.current, self._said = self._known(loss), True
+
+    def end_step(self) -> None:
+        """The step is over. Raises InputError where it had no loss, and NonFiniteLossError for an
+        earlier one's that has come."""
+        loss = self.current
+        self.abandon_step()
+        if loss is None:
+            raise InputError(
+                f"step {len(self)} called backward() on no loss; put the whole step inside of "
+                "job.step() or the loop over job.steps(loader), or say job.loss(value) in it"
+            )
+        if isinstance(loss, float):
+            if self._waiting or self._arriving:  # losses of several devices: in order all the same
+                self.values()
+            self._values.append(loss)
+            return
+        self._waiting.append(loss)
+        if len(self._waiting) >= self._log_every:
+            self._fetch()
+            self._take_arrived()
+
+    def abandon_step(self) -> None:
+        self.current, self._said = None, False
+
+    @property
+    def latest(self) -> Optional[float]:
+        """The last one that is known without waiting. Raises NonFiniteLossError."""
+        self._take_arrived()
+        return self._values[-1] if self._values else None
+
+    def values(self, earlier: Optional[Sequence[float]] = None) -> List[float]:
+        """Those of each step, after the `earlier` ones of another process. Waits for what is not
+        known yet. Raises NonFiniteLossError."""
+        if earlier is not None:
+            self._values = list(earlier)
+        self._fetch()
+        self._take_arrived(wait=True)
+        return self._values
+
+    def __len__(self) -> int:
+        waiting = len(self._waiting) + sum(len(each) for each, _ in self._arriving)
+        return len(self._values) + waiting
+
+    def _known(self, loss: Any) -> Union[float, torch.Tensor]:
+        """The value where it is at hand; else the promise of one."""
+        kind = loss.device.type if hasattr(loss, "detach") else ""
+        if kind in ("", "cpu"):
+            value: float = loss.item() if kind else float(loss)
+            _require_finite(value, len(self))
+            return value
+        promise: torch.Tensor = loss.detach()
+        if kind != "xla":  # there it is computed at the step's end, into its own memory
+            # A copy: with CUDA graphs the next step computes into the same memory.
+            promise = promise.float().reshape(()).clone()
+        return promise
+
+    def _fetch(self) -> None:
+        if not self._waiting:
+            return
+        import torch  # noqa: PLC0415 - programs without torch have losses, too
+
+        device = self._waiting[-1].device
+        if device.type == "xla":  # put together there, they would be a graph of their own
+            device = torch.device("cpu")
+        values = torch.stack([each.to(device).reshape(()) for each in self._waiting])
+        self._waiting = []
+        if device.type != "cuda":
+            self._arriving.append((values.cpu(), None))
+            return
+        on_host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        on_host.copy_(values, non_blocking=True)
+        arrived: Any = torch.cuda.Event()
+        arrived.record(torch.cuda.current_stream(device))
+        self._arriving.append((on_host, arrived))
+
+    def _take_arrived(self, *, wait: bool = False) -> None:
+        while self._arriving:
+            values, arrived = self._arriving[0]
+            if arrived is not None:
+                if not wait and not arrived.query():
+                    return
+                arrived.synchronize()
+            first = len(self._values)
+            del self._arriving[0]
+            self._values += values.tolist()
+            for step, value in enumerate(self._values[first:], start=first):
+                _require_finite(value, step)
+
+
+def _require_finite(loss: float, step: int) -> None:
+    if not math.isfinite(loss):
+        raise NonFiniteLossError(f"the training loss is {loss} in step {step}", step=step)
+
+
+def watch_backward(course: Course) -> None:
+    """From here on, `course` sees each loss that `backward` is called on within a step.
+
+    Of a loss that a GradScaler made larger, it sees what the loss was. Where a process starts one
+    job after the other, the last one watches: a thousand around each other would end in a
+    RecursionError.
+    """
+    import torch  # noqa: PLC0415 - programs without torch have steps, too
+
+    backward = _unwatched(torch.Tensor.backward)
+    scaled: List[Tuple[torch.Tensor, torch.Tensor]] = []
+
+    @functools.wraps(backward)
+    def watched(self: torch.Tensor, *arguments: Any, **named: Any) -> Any:
+        original = self
+        if scaled:
+            original = next((loss for result, loss in scaled if result is self), self)
+            scaled.clear()
+        if course.in_step:
+            course.saw_loss(original)
+        return backward(self, *arguments, **named)
+
+    def remembering(scale: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(scale)
+        def scaling(self: Any, outputs: Any) -> Any:
+            result = scale(self, outputs)
+            if hasattr(outputs, "backward"):
+                scaled.append((result, outputs))
+                del scaled[:-4]  # a loss that is never used would be held for good
+            return result
+
+        return scaling
+
+    torch.Tensor.backward = _marked(watched)  # pyrefly: ignore[method-assign]
+    # The second derives from the first since torch 2.3.
+    scalers: Set[Any] = {
+        getattr(getattr(torch, "amp", None), "GradScaler", None),
+        torch.cuda.amp.GradScaler,
+    }
+    for scaler in scalers:
+        if scaler is not None and "scale" in vars(scaler):
+            scaler.scale = _marked(remembering(_unwatched(scaler.scale)))
+
+
+_OWN = "_compilegate_watches"
+
+
+def _marked(function: Any) -> Any:
+    setattr(function, _OWN, function)
+    return function
+
+
+def _unwatched(function: Any) -> Any:
+    """Without what an earlier job put around it. Somebody else's wrapper, which may have copied the
+    mark, stays."""
+    return function.__wrapped__ if getattr(function, _OWN, None) is function else function
+
+
+# What slows the steps.
+
+
+class Looking:
+    """What may slow steps, looked at in a few of the first: all others go on undisturbed."""
+
+    def __init__(self) -> None:
+        self.at = FIRST_LOOK
+        """After which step something is to be done."""
+        self._watch: Optional[SynchronisationWatch] = None
+        self._asked: List[Tuple[str, int]] = []
+        self._shapes: Dict[str, List[Any]] = {}
+
+    def go_on(self) -> None:
+        """It is that step: begin to watch, or stop."""
+        if self._watch is not None or "torch" not in sys.modules:
+            self.stop()
+            return
+        self.at += STEPS_LOOKED_AT
+        self._watch = SynchronisationWatch()
+        self._watch.start()
+
+    def stop(self) -> None:
+        self.at = -1
+        if self._watch is not None:
+            self._watch.stop()
+            self._asked, self._watch = by_line(self._watch), None
+
+    def see_shapes(self, function: str, shapes: Any) -> None:
+        seen = self._shapes.setdefault(function, [])
+        if len(seen) < CALLS_LOOKED_AT:
+            seen.append(shapes)
+
+    def hindrances(
+        self,
+        *,
+        declared_shapes: int,
+        dynamic: bool,
+        graphs: Optional[GraphLog],
+        compiled_again: bool,
+    ) -> List[Hindrance]:
+        """What was seen. `dynamic`: the arm says that shapes change. `compiled_again`: steps had
+        graphs that came too late; those of declared shapes do not."""
+        self.stop()
+        found: List[Hindrance] = []
+        each_step = [(line, count) for line, count in self._asked if count >= STEPS_LOOKED_AT]
+        if each_step:
+            count = sum(count for _, count in each_step) / STEPS_LOOKED_AT
+            lines = tuple(line for line, _ in each_step[:MOST_PLACES])
+            found.append(
+                Hindrance(SYNCHRONISATION, count, where=lines, rule=RULES[SYNCHRONISATION])
+            )
+        changing = 0 if dynamic else self._changing(declared_shapes)
+        if changing:
+            found.append(Hindrance(SHAPES, changing, rule=RULES[SHAPES]))
+        if graphs is not None:
+            kinds = {BREAKS: graphs.breaks}
+            if compiled_again:
+                kinds[RECOMPILATIONS] = graphs.recompilations
+            found += [
+                Hindrance(
+                    kind,
+                    sum(each.count for each in places),
+                    where=tuple(dict.fromkeys(each.where for each in places))[:MOST_PLACES],
+                    reason=places[0].reason,
+                    rule=RULES[kind],
+                )
+                for kind, places in kinds.items()
+                if places
+            ]
+        return found
+
+    def _changing(self, declared: int) -> int:
+        """How many shapes a function has been called with, if they keep coming; else zero."""
+        for seen in self._shapes.values():
+            new = [at for at, each in enumerate(seen) if each not in seen[:at]]
+            late = sum(at >= len(seen) // 2 for at in new)
+            many, some = max(declared, MOST_STEADY_SHAPES), max(declared, 2)
+            if len(new) > many or (len(new) > some and late > 1):
+                return len(new)
+        return 0
+
+
+# Steps.
+
+
+class Course:
+    """The steps of a script, one after the other: their times, their losses, and what was compiled
+    in them; over all processes of the job, where its machine was taken away."""
+
+    def __init__(
+        self,
+        job: Job,
+        log_every: Optional[int] = None,
+        shapes: int = 1,
+        started: float = 0.0,
+    ) -> None:
+        """`shapes`: how many shapes the steps are declared to have, each a graph of its own.
+        `started`: when the job's first process started, as `time.time` counts."""
+        self._job = job
+        self.failures = job.failures
+        self._clock: Any = None
+        self.losses = Losses(log_every or LOG_EVERY)
+        self._graphs_in_steps = self._graphs_before = 0
+        self.declared_shapes = shapes
+        self._known_shapes: Dict[str, int] = {}
+        self._shape = 0
+        self.in_step = False
+        """Whether a training step is under way."""
+        self._assumed = self.paused = False
+        self._compiled_outside = True
+        self.looking = Looking()
+        self.probes_wait = True
+        """Whether something may follow a step, as the job decides in `after_step`."""
+        self.graphs: List[int] = []
+        """Compiled within steps, by the end of each."""
+        self.shapes: List[int] = []
+        """The declared shape of each step, by number."""
+        self.returns: List[Tuple[int, float]] = []
+        """The first step of each process but the first, where the job was interrupted, and the
+        seconds since the checkpoint: steps taken twice, the wait for a machine, start-up."""
+        self._earlier_seconds: List[float] = []
+        self._earlier_waits: List[float] = []
+        self.job_started = started
+        self._keeps_checkpoints = False
+        self._written, self._writing_seconds = 0, 0.0
+        self._ignored: Optional[str] = None
+
+    @property
+    def step(self) -> int:
+        """The number of the step that is under way or comes next, from 0."""
+        return len(self.graphs)
+
+    @property
+    def own_step(self) -> int:
+        """The same, counted from the first step of this process."""
+        return self.step - (self.returns[-1][0] if self.returns else 0)
+
+    @property
+    def has_loss(self) -> bool:
+        return self.losses.current is not None
+
+    @harmless
+    def begin(self, *, assumed: bool = False) -> None:
+        """A step begins. `assumed`: unless the script says itself where one begins; then that step
+        takes this one's place, its wait for a batch included. Raises InputError within another."""
+        if self.in_step:
+            if assumed or not self._assumed:
+                raise InputError(
+                    f"step {self.step} begins again before it has ended; one job.step() cannot be "
+                    "inside of another"
+                )
+            self._assumed = False
+            return
+        self._assumed = assumed
+        if self._compiled_outside:
+            self._graphs_before = self._job.graphs_compiled()
+            self._compiled_outside = self._job.compiles_anywhere
+        if self._clock is None:
+            self._clock = clock_for(self._job.before_first_step())
+        self._clock.begin()
+        self.in_step = True
+
+    @harmless
+    def begin_wait(self) -> None:
+        self._clock.begin_wait()
+
+    @harmless
+    def end_wait(self) -> None:
+        self._clock.end_wait()
+
+    def called_outside(self) -> None:
+        """What is compiled is called between two steps: graphs may come that are of none."""
+        self._compiled_outside = True
+
+    @harmless
+    def pause(self) -> None:
+        """An evaluation begins within the step: it is no part of it."""
+        if not self.paused:
+            self.paused = True
+            # What evaluation and the probes compile is no part of a step.
+            self._graphs_in_steps += self._job.graphs_compiled() - self._graphs_before
+            self._clock.pause()
+
+    @harmless
+    def resume(self) -> None:
+        if self.paused:
+            self.paused = False
+            self._graphs_before = self._job.graphs_compiled()
+            self._clock.resume()
+
+    @harmless
+    def saw_loss(self, loss: torch.Tensor) -> None:
+        self._job.before_backward()
+        self.losses.saw(loss)
+
+    @harmless
+    def say_loss(self, loss: Any) -> None:
+        """The script says the loss of the step. Raises InputError outside of one."""
+        if not self.in_step:
+            raise InputError("job.loss() was called outside of a step; say it within job.step()")
+        self.losses.say(loss)
+
+    @harmless
+    def see_shapes(self, function: str, shapes: Any) -> None:
+        """What is compiled is called with these. One more than declared counts as the first: what
+        is compiled for it is a recompilation."""
+        if self.declared_shapes > 1:
+            known, shape = self._known_shapes, str(shapes)
+            if shape not in known and len(known) < self.declared_shapes:
+                known[shape] = len(known)
+            self._shape = known.get(shape, 0)
+        self.looking.see_shapes(function, shapes)
+
+    @harmless
+    def end(self) -> None:
+        """The step ends. Raises InputError where it had no loss, and NonFiniteLossError."""
+        if self.paused:
+            self.resume()
+        try:
+            graphs = self._job.end_of_step()
+            self._clock.end()
+            self.losses.end_step()
+        finally:
+            self.in_step = False
+        self._graphs_in_steps += graphs - self._graphs_before
+        self._graphs_before = graphs
+        self.graphs.append(self._graphs_in_steps)
+        self.shapes.append(self._shape)
+        if self.own_step == self.looking.at:
+            with self.failures.aside("looking at what slows the steps"):
+                self.looking.go_on()
+        if self.probes_wait and self._job.after_step():
+            self._compiled_outside = True
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """``with job.step():`` one step. A block that raises was none."""
+        self.begin()
+        try:
+            yield
+        except BaseException:
+            self.abandon()
+            raise
+        self.end()
+
+    @harmless
+    def abandon(self) -> None:
+        """What began, if anything did, was no step: nothing of it counts."""
+        if self.in_step:
+            self.resume()
+            self.in_step = False
+            self.losses.abandon_step()
+
+    def seconds(self) -> List[float]:
+        """Those of each step; waits for steps that still run."""
+        return self._earlier_seconds + ([] if self._clock is None else self._clock.seconds())
+
+    def waits(self) -> List[float]:
+        return self._earlier_waits + ([] if self._clock is None else self._clock.waits())
+
+    def by_process(self, column: Sequence[int]) -> List[Sequence[int]]:
+        """A column of all steps, cut where another process went on."""
+        bounds = [0, *(step for step, _ in self.returns), len(column)]
+        return [column[start:end] for start, end in zip(bounds, bounds[1:])]
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[Dict[str, Any]]:
+        """See `Job.checkpoint`. One that raises was none."""
+        self._keeps_checkpoints = True
+        began = time.monotonic()
+        try:
+            yield self._state() or {}
+            self._written += 1
+        finally:
+            self._writing_seconds += time.monotonic() - began
+
+    @harmless
+    def _state(self) -> Dict[str, Any]:
+        return {
+            "losses": list(self.losses.values()),
+            "seconds": list(self.seconds()),
+            "waits": list(self.waits()),
+            "graphs": list(self.graphs),
+            "shapes": list(self.shapes),
+            "known_shapes": list(self._known_shapes),
+            "resumed_at": [step for step, _ in self.returns],
+            "lost_seconds": [lost for _, lost in self.returns],
+            "written": time.time(),
+            "job_started": self.job_started,
+        }
+
+    def go_on_from(self, state: Optional[Mapping[str, Any]], ignored: Optional[str]) -> None:
+        """See `Job.resume`. What follows is another process's, which compiles anew. Raises
+        InputError."""
+        self._keeps_checkpoints, self._ignored = True, ignored
+        if state is None:
+            return
+        if self.graphs or self.in_step:
+            raise InputError(
+                f"job.resume() was called in or after step {self.step}; call it before the first"
+            )
+        try:
+            lost = max(time.time() - float(state["written"]), 0.0)
+            self.losses.values(earlier=state["losses"])
+            self._earlier_seconds, self._earlier_waits, self.graphs, self.shapes = (
+                list(state[name]) for name in ("seconds", "waits", "graphs", "shapes")
+            )
+            self._known_shapes = {each: number for number, each in enumerate(state["known_shapes"])}
+            self.returns = [
+                *zip(state["resumed_at"], state["lost_seconds"]),
+                (len(self.graphs), lost),
+            ]
+            self.job_started = float(state["job_started"])
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"job.resume() was given no state of a job ({type(error).__name__}: {error}); "
+                "give it what job.checkpoint() gave"
+            ) from error
+
+    def checkpoint_record(self, resumed: Sequence[Resumption]) -> Optional[CheckpointRecord]:
+        if not self._keeps_checkpoints:
+            return None
+        return CheckpointRecord(self._written, self._writing_seconds, self._ignored, tuple(resumed))
 
 
 class Loop:
@@ -33,13 +729,11 @@ class Loop:
 
     @property
     def step(self) -> int:
-        """The number of the step that is under way or comes next, from 0."""
         return self._course.step
 
     @property
     def sees_shapes(self) -> bool:
-        """Whether the steps were declared to have several shapes."""
-        return self._course.sees_shapes
+        return self._course.declared_shapes > 1
 
     def awaits(self) -> None:
         """From here on the loop waits for the batch of its next step; what it did since the last
@@ -59,14 +753,12 @@ class Loop:
         """The step is over; returns whether the compiler compiled in it. The wait for the next
         batch begins. Raises InputError where it had no loss, and NonFiniteLossError."""
         self._course.end()
-        graphs = self._course.graphs
+        graphs = [0, *self._course.graphs[-2:]]
         self.awaits()
-        return graphs[-1] > (graphs[-2] if len(graphs) > 1 else 0)
+        return len(graphs) > 1 and graphs[-1] > graphs[-2]
 
     def stops(self) -> None:
-        """What is under way is no step."""
-        if self._course.in_step:
-            self._course.abandon()
+        self._course.abandon()
 
 
 class LoaderSteps:
@@ -77,32 +769,22 @@ class LoaderSteps:
     """
 
     def __init__(
-        self,
-        loader: Iterable[Any],
-        course: Course,
-        note: Callable[[str], None],
-        see: Callable[[Optional[int]], None],
-        *,
-        accumulate: int,
-        drops: bool,
-        bring: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+        self, loader: Any, job: Job, course: Course, *, accumulate: int, drops: bool
     ) -> None:
-        """`see` is told how many examples each batch has, where it shows. `accumulate` iterations
-        are one step. `drops`: a smaller last batch is left out. `bring` brings batches to where
-        steps compute, ahead of them."""
+        """`accumulate` iterations are one step. `drops`: a smaller last batch is left out."""
         if accumulate < 1:
             raise InputError(f"job.steps(accumulate={accumulate}), expected 1 or more")
         self._loader = loader
         self._course = course
-        self._note = note
-        self._see = see
+        self.failures = course.failures
+        self._job = job
         self._accumulate = accumulate
         self._drops = drops
-        self._bring = bring
         self._sizes = BatchSizes(getattr(loader, "batch_size", None))
+        self._size: Optional[int] = None
 
     def __len__(self) -> int:
-        return len(self._loader)  # pyrefly: ignore[bad-argument-type]
+        return len(self._loader)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -126,56 +808,54 @@ class LoaderSteps:
                     self._leave(whole=True)  # `break`: mostly after the last step's work
                 raise
             taken += 1
-            if course.in_step and taken >= self._accumulate:
-                if course.has_loss:
+            if course.in_step and taken >= self._accumulate and course.failures.broken is None:
+                # An iteration without a loss was no step, as where the script skips a batch. In the
+                # first step it is a mistake in the script, which ending the step names.
+                if course.has_loss or not course.own_step:
                     course.end()
-                else:
-                    self._end_without_loss(course)
-
-    def _end_without_loss(self, course: Course) -> None:
-        """An iteration is over that was no step, as where the script skips a batch. In the first
-        step it is a mistake in the script, which ending it names."""
-        if course.own_step:
-            course.abandon()
-            self._note(
-                f"An iteration of the loop over job.steps(loader) had no loss, after {course.step} "
-                "steps for the first time: such iterations, whose batch the script skips, count as "
-                "no steps."
-            )
-        else:
-            course.end()
+                    continue
+                course.abandon()
+                self._job.note(
+                    "An iteration of the loop over job.steps(loader) had no loss, after "
+                    f"{course.step} steps for the first time: such iterations, whose batch the "
+                    "script skips, count as no steps."
+                )
 
     def _leave(self, *, whole: bool) -> None:
         """The loop is over. A step is under way if it had a loss by then."""
-        if not self._course.in_step:
-            return
-        if whole and self._course.has_loss:
+        if whole and self._course.in_step and self._course.has_loss:
             self._course.end()
         else:
             self._course.abandon()
 
     def _whole_batches(self) -> Iterator[Any]:
         """The loader's batches, without a last one that is smaller than the first."""
-        size: Optional[int] = None
-        batches = iter(self._bring(self._loader))
+        self._size = None
+        endless = self._loader is None
+        batches = itertools.repeat(None) if endless else iter(self._job.brought(self._loader))
         for batch in batches:
-            now = self._sizes.of(batch) if size is None or self._drops else None
-            if size is None and now is not None:
-                size = now
-                self._see(size)
-            if now is None or size is None or now >= size:
-                yield batch
-                continue
-            following = next(batches, _END)
+            smaller = self._smaller(batch) if self._size is None or self._drops else None
+            following = batch if smaller is None else next(batches, _END)
             if following is _END:
-                self._note(
-                    f"The last batch of the loader has {now} examples and the others have {size}: "
-                    "it was left out, in every arm, since it would be a graph of its own; set "
-                    "drop_last=True in the DataLoader, or say job.steps(loader, ragged='keep')."
+                self._job.note(
+                    f"The last batch of the loader has {smaller} examples and the others have "
+                    f"{self._size}: it was left out, in every arm, since it would be a graph of "
+                    "its own; set drop_last=True in the DataLoader, or say "
+                    "job.steps(loader, ragged='keep')."
                 )
                 return
             yield batch
-            yield following
+            if following is not batch:
+                yield following
+
+    @harmless
+    def _smaller(self, batch: Any) -> Optional[int]:
+        """The size of a batch that is smaller than the first one."""
+        size = self._sizes.of(batch)
+        if self._size is None and size is not None:
+            self._size = size
+            self._job.see_batch(size)
+        return size if size is not None and self._size is not None and size < self._size else None
 
 
 _END = object()

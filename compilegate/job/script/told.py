@@ -1,9 +1,9 @@
 """What a job was told: its arm, its seed, its compiler and its folders.
 
-The launcher of a training script says it in one variable, `JOB_VARIABLE`; SageMaker's own
-variables say where the folders are. Without that variable a script runs by itself: eager, or with
-the compiler that `COMPILER_VARIABLE` names (`inductor`, or `torch-compile:BACKEND`), and it writes
-into a folder beside it.
+The launcher of a training script says it in one variable, COMPILEGATE_JOB; SageMaker's own say
+where the folders are. Without that variable a script runs by itself: eager, or with the compiler
+that COMPILEGATE_COMPILER names (`inductor`, or `torch-compile:BACKEND`), and writes into a folder
+beside it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from compilegate.job import names
 from compilegate.job.compilers import Setting, declarations
 from compilegate.job.digests import settings_digest
 from compilegate.job.doctor.checkup import checkup
@@ -20,18 +21,6 @@ from compilegate.job.endings import EXCEPTION
 from compilegate.job.errors import InputError
 from compilegate.job.evidence import CompilerRecord, Evidence, Scalar
 from compilegate.job.launch.scripts.told import job_text, recipe_by_toolkit
-from compilegate.job.names import (
-    ARM_VARIABLE,
-    BASELINE_ARM,
-    COMPILE_CACHE_VARIABLE,
-    COMPILER_VARIABLE,
-    DEFAULT_COMPILE_CACHE_MEGABYTES,
-    DEFAULT_PARITY_STEPS,
-    EVALUATION_PLACES,
-    JOB_VARIABLE,
-    MODEL_VARIABLE,
-    OUTPUT_DATA_VARIABLE,
-)
 
 LOCAL_FOLDER = "compilegate-job"
 """Where a script that runs by itself leaves its model and its evidence."""
@@ -73,8 +62,8 @@ class Told:
     precision: Optional[str] = None
     recipe: Mapping[str, Scalar] = field(default_factory=dict)
     """All that the script was told, by the names that a workload declares."""
-    parity_steps: int = DEFAULT_PARITY_STEPS
-    compile_cache_megabytes: int = DEFAULT_COMPILE_CACHE_MEGABYTES
+    parity_steps: int = names.DEFAULT_PARITY_STEPS
+    compile_cache_megabytes: int = names.DEFAULT_COMPILE_CACHE_MEGABYTES
     speed_probe_seconds: Optional[float] = None
     """At most; None is a share of the training's time, 0 is off."""
     baseline: Optional[Baseline] = None
@@ -84,9 +73,11 @@ class Told:
     data_digest: Optional[str] = None
     """sha256 of the data that are trained on; None is that of all files in the job's channels."""
     on_failure: str = "stop"
-    """One of `ON_FAILURE`: whether `Job.fail` writes down why the arm cannot be trained."""
-    evaluate_on: str = EVALUATION_PLACES[0]
-    """One of EVALUATION_PLACES: where all jobs of the workload evaluate their models."""
+    """One of `names.ON_FAILURE`: whether `Job.fail` writes down why the arm cannot be trained."""
+    on_wrong: str = names.ON_WRONG[0]
+    """One of `names.ON_WRONG`: what a candidate does whose compiled arithmetic is wrong."""
+    evaluate_on: str = names.EVALUATION_PLACES[0]
+    """One of `names.EVALUATION_PLACES`: where all jobs of the workload evaluate their models."""
     alone: bool = False
     """Whether no launcher told anything: the script was started by hand."""
 
@@ -94,6 +85,11 @@ class Told:
     def config_digest(self) -> str:
         """The digest of all that decides the job's result."""
         return settings_digest({"compiler": self.compiler, **self.options, **self.recipe})
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether a launcher started it to be compared with a baseline."""
+        return self.baseline is not None and not self.alone
 
     def failure(
         self,
@@ -107,7 +103,7 @@ class Told:
         """Evidence that there is no model, and why. Needs no torch, which may be why.
 
         `ending` says how the job ended, and `attempts` how earlier starts of it did
-        (`compilegate.job.endings`); `compiler` and `environment` are what is known of them by then.
+        (`compilegate.job.endings`); the rest is what is known by then.
         """
         data = {} if self.data_digest is None else {"data": self.data_digest}
         return Evidence(
@@ -135,33 +131,33 @@ def read_told(environment: Mapping[str, str]) -> Told:
         said: Dict[str, Any] = json.loads(text)
         baseline = said.pop("baseline", None)
         said.setdefault("recipe", recipe_by_toolkit(said, environment))
-        archives = environment.get(COMPILE_CACHE_VARIABLE)
+        archives = environment.get(names.COMPILE_CACHE_VARIABLE)
         return Told(
             job=environment.get("TRAINING_JOB_NAME") or said.pop("job"),
-            arm=environment.get(ARM_VARIABLE) or said.pop("arm"),
-            model=Path(environment[MODEL_VARIABLE]),
-            output=Path(environment[OUTPUT_DATA_VARIABLE]),
+            arm=environment.get(names.ARM_VARIABLE) or said.pop("arm"),
+            model=Path(environment[names.MODEL_VARIABLE]),
+            output=Path(environment[names.OUTPUT_DATA_VARIABLE]),
             baseline=Baseline(**baseline) if baseline else None,
             compile_cache=Path(archives) if archives else None,
             **said,
         )
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise InputError(
-            f"the environment variable {JOB_VARIABLE} does not describe a job "
+            f"the environment variable {names.JOB_VARIABLE} does not describe a job "
             f"({type(error).__name__}: {error}); the launcher sets it, so leave it unset to run a "
             "script by hand"
         ) from error
 
 
 def _by_hand(environment: Mapping[str, str]) -> Told:
-    compiler, options = _tried_compiler(environment.get(COMPILER_VARIABLE) or "eager")
+    compiler, options = _tried_compiler(environment.get(names.COMPILER_VARIABLE) or "eager")
     folder = Path(LOCAL_FOLDER)
-    arm = BASELINE_ARM if compiler == "eager" else _TRIED_ARM
+    arm = names.BASELINE_ARM if compiler == "eager" else _TRIED_ARM
     return Told(
         job=environment.get("TRAINING_JOB_NAME") or arm,
-        arm=environment.get(ARM_VARIABLE) or arm,
-        model=Path(environment.get(MODEL_VARIABLE) or folder / "model"),
-        output=Path(environment.get(OUTPUT_DATA_VARIABLE) or folder),
+        arm=environment.get(names.ARM_VARIABLE) or arm,
+        model=Path(environment.get(names.MODEL_VARIABLE) or folder / "model"),
+        output=Path(environment.get(names.OUTPUT_DATA_VARIABLE) or folder),
         compiler=compiler,
         options=options,
         baseline=None if compiler == "eager" else Baseline(),
@@ -172,23 +168,23 @@ def _by_hand(environment: Mapping[str, str]) -> Told:
 def _tried_compiler(text: str) -> Tuple[str, Dict[str, Setting]]:
     """The compiler and its options that ``NAME`` or ``NAME:BACKEND`` stands for."""
     name, colon, backend = text.partition(":")
-    found = f"the environment variable {COMPILER_VARIABLE} is {text!r}"
+    found = f"the environment variable {names.COMPILER_VARIABLE} is {text!r}"
     if name not in declarations():
         raise InputError(f"{found}, expected one of {', '.join(declarations())}")
     if not colon:
         return name, {}
-    options = {each.key: each for each in declarations()[name].options}
-    if "backend" not in options:
-        having = [
-            each.name
-            for each in declarations().values()
-            if any(option.key == "backend" for option in each.options)
-        ]
+    backends = {
+        each.name: option
+        for each in declarations().values()
+        for option in each.options
+        if option.key == "backend"
+    }
+    if name not in backends:
         raise InputError(
             f"{found}, and {name} has no backends; expected {name} alone, or a backend of "
-            f"{' or '.join(having)}, as in {having[0]}:aot_eager"
+            f"{' or '.join(backends)}, as in {next(iter(backends))}:aot_eager"
         )
-    option = options["backend"]
+    option = backends[name]
     try:
         given = {option.name: option.parsed(backend)}
         declarations()[name].settings(given)

@@ -8,7 +8,7 @@ gradient of the whole.
 from __future__ import annotations
 
 import contextlib
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, Optional
 
 import torch
 import torch.distributed
@@ -45,12 +45,41 @@ def take_own_gpu(world: World) -> None:
     torch.cuda.set_device(world.local_rank)
 
 
+def is_sharded(module: torch.nn.Module) -> bool:
+    """Whether its parameters, gradients or their updates are divided among the processes, as by
+    FSDP or DeepSpeed: none of them can compute a step of it alone."""
+    marks = ("unshard", "_fsdp_wrapped_module"), ("placements", "ds_id", "_hp_mapping")
+    return any(
+        hasattr(each, name)
+        for found, names in zip((module.modules(), module.parameters()), marks)
+        for each in found
+        for name in names
+    )
+
+
 def mean_loss(loss: torch.Tensor, world: World) -> torch.Tensor:
     """The mean of the processes' losses: that of the whole batch. One that is not finite makes it
     so in every process, and all stop in the same step. Nothing waits for its value."""
     total = loss.detach().clone()
     torch.distributed.all_reduce(total)
     return total.double() / world.size
+
+
+_LAST_STEP = "compilegate last step"
+
+
+def tell_last_step(step: int) -> None:
+    """Tell all processes after which step they end; -1: after none before the training's end."""
+    if torch.distributed.is_initialized():
+        torch.distributed.distributed_c10d._get_default_store().set(_LAST_STEP, str(step))
+
+
+def told_last_step() -> Optional[int]:
+    """What was told; None where it was not yet."""
+    if not torch.distributed.is_initialized():
+        return None
+    store = torch.distributed.distributed_c10d._get_default_store()
+    return int(store.get(_LAST_STEP)) if store.check([_LAST_STEP]) else None
 
 
 def average_through_host(

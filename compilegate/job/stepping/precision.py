@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import Any, ContextManager, Iterable, List, Optional, Set
+from typing import Any, ContextManager, Iterable, List, Optional, Set, Tuple
 
 import torch
 
 from compilegate.job.errors import ArmError
 
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-_NAMES = {dtype: name for name, dtype in _AUTOCAST.items()}
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""By precision, the type that autocast computes in; of fp32 there is none."""
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def autocast(precision: str, device: torch.device) -> ContextManager[Any]:
     """The context in which a step's forward pass runs; another precision than fp16 and bf16 is
     the model's own."""
-    if precision in _AUTOCAST and device.type == "xla":
-        context: ContextManager[Any] = _xla().autocast(_AUTOCAST[precision])
+    if precision not in DTYPES:
+        return contextlib.nullcontext()
+    if device.type == "xla":
+        context: ContextManager[Any] = _xla().autocast(DTYPES[precision])
         return context
-    if precision in _AUTOCAST:
-        return torch.autocast(device.type, dtype=_AUTOCAST[precision])
-    return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=DTYPES[precision])
 
 
 def precision_now(module: torch.nn.Module) -> str:
@@ -40,6 +41,17 @@ def precision_now(module: torch.nn.Module) -> str:
     else:  # torch_xla 1 takes that of GPUs
         enabled, dtype = torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
     return _NAMES.get(dtype, "fp32") if enabled else "fp32"
+
+
+def observed_precision(
+    module: torch.nn.Module, outputs: Iterable[torch.Tensor]
+) -> Tuple[Optional[str], bool]:
+    """What a call of the module that returned these tensors computed in, None where that does not
+    show; and whether autocast around the call made it so."""
+    around = precision_now(module)
+    if around != "fp32":
+        return around, own_precision(module) == "fp32"
+    return products_precision(outputs), False
 
 
 def own_precision(module: torch.nn.Module) -> str:

@@ -52,6 +52,8 @@ def _of_probes(workload: Workload, arm_name: str, arm: Arm) -> dict[str, Any]:
     told: dict[str, Any] = {}
     if arm.compiler != "eager":
         told[names.PARITY_STEPS] = workload.gate.parity.steps
+        if arm_name != names.BASELINE_ARM and workload.gate.parity.job_goes_on:
+            told["on_wrong"] = names.ON_WRONG[1]
     if workload.keeps_compiled(arm):
         told["compile_cache_megabytes"] = workload.compile_cache.max_megabytes
     if arm_name != names.BASELINE_ARM:

@@ -185,7 +185,10 @@ def _compile_cache(workload: Workload, arm: Arm) -> dict[str, str]:
 
 def _parity(workload: Workload, arm: Arm) -> dict[str, str]:
     """Only where there is something to compare: other steps then train no baseline again."""
-    return {} if arm.compiler == "eager" else {names.PARITY_STEPS: str(workload.gate.parity.steps)}
+    if arm.compiler == "eager":
+        return {}
+    goes_on = {"on_wrong": names.ON_WRONG[1]} if workload.gate.parity.job_goes_on else {}
+    return {names.PARITY_STEPS: str(workload.gate.parity.steps), **goes_on}
 
 
 def _speed_probe(workload: Workload, arm_name: str) -> dict[str, str]:

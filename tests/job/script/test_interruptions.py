@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.job import InputError, Job, Told
-from compilegate.job.script.counting.course import Course
+from compilegate.job.script.steps import Course
 
 
 def new_job(**told: Any) -> Job:
@@ -80,7 +80,8 @@ def test_steps_of_a_declared_shape_are_known_again_after_the_return() -> None:
     for shape in ((8, 4), (8, 2), (8, 4)):
         step(first, shape)
     second = Course(new_job(), shapes=2)
-    second.go_on_from(json.loads(json.dumps(first.state())), 1.0)
+    with first.checkpoint() as state:
+        second.go_on_from(json.loads(json.dumps(state)), None)
     step(second, (8, 2))
     assert second.shapes == [0, 1, 0, 1]
     assert second.by_process(second.shapes) == [[0, 1, 0], [1]]
@@ -88,6 +89,6 @@ def test_steps_of_a_declared_shape_are_known_again_after_the_return() -> None:
 
 def step(course: Course, shape: tuple[int, ...]) -> None:
     course.begin()
-    course.see_shape(shape)
+    course.see_shapes("model", shape)
     course.say_loss(1.0)
     course.end()

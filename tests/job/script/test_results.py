@@ -11,65 +11,31 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from torch import nn
 
-from compilegate.gate.evidence import read_evidence
-from compilegate.job import InputError, Job, Told, examples_of
-from compilegate.job.names import EVIDENCE_FOLDER
+from compilegate.job import InputError, Job, examples_of
 from compilegate.job.script.results import ExampleRows
+from tests.job.script.jobs import AOT_EAGER, ROWS, job_of, left, recorded, trained, written
 
 
-def job_of(folder: Path, **told: object) -> Job:
-    """A job as if a launcher had told it."""
-    return Job(
-        Told(
-            job="a-job",
-            arm="candidate",
-            model=folder / "model",
-            output=folder / "output",
-            batch_size=4,
-            **told,  # pyrefly: ignore[bad-argument-type]
-        )
-    )
-
-
-def trained(job: Job, steps: int = 1) -> torch.nn.Module:
-    model = job.compile(torch.nn.Linear(3, 2))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(steps):
-        with job.step():
-            model(torch.ones(4, 3)).square().mean().backward()
-            optimizer.step()
+def linear(job: Job) -> nn.Module:
+    model: nn.Module = trained(job, nn.Linear(6, 2), ROWS.split(4))
     return model
 
 
-def evaluated(job: Job, model: torch.nn.Module) -> None:
+def evaluated(job: Job, model: nn.Module) -> None:
     with torch.no_grad():
-        job.examples(ids=["a", "b"], labels=[0, 1], logits=model(torch.eye(3)[:2]))
+        job.examples(ids=["a", "b"], labels=[0, 1], logits=model(ROWS[:2]))
 
 
 @pytest.mark.slow
-@given(rows=st.integers(1, 20), classes=st.integers(2, 5), size=st.integers(1, 20))
-def test_batches_of_logits_become_probabilities_and_losses_that_agree(
-    rows: int, classes: int, size: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+@given(rows=st.integers(1, 20), classes=st.integers(2, 5))
+def test_logits_become_probabilities_and_losses_that_agree(rows: int, classes: int) -> None:
     chance = np.random.default_rng(rows * 31 + classes)
     logits, labels = chance.normal(0, 8, (rows, classes)), chance.integers(0, classes, rows)
-    job = job_of(tmp_path_factory.getbasetemp() / "rows")
-    for first in range(0, rows, size):
-        batch = slice(first, first + size)
-        job.examples(
-            ids=job.positions(len(labels[batch])), labels=labels[batch], logits=logits[batch]
-        )
-    together = examples_of(ids=np.arange(rows), labels=labels, logits=torch.tensor(logits))
-    assert np.allclose(together.scores.sum(axis=1), 1.0, atol=1e-12)
-    assert np.allclose(together.losses, -np.log(together.scores[np.arange(rows), labels]))
-    job.step(lambda: torch.tensor(1.0))
-    job.examples(ids=["x", "y"], labels=[0, 1], scores=[[0.5, 0.5], [0.5, 0.5]])  # replaces them
-    job.save(lambda folder: (folder / "model.txt").write_text("a model"))
-    job.finish()
-    found = read_evidence(job.told.output / EVIDENCE_FOLDER).examples
-    assert found is not None
-    assert found.ids.tolist() == ["x", "y"]
+    found = examples_of(ids=np.arange(rows), labels=labels, logits=torch.tensor(logits))
+    assert np.allclose(found.scores.sum(axis=1), 1.0, atol=1e-12)
+    assert np.allclose(found.losses, -np.log(found.scores[np.arange(rows), labels]))
 
 
 def test_half_precision_and_lists_are_examples_too() -> None:
@@ -88,6 +54,7 @@ def test_half_precision_and_lists_are_examples_too() -> None:
         ({"ids": ["a"], "labels": [2], "scores": [[0.5, 0.5]]}, "labels from 2 to 2"),
         ({"ids": ["a"], "labels": [0], "scores": [[3.0, -1.0]]}, "say logits="),
         ({"ids": ["a"], "labels": [0], "scores": [0.5]}, "a column for each class"),
+        ({"ids": ["a"], "labels": [0, 1], "scores": [[0.5, 0.5]]}, "1 ids and 2 labels"),
         ({"ids": ["a"], "targets": [0.5]}, "only one of targets and predictions"),
         ({"ids": ["a", "b"], "losses": [0.5]}, "2 ids and 1 losses"),
         ({"ids": ["a", "a"], "losses": [0.5, 0.5]}, "'a' more than once"),
@@ -103,49 +70,49 @@ def test_what_is_missing_or_does_not_fit_is_named(
 def test_an_evaluation_that_begins_again_replaces_the_one_before(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     job.step(lambda: torch.tensor(1.0))
+    job.examples(ids=["x", "y"], losses=[1.0, 2.0])
+    job.step(lambda: torch.tensor(1.0))
     for _ in range(2):  # once more with nothing trained in between
         for ids in (["a", "b"], ["c"]):
             job.examples(ids=ids, losses=[0.5] * len(ids))
-    job.save(lambda folder: (folder / "model.txt").write_text("a model"))
-    job.finish()
-    found = read_evidence(job.told.output / EVIDENCE_FOLDER).examples
+    found = recorded(job).examples
     assert found is not None
     assert found.ids.tolist() == ["a", "b", "c"]
 
 
 def test_what_is_saved_is_what_was_evaluated(tmp_path: Path) -> None:
     job = job_of(tmp_path)
-    model = trained(job)
+    model = linear(job)
     evaluated(job, model)
     with job.step():
-        model(torch.ones(4, 3)).mean().backward()
+        model(ROWS).mean().backward()
     evaluated(job, model)
-    job.save(torch.nn.parallel.DataParallel(model))
+    job.save(nn.parallel.DataParallel(model))
     job.finish()
     weights = load_file(tmp_path / "model" / "model.safetensors")
-    assert torch.equal(weights["weight"], model.weight)  # pyrefly: ignore[bad-argument-type]
+    assert torch.equal(weights["weight"], model.weight)  # type: ignore[arg-type]
     assert set(weights) == {"weight", "bias"}
 
 
 def trained_on(job: Job) -> None:
-    model = trained(job)
+    model = linear(job)
     evaluated(job, model)
     with torch.no_grad():
-        model.bias.add_(1.0)  # pyrefly: ignore
+        model.bias.add_(1.0)  # type: ignore[operator]
     job.save(model)
 
 
 def never_stepped(job: Job) -> None:
-    job.save(job.compile(torch.nn.Linear(3, 2)))
+    job.save(job.compile(nn.Linear(3, 2)))
 
 
 def never_saved(job: Job) -> None:
-    evaluated(job, trained(job))
+    evaluated(job, linear(job))
     job.finish()
 
 
 def never_evaluated(job: Job) -> None:
-    job.save(trained(job))
+    job.save(linear(job))
     job.finish()
 
 
@@ -154,8 +121,13 @@ def no_model(job: Job) -> None:
     job.save(["weights"])
 
 
+def of_an_unknown_type(job: Job) -> None:
+    job.step(lambda: torch.tensor(1.0))
+    job.save(nn.ParameterDict({"weight": torch.zeros(2, dtype=torch.complex128)}))
+
+
 def compiled_before(job: Job) -> None:
-    job.compile(torch.compile(torch.nn.Linear(3, 2)))
+    job.compile(torch.compile(nn.Linear(3, 2)))
 
 
 def nothing_to_hold_parameters(job: Job) -> None:
@@ -171,6 +143,7 @@ def nothing_to_hold_parameters(job: Job) -> None:
         (never_saved, "never said job.save\\(model\\)"),
         (never_evaluated, "never said job.examples"),
         (no_model, "was given a list; expected a torch module"),
+        (of_an_unknown_type, "complex128.*pass a function"),
         (compiled_before, "torch.compile has wrapped already"),
         (nothing_to_hold_parameters, "needs the module that holds the parameters"),
     ],
@@ -184,24 +157,23 @@ def test_what_a_script_forgets_is_named_with_what_to_do(
 
 def test_a_compiled_arm_that_compiles_nothing_is_refused(tmp_path: Path) -> None:
     """After its first step, and not when all was trained for nothing."""
-    job = job_of(tmp_path, compiler="inductor")
-    with pytest.raises(InputError, match="the script compiled nothing; say model ="), job.step():
-        (torch.nn.Linear(3, 2)(torch.ones(4, 3)).mean()).backward()
-    with pytest.raises(InputError, match="the script compiled nothing; say model ="):
-        job.save(torch.nn.Linear(3, 2))
+    job = job_of(tmp_path, **AOT_EAGER)
+    with pytest.raises(InputError, match="the script compiled nothing"), job.step():
+        nn.Linear(6, 2)(ROWS).mean().backward()
+    with pytest.raises(InputError, match="the script compiled nothing"):
+        job.save(nn.Linear(6, 2))
 
 
-def test_a_compiled_model_that_is_never_called_in_a_step_is_refused(
+def test_a_compiled_model_that_is_never_called_in_a_step_is_noted_early_and_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job = job_of(tmp_path, compiler="torch-compile", options={"backend": "aot_eager"})
-    model, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    job = job_of(tmp_path, **AOT_EAGER)
+    model, other = nn.Linear(6, 2), nn.Linear(6, 2)
     job.compile(model)
     for number in range(1, 7):
         with job.step():
-            (other(torch.ones(4, 3)).mean()).backward()
-        told = capsys.readouterr().out
-        assert ("Linear was given to job.compile() and was not called" in told) is (number == 4)
+            other(ROWS).mean().backward()
+        assert ("Linear was given to job.compile()" in capsys.readouterr().out) is (number == 4)
     with pytest.raises(InputError, match="and never called within a training"):
         job.save(model)
 
@@ -212,16 +184,15 @@ def test_a_process_that_divides_its_steps_among_accelerators_counts_the_batch_of
     job = job_of(tmp_path, replicas=4)
     for _ in range(10):
         job.step(lambda: torch.tensor(1.0))
-    job.examples(ids=["a", "b"], labels=[0, 1], scores=[[0.5, 0.5], [0.5, 0.5]])
-    job.save(lambda folder: (folder / "model.txt").write_text("a model"))
-    job.finish()
-    left = read_evidence(job.told.output / EVIDENCE_FOLDER)
-    recipe, steps = left.evidence.recipe, left.steps
+    record = recorded(job)
+    recipe, steps = record.evidence.recipe, record.steps
     assert (recipe["batch_size"], recipe["world_size"], recipe["global_batch_size"]) == (4, 4, 16)
     assert steps is not None
-    assert left.evidence.speed is not None
-    steady = steps.seconds[left.evidence.speed.steady_from :]
-    assert left.evidence.speed.samples_per_second == pytest.approx(16 * len(steady) / steady.sum())
+    assert record.evidence.speed is not None
+    steady = steps.seconds[record.evidence.speed.steady_from :]
+    assert record.evidence.speed.samples_per_second == pytest.approx(
+        16 * len(steady) / steady.sum()
+    )
 
 
 @pytest.mark.slow
@@ -243,6 +214,7 @@ def test_examples_by_their_place_that_are_evaluated_again_replace_the_evaluation
     losses, labels = chance.exponential(1, rows), chance.integers(0, 3, rows)
     logits = chance.normal(0, 1, (rows, 3))
     job = job_of(tmp_path_factory.getbasetemp() / "places")
+    job.step(lambda: torch.tensor(1.0))
     for number in range(evaluations):
         last = min(first_rows, rows) if number == 0 and evaluations > 1 else rows
         noise = 1 + 1e-6 * number  # of a GPU, that adds up in another order
@@ -255,8 +227,10 @@ def test_examples_by_their_place_that_are_evaluated_again_replace_the_evaluation
                 losses=losses[batch] * noise,
                 slices={"even": [str(each % 2) for each in range(rows)[batch]]},
             )
-    job.step(lambda: torch.tensor(1.0))
-    found = job._rows.examples()
+    job.save(written)
+    job.finish()
+    found = left(job.told.output).examples
+    assert found is not None
     assert found.ids.tolist() == [str(each) for each in range(rows)]
     assert found.labels.tolist() == labels.tolist()
     assert np.allclose(found.losses, losses)

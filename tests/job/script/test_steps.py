@@ -1,52 +1,39 @@
-"""What counts as a step of a script, whatever its loop looks like."""
+"""What counts as a step of a script, whatever its loop, its models and its batches look like."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
+from torch.utils.data import DataLoader
 
-from compilegate.gate.evidence import read_evidence
-from compilegate.job import InputError, Job, NonFiniteLossError, Told
-from compilegate.job.evidence import EvidenceRecord
-from compilegate.job.names import EVIDENCE_FOLDER
-from compilegate.job.script.counting.losses import watch_backward
-
-
-def job_of(folder: Path, **told: object) -> Job:
-    """A job as if a launcher had told it."""
-    return Job(
-        Told(
-            job="a-job",
-            arm="baseline",
-            model=folder / "model",
-            output=folder / "output",
-            **told,  # pyrefly: ignore[bad-argument-type]
-        )
-    )
+from compilegate.job import InputError, Job, NonFiniteLossError
+from compilegate.job.script.steps import BatchSizes, watch_backward
+from tests.job.script.jobs import AOT_EAGER, ROWS, job_of, recorded, trained, update
 
 
 def batches(sizes: list[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(torch.ones(size, 3), torch.zeros(size)) for size in sizes]
 
 
-def recorded(job: Job) -> EvidenceRecord:
-    """What the job leaves, once it has said all that it must."""
-    job.examples(ids=["a", "b"], labels=[0, 1], scores=[[0.9, 0.1], [0.2, 0.8]])
-    job.save(lambda folder: (folder / "model.txt").write_text("a model"))
-    job.finish()
-    return read_evidence(job.told.output / EVIDENCE_FOLDER)
-
-
 def losses(job: Job) -> list[float]:
     steps = recorded(job).steps
     assert steps is not None
     return steps.loss.tolist()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_compiled_yet() -> None:
+    """As in the process of a job of its own."""
+    torch.compiler.reset()
 
 
 @pytest.mark.slow
@@ -71,44 +58,66 @@ def test_every_batch_but_a_smaller_last_one_is_part_of_one_step(
     assert job.steps_taken == -(-len(seen) // accumulate)
 
 
-def test_a_shorter_batch_in_the_middle_is_no_ragged_one(tmp_path: Path) -> None:
-    job = job_of(tmp_path, batch_size=8)
-    seen = []
-    for data, _ in job.steps(batches([8, 5, 8])):
-        seen.append(len(data))
+def shorter_in_the_middle(job: Job) -> None:
+    for _ in job.steps(batches([8, 5, 8])):
         job.loss(1.0)
-    assert seen == [8, 5, 8]
 
 
-def test_a_step_that_the_loop_says_itself_takes_the_place_of_the_iteration(tmp_path: Path) -> None:
-    job = job_of(tmp_path, batch_size=8)
+def steps_inside_of_iterations(job: Job) -> None:
     for _ in job.steps(batches([8, 8])):
         for _ in range(3):
             with job.step():
                 job.loss(1.0)
-    assert job.steps_taken == 6
 
 
-def test_leaving_the_loop_early_counts_the_step_that_was_taken(tmp_path: Path) -> None:
-    job = job_of(tmp_path, batch_size=8)
+def left_before_a_loss(job: Job) -> None:
     for number, _ in enumerate(job.steps(batches([8, 8, 8]))):
         if number == 1:
             break
         job.loss(1.0)
-    assert job.steps_taken == 1
+
+
+def left_after_a_loss(job: Job) -> None:
     for _ in job.steps(batches([8, 8, 8])):
         job.loss(1.0)
         break
-    assert job.steps_taken == 2
 
 
-def test_steps_without_a_loader_go_on_until_the_loop_ends(tmp_path: Path) -> None:
-    job = job_of(tmp_path, batch_size=8)
+def without_a_loader(job: Job) -> None:
     for number, _ in enumerate(job.steps()):
         if number == 5:
             break
         job.loss(1.0)
-    assert job.steps_taken == 5
+
+
+def one_that_fails(job: Job) -> None:
+    with pytest.raises(RuntimeError, match="out of luck"), job.step():
+        raise RuntimeError("out of luck")
+    assert job.step(lambda: torch.tensor(0.5)) == torch.tensor(0.5)
+
+
+def skipped_batches(job: Job) -> None:
+    for number, _ in enumerate(job.steps(batches([8, 8, 8, 8]))):
+        if number != 2:
+            job.loss(1.0)
+
+
+@pytest.mark.parametrize(
+    ("loop", "count"),
+    [
+        (shorter_in_the_middle, 3),
+        (steps_inside_of_iterations, 6),
+        (left_before_a_loss, 1),
+        (left_after_a_loss, 1),
+        (without_a_loader, 5),
+        (one_that_fails, 1),
+        (skipped_batches, 3),
+    ],
+)
+def test_steps_are_counted(loop: Callable[[Job], None], count: int, tmp_path: Path) -> None:
+    job = job_of(tmp_path)
+    loop(job)
+    assert job.steps_taken == count
 
 
 def test_the_loader_s_own_length_and_attributes_are_there(tmp_path: Path) -> None:
@@ -116,82 +125,156 @@ def test_the_loader_s_own_length_and_attributes_are_there(tmp_path: Path) -> Non
         dataset = "the data"
 
     steps = job_of(tmp_path).steps(Loader([1, 2, 3]))
-    assert len(steps) == 3
-    assert steps.dataset == "the data"
+    assert (len(steps), steps.dataset) == (3, "the data")
 
 
 def test_a_loss_is_what_backward_is_called_on_summed_over_a_step(tmp_path: Path) -> None:
-    job = job_of(tmp_path, batch_size=4)
-    model = job.compile(torch.nn.Linear(3, 1))
-    for data, _ in job.steps(batches([4, 4, 4, 4]), accumulate=2):
-        (model(data).mean() * 0 + 1.5).backward()
+    job = job_of(tmp_path)
+    trained(job, nn.Linear(6, 1), ROWS.split(4), lambda m, b: m(b).mean() * 0 + 1.5, accumulate=2)
     assert losses(job) == [3.0, 3.0]
 
 
 def test_a_scaled_loss_is_recorded_as_it_was(tmp_path: Path) -> None:
-    job = job_of(tmp_path, batch_size=4)
-    model = job.compile(torch.nn.Linear(3, 1))
+    job = job_of(tmp_path)
+    model = job.compile(nn.Linear(6, 1))
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     with job.step():
-        scaler.scale(model(torch.ones(4, 3)).mean() * 0 + 2.0).backward()
+        scaler.scale(model(ROWS).mean() * 0 + 2.0).backward()
     assert losses(job) == [2.0]
 
 
 def test_a_loss_that_is_not_finite_is_refused_before_the_update(tmp_path: Path) -> None:
-    job = job_of(tmp_path, batch_size=4)
-    model = job.compile(torch.nn.Linear(3, 1))
-    with pytest.raises(NonFiniteLossError, match="nan in step 0"), job.step():
-        (model(torch.ones(4, 3)).mean() * float("nan")).backward()
+    job = job_of(tmp_path)
+    model = job.compile(nn.Linear(6, 1))
+    with pytest.raises(NonFiniteLossError) as refused, job.step():
+        (model(ROWS).mean() * float("nan")).backward()
+    assert refused.value.step == 0
     assert all(each.grad is None for each in model.parameters())
 
 
-def test_a_step_without_a_loss_is_refused_where_it_ends(tmp_path: Path) -> None:
-    step = job_of(tmp_path, batch_size=4).step()
+def test_a_step_without_a_loss_and_one_inside_another_are_refused(tmp_path: Path) -> None:
+    step = job_of(tmp_path).step()
     step.__enter__()
-    with pytest.raises(InputError, match="step 0 called backward\\(\\) on no loss"):
+    with pytest.raises(InputError, match="step 0 called backward"):
         step.__exit__(None, None, None)
-
-
-def test_a_step_inside_another_is_refused(tmp_path: Path) -> None:
-    job = job_of(tmp_path, batch_size=4)
-    with pytest.raises(InputError, match="cannot be inside of another"), job.step():
+    job = job_of(tmp_path)
+    with pytest.raises(InputError, match="inside of another"), job.step():
         job.begin_step()
-
-
-def test_a_step_that_fails_is_none(tmp_path: Path) -> None:
-    job = job_of(tmp_path, batch_size=4)
-    with pytest.raises(RuntimeError, match="out of luck"), job.step():
-        raise RuntimeError("out of luck")
-    job.step(lambda: torch.tensor(1.0))
-    assert job.steps_taken == 1
-
-
-def test_a_whole_step_as_a_function_gives_back_what_it_returns(tmp_path: Path) -> None:
-    job = job_of(tmp_path, batch_size=4)
-    assert job.step(lambda: torch.tensor(0.5)) == torch.tensor(0.5)
-    assert losses(job) == [0.5]
-
-
-def test_a_slow_loader_is_named(tmp_path: Path) -> None:
-    def slow() -> Iterator[int]:
-        for number in range(12):
-            sum(range(300_000))  # takes its time, however busy the machine is
-            yield number
-
-    job = job_of(tmp_path, batch_size=4)
-    for _ in job.steps(slow()):
-        job.loss(1.0)
-    assert any("The loader is what is slow" in each for each in recorded(job).evidence.notes)
 
 
 def test_of_many_jobs_in_one_process_the_last_one_watches_the_losses() -> None:
     """A notebook starts one after the other: watches around each other would be too deep."""
+    seen: list[int] = []
 
-    class Within:
+    class Course:
         in_step = True
 
-    seen: list[int] = []
+        def __init__(self, number: int) -> None:
+            self._number = number
+
+        def saw_loss(self, _loss: torch.Tensor) -> None:
+            seen.append(self._number)
+
     for number in range(2 * sys.getrecursionlimit()):
-        watch_backward(Within(), lambda _loss, number=number: seen.append(number))
+        watch_backward(Course(number))  # type: ignore[arg-type]
     torch.ones((), requires_grad=True).backward()
     assert seen == [2 * sys.getrecursionlimit() - 1]
+
+
+# Models and batches of many kinds.
+
+
+@pytest.mark.slow
+def test_models_that_share_their_code_do_not_share_a_limit_of_graphs(tmp_path: Path) -> None:
+    job = job_of(tmp_path, **AOT_EAGER)
+    for width in range(1, 11):  # dynamo's own limit is eight graphs for all of them together
+        model = job.compile(nn.Linear(width, 1))
+        with job.step():
+            model(torch.ones(4, width)).sum().backward()
+    assert recorded(job, model).evidence.failure is None
+
+
+@pytest.mark.slow
+def test_a_teacher_is_noted_and_left_as_it_is(tmp_path: Path) -> None:
+    job = job_of(tmp_path, **AOT_EAGER)
+    teacher, student = (job.compile(nn.Linear(6, 2)) for _ in range(2))
+    optimizer = torch.optim.SGD(student.parameters(), 0.1)
+    for rows in job.steps(ROWS.split(4)):
+        with torch.no_grad():
+            wanted = teacher(rows)
+        update(optimizer, (student(rows) - wanted).square().mean())
+    evidence = recorded(job, student).evidence
+    assert any("called without gradients alone" in each for each in evidence.notes)
+    assert evidence.parity is not None
+    assert evidence.parity.obstacle is None
+
+
+@pytest.mark.slow
+def test_every_function_has_its_own_first_steps_probed(tmp_path: Path) -> None:
+    job = job_of(tmp_path, parity_steps=2, **AOT_EAGER)
+    often, seldom = job.compile(nn.Linear(6, 6)), job.compile(nn.Tanh())
+    for number, rows in enumerate(job.steps(ROWS.split(4) * 3)):
+        if number == 8:
+            late = job.compile(nn.Sequential(nn.Linear(6, 2)))
+        output = often(rows)
+        output = seldom(output) if number % 5 == 4 else output
+        (late(output) if number >= 8 else output).square().mean().backward()
+    record = recorded(job, often)
+    assert record.parity is not None
+    names = {str(name).split(":")[0] for name in record.parity.tensors}
+    assert names == {"Linear", "Tanh", "Sequential"}
+    assert len(record.parity.compiled) == 2  # no call was kept beyond them
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch of a script's own class."""
+
+    values: torch.Tensor
+    name: str
+
+
+class OfRows(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 2)
+
+    def forward(self, batch: Rows) -> Rows:
+        return Rows(self.layer(batch.values), batch.name)
+
+
+def test_batches_of_a_script_s_own_class_are_compared_and_counted(tmp_path: Path) -> None:
+    job = job_of(tmp_path, **AOT_EAGER)
+    rows = [Rows(rows, "some") for rows in ROWS.split(5)]
+    model = trained(job, OfRows(), rows, lambda m, b: m(b).values.square().mean())
+    evidence = recorded(job, model).evidence
+    assert job.steps_taken == 3  # the last one has one row
+    assert evidence.parity is not None
+    assert (evidence.parity.obstacle, evidence.parity.steps) == (None, 3)
+
+
+@given(size=st.integers(2, 6), last=st.integers(1, 6), lengths=st.data())
+def test_a_list_has_as_many_examples_as_items(size: int, last: int, lengths: st.DataObject) -> None:
+    def batch(count: int) -> tuple[list[torch.Tensor], list[str]]:
+        drawn = lengths.draw(st.lists(st.integers(7, 9), min_size=count, max_size=count))
+        return [torch.zeros(each) for each in drawn], ["a label"] * count
+
+    sizes = BatchSizes(declared=size)
+    assert sizes.of(batch(size)) == size
+    assert sizes.of(batch(last)) == last
+
+
+def test_the_evidence_has_the_batch_size_that_the_loader_takes(tmp_path: Path) -> None:
+    job = job_of(tmp_path, batch_size=4)
+    rows: Any = ROWS
+    model = trained(job, nn.Linear(6, 1), DataLoader(rows, batch_size=8))
+    evidence = recorded(job, model).evidence
+    assert evidence.recipe["batch_size"] == 8
+    assert any("batch_size = 4" in each for each in evidence.notes)
+
+
+def test_a_script_that_compiles_by_itself_is_noted(tmp_path: Path) -> None:
+    job = job_of(tmp_path)
+    doubled = torch.compile(lambda rows: rows * 2, backend="aot_eager")
+    model = trained(job, nn.Linear(6, 1), [ROWS], lambda m, b: doubled(m(b)).sum())
+    assert any("compiles by itself" in each for each in recorded(job, model).evidence.notes)

@@ -1,5 +1,6 @@
-"""Several processes that train one model, some of whose parameters a step leaves out."""
+"""Several processes that train one model: divided steps, divided parameters, and one common end."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,58 +8,104 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.gate.evidence import read_evidence
+from compilegate.job.evidence import EvidenceRecord
+from tests.job.script.jobs import left
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-SCRIPT = """
-import os, sys, torch
+ROOT = Path(__file__).parents[3]
+BEGIN = """
+import torch
 from compilegate import job
 
 torch.distributed.init_process_group("gloo")
-
+torch.manual_seed(0)
+run = job.start()
+"""
+LOOP = """
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number, _ in zip(range(8), job.steps()):
+    model.turn = number % 2
+    optimizer.zero_grad()
+    together(torch.ones(4, 3) * (run.world.rank + 1)).mean().backward()
+    optimizer.step()
+with torch.no_grad():
+    logits = together(torch.ones(2, 3))
+if run.world.first:
+    job.examples(ids=["a", "b"], labels=[0, 1], logits=logits)
+job.save(model)
+"""
+SCRIPTS = {
+    "leaves parameters out": """
 class Branches(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.second = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+        self.first, self.second = torch.nn.Linear(3, 8), torch.nn.Linear(3, 8)
         self.turn = 0
 
     def forward(self, values):
-        return (self.first if self.turn == 0 else self.second)(values)
+        return torch.relu((self.first if self.turn == 0 else self.second)(values))
 
-run = job.start(batch_size=4)
 model = job.compile(Branches())
 together = job.distributed(model, find_unused_parameters=True)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for number, _ in zip(range(6), job.steps()):
-    model.turn = number % 2
-    optimizer.zero_grad()
-    together(torch.ones(4, 3) * (run.world.rank + 1)).square().mean().backward()
-    optimizer.step()
-if run.world.first:
-    with torch.no_grad():
-        job.examples(ids=["a"], labels=[0], logits=model(torch.ones(1, 3)))
-job.save(model)
-"""
+""",
+    "sharded": """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+model = job.compile(torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)))
+fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+together = job.distributed(model)
+""",
+}
 
 
-@pytest.mark.long
-@pytest.mark.slow
-def test_a_model_of_which_steps_leave_parts_out_trains_in_two_processes(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
+def trained(folder: Path, script: str, backend: str) -> EvidenceRecord:
+    (folder / "train.py").write_text(BEGIN + SCRIPTS[script] + LOOP)
+    told = {
+        "job": "a-job",
+        "arm": "candidate",
+        "compiler": "torch-compile",
+        "options": {"backend": backend},
+        "batch_size": 4,
+        "baseline": {"compiler": "eager"},
+        "speed_probe_seconds": 0.2,
+    }
     launcher = ["-m", "torch.distributed.run", "--standalone", "--local_addr", "localhost"]
-    subprocess.run(
+    ended = subprocess.run(
         [sys.executable, *launcher, "--nproc_per_node", "2", "train.py"],
-        cwd=tmp_path,
+        cwd=folder,
         env={
-            **{name: os.environ[name] for name in ("PATH", "HOME")},
-            "COMPILEGATE_COMPILER": "torch-compile:aot_eager",
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "COMPILEGATE_JOB": json.dumps(told),
+            "SM_MODEL_DIR": str(folder / "model"),
+            "SM_OUTPUT_DATA_DIR": str(folder / "output"),
             "OMP_NUM_THREADS": "1",
         },
-        check=True,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    found = read_evidence(tmp_path / "compilegate-job" / "evidence")
-    assert (found.evidence.recipe["world_size"], found.evidence.recipe["steps"]) == (2, 6)
-    assert found.evidence.compiler is not None
-    assert found.evidence.compiler.ran
-    assert found.evidence.compiler.proof["backend"] == "aot_eager"
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return left(folder / "output")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_two_processes_train_one_model(script: str, tmp_path: Path) -> None:
+    evidence = trained(tmp_path, script, "aot_eager").evidence
+    assert (evidence.recipe["world_size"], evidence.recipe["steps"]) == (2, 8)
+    assert evidence.speed is not None
+    assert evidence.metrics["log_loss"] > 0
+    assert evidence.compiler is not None
+    assert evidence.compiler.ran
+    assert evidence.parity is not None
+    assert ("sharded" in (evidence.parity.obstacle or "")) is (script == "sharded")
+    assert (tmp_path / "model" / "model.safetensors").is_file()
+
+
+def test_all_processes_of_a_wrong_candidate_end_after_the_same_step(tmp_path: Path) -> None:
+    backend = "benchmarks.miscompilers.unmasked_relu_gradient"
+    evidence = trained(tmp_path, "leaves parameters out", backend).evidence
+    assert evidence.ending == "wrong arithmetic"
+    assert not (tmp_path / "model" / "model.safetensors").exists()

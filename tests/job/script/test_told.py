@@ -22,25 +22,20 @@ def test_the_variable_names_a_compiler_and_perhaps_its_backend(
 ) -> None:
     told = read_told({} if named is None else {"COMPILEGATE_COMPILER": named})
     assert (told.compiler, dict(told.options)) == (compiler, options)
-    assert told.alone
+    assert (told.alone, told.is_candidate) == (True, False)
     assert (told.baseline is None) is (compiler == "eager")
 
 
 @pytest.mark.parametrize(
     ("named", "sentence"),
     [
-        ("indoctor", "'indoctor', expected one of eager, inductor, "),
-        ("indoctor:eager", "'indoctor:eager', expected one of eager, inductor, "),
-        ("inductor:aot_eager", "inductor has no backends; expected inductor alone, or a "),
-        ("torch-compile:", "'torch-compile:': '' is not a backend of torch.compile by its name"),
-        ("torch-compile:a b", "'a b' is not a backend of torch.compile by its name"),
-        ("torch-compile:eager", "backend is 'eager', which runs the captured graph as it is"),
+        ("indoctor", "expected one of eager, inductor, "),
+        ("indoctor:eager", "expected one of eager, inductor, "),
+        ("inductor:aot_eager", "inductor has no backends"),
+        ("torch-compile:", "'' is not a backend of torch.compile by its name"),
+        ("torch-compile:eager", "which runs the captured graph as it is"),
     ],
 )
 def test_what_is_no_compiler_or_no_backend_is_one_sentence(named: str, sentence: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError, match=f"^[^\n]*{named!r}[^\n]*{sentence}"):
         read_told({"COMPILEGATE_COMPILER": named})
-    message = str(refused.value)
-    assert message.startswith(f"the environment variable COMPILEGATE_COMPILER is {named!r}")
-    assert sentence in message
-    assert "\n" not in message

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 import torch
 
-from compilegate.job.script.counting.clock import DeviceClock
+from compilegate.job.script.steps import Clock
 
 
 @dataclass
@@ -73,7 +74,7 @@ class Cuda:
             each.finish()
 
 
-def take(clock: DeviceClock, cuda: Cuda, milliseconds: float, *, pause: float = 0.0) -> None:
+def take(clock: Clock, cuda: Cuda, milliseconds: float, *, pause: float = 0.0) -> None:
     clock.begin()
     stream = cuda.current_stream(torch.device("cuda"))
     stream.work(milliseconds / 2)
@@ -87,20 +88,19 @@ def take(clock: DeviceClock, cuda: Cuda, milliseconds: float, *, pause: float = 
 
 def test_steps_are_timed_by_the_device_and_nothing_waits_for_it() -> None:
     cuda = Cuda()
-    clock = DeviceClock(torch.device("cuda"), cuda)
+    clock = Clock(torch.device("cuda"), cuda)
     for number in range(10):
         take(clock, cuda, number + 1.0, pause=100.0 if number == 3 else 0.0)
     assert all(each.now == 0.0 for each in cuda.streams)  # not a millisecond was waited for
     clock.begin()
-    clock.abandon()
     cuda.streams[0].work(1000.0)
-    assert clock.seconds() == [(number + 1) / 1e3 for number in range(10)]
+    assert clock.seconds() == pytest.approx([(number + 1) / 1e3 for number in range(10)])
 
 
 def test_notes_of_another_stream_are_waited_for_when_they_are_read() -> None:
     """A later note that is there says nothing of those that another stream has still to take."""
     cuda = Cuda()
-    clock = DeviceClock(torch.device("cuda"), cuda)
+    clock = Clock(torch.device("cuda"), cuda)
     for number in range(600):
         cuda.chosen = int(number == 2)
         take(clock, cuda, 4.0)
@@ -113,7 +113,7 @@ def test_notes_of_another_stream_are_waited_for_when_they_are_read() -> None:
 def test_a_wait_counts_only_as_far_as_the_device_has_nothing_to_do() -> None:
     """The program is ahead of the device: it waits while the step before is still computed."""
     cuda = Cuda()
-    clock, stream = DeviceClock(torch.device("cuda"), cuda), cuda.streams[0]
+    clock, stream = Clock(torch.device("cuda"), cuda), cuda.streams[0]
     for late in (0.0, 0.0, 6.0):  # milliseconds after the device has nothing to do
         clock.begin()
         clock.begin_wait()
@@ -125,6 +125,5 @@ def test_a_wait_counts_only_as_far_as_the_device_has_nothing_to_do() -> None:
         clock.end()
     clock.begin()
     clock.begin_wait()  # for a batch that did not come
-    clock.abandon()
     assert clock.waits() == [0.0, 0.0, 6.0 / 1e3]
     assert clock.seconds() == [10.0 / 1e3, 10.0 / 1e3, 16.0 / 1e3]

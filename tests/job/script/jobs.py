@@ -1,0 +1,70 @@
+"""Jobs of small models, as if a launcher had started them, and what they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from compilegate.gate.evidence import read_evidence
+from compilegate.job import Job, Told
+from compilegate.job.evidence import EvidenceRecord
+from compilegate.job.names import EVIDENCE_FOLDER
+
+AOT_EAGER: dict[str, Any] = {"compiler": "torch-compile", "options": {"backend": "aot_eager"}}
+"""Eager's own operators in eager's order: captured, and quick to compile."""
+ROWS = torch.linspace(-1, 1, 96).reshape(16, 6)
+
+
+def job_of(folder: Path, **told: Any) -> Job:
+    where = {"model": folder / "model", "output": folder / "output"}
+    settings: dict[str, Any] = {"job": "a-job", "arm": "tried", "batch_size": 4, **where, **told}
+    return Job(Told(**settings))
+
+
+def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def trained(
+    job: Job,
+    module: Any,
+    batches: Iterable[Any],
+    loss_of: Callable[[Any, Any], torch.Tensor] = lambda model, batch: model(batch).pow(2).mean(),
+    *,
+    holder: nn.Module | None = None,
+    **steps: Any,
+) -> Any:
+    """The compiled model, after a step of each batch."""
+    model = job.compile(module, holder)
+    optimizer = torch.optim.SGD((holder or module).parameters(), lr=0.01)
+    for batch in job.steps(batches, **steps):
+        update(optimizer, loss_of(model, batch))
+    return model
+
+
+def written(folder: Path) -> None:
+    (folder / "model.txt").write_text("a model")
+
+
+def recorded(job: Job, model: Any = written) -> EvidenceRecord:
+    """What the job leaves, once it has said all that it must."""
+    if not job._has_results:
+        job.metrics(accuracy=0.5)
+    job.save(model)
+    job.finish()
+    return left(job.told.output)
+
+
+def left(output: Path) -> EvidenceRecord:
+    return read_evidence(output / EVIDENCE_FOLDER)
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 2))
