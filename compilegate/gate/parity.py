@@ -6,7 +6,7 @@ job measured. Here is what several jobs of an arm come to, in words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from compilegate.gate.evidence import folder_name
@@ -24,33 +24,15 @@ from compilegate.gate.settings import ParitySettings
 from compilegate.gate.verdict import ParityJudgement
 from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.evidence.parity import (
+    CANNOT_TELL_SINCE,
     EPSILON,
     ParityAnswer,
     ParityVerdict,
     Why,
+    not_compared,
     parity_verdict,
 )
 from compilegate.job.names import REPRO_SCRIPT, REPROS_FOLDER
-
-COVERED = 0.9
-"""The share of the trained parameters that must have been compared."""
-GRADIENT = "gradient of"
-_NOTHING_MEASURED = {
-    Why.EAGER_NOT_FINITE: (
-        "eager produced NaN or Inf in the probe although training did not: the probe replayed "
-        "something else"
-    ),
-    Why.EAGER_VARIES: "two eager runs of the same step differ by more than rounding",
-    Why.TOO_COARSE: (
-        "eager itself is too far from float64 in most tensors, as with dropout or a model that "
-        "amplifies rounding"
-    ),
-    Why.NOT_MEASURED: "all errors of eager or of the compiled step are zero: nothing was compared",
-    Why.BEYOND_ROUNDING: (
-        "eager and compiled are far from float64, each in its own way: they did not draw the same "
-        "random numbers"
-    ),
-}
 
 
 def judge_parity(
@@ -86,7 +68,7 @@ def judge_replicate(seed: int, record: EvidenceRecord, settings: ParitySettings)
         why = clipped(parity.obstacle or "the record holds no errors")
         return _silent(seed, why, precision)
     limit = settings.limit(precision)
-    verdict = parity_verdict(record.parity, precision, limit)
+    verdict = parity_verdict(record.parity, precision, limit, parity.reproduced)
     worst = verdict.worst
     if worst is not None:
         worst = replace(worst, tensor=clipped(worst.tensor, 120))
@@ -102,7 +84,7 @@ def judge_replicate(seed: int, record: EvidenceRecord, settings: ParitySettings)
         tensors=tensors,
         judged=verdict.judged,
         median_ratio=verdict.median_ratio,
-        worst=None if verdict.why in _NOTHING_MEASURED else worst,
+        worst=None if verdict.why in CANNOT_TELL_SINCE else worst,
     )
 
 
@@ -113,8 +95,8 @@ def _silent(seed: int, why: str, precision: str | None) -> ParityJudgement:
 
 def _sentence(verdict: ParityVerdict, precision: str, limit: float, steps: int) -> str:
     worst = verdict.worst
-    if verdict.why in _NOTHING_MEASURED or worst is None:
-        return f"Parity cannot be judged: {_NOTHING_MEASURED[verdict.why]}."
+    if verdict.why in CANNOT_TELL_SINCE or worst is None:
+        return f"Parity cannot be judged: {CANNOT_TELL_SINCE[verdict.why]}."
     if verdict.why is Why.NOT_FINITE:
         return (
             f"The compiled {worst.tensor} is NaN or infinite in step {worst.step}, eager's is not."
@@ -167,7 +149,7 @@ def _finding(
     if spoken.answer is ParityAnswer.FAIL:
         return failure(Code.PARITY_DIFFERS, sentence, **numbers)
     if spoken.answer is ParityAnswer.PASS:
-        partly = next(_partly(spoken, records), None)
+        partly = _partly(spoken, records)
         if partly is None:
             return Reason(Code.PARITY_ALIKE, Outcome.PASS, sentence, numbers)
         return _unless_required(f"{sentence} {partly}", numbers, settings)
@@ -191,18 +173,11 @@ def _unless_required(
     return Note(Code.PARITY_CANNOT_TELL, sentence, numbers)
 
 
-def _partly(spoken: ParityJudgement, records: Mapping[int, EvidenceRecord]) -> Iterator[str]:
+def _partly(spoken: ParityJudgement, records: Mapping[int, EvidenceRecord]) -> str | None:
     """What of the model was not compared."""
     record = records[spoken.seed]
     parity, errors = record.evidence.parity, record.parity
-    if parity is None or errors is None:
-        return
-    names = errors.tensors.tolist()
-    if not any(name.startswith(GRADIENT) for name in names):
-        yield "No gradient was compared, so the backward pass was not checked."
-    trained, compared = parity.trained_parameters, parity.compared_parameters
-    if trained and compared is not None and compared < COVERED * trained:
-        yield f"Only {compared:,} of {trained:,} trained parameters were compared."
+    return None if parity is None or errors is None else not_compared(parity, errors)
 
 
 def _numbers(spoken: ParityJudgement) -> dict[str, Number]:

@@ -6,25 +6,21 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 
-from compilegate.job.errors import CompilegateError
 from compilegate.job.probes.capture import (
     Autocast,
     Call,
     Compiled,
     Forward,
     output_tensors,
+    tensors_in,
     with_tensors,
 )
-
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class ObstacleError(CompilegateError):
-    """Why a step cannot be taken again, in one sentence."""
+from compilegate.job.probes.obstacles import ObstacleError
+from compilegate.job.stepping.precision import AUTOCAST
 
 
 @dataclass(frozen=True)
@@ -171,20 +167,8 @@ def _again(function: Forward, call: Call, rows: Optional[Tuple[int, int]] = None
     return Replayed(function, call, [each for each in _inputs(call) if each.requires_grad], rows)
 
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a call's inputs, also in lists, tuples and dictionaries."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from tensors_in(each)
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from tensors_in(each)
-
-
 def _inputs(call: Call) -> List[torch.Tensor]:
-    return list(tensors_in([call.arguments, call.named]))
+    return tensors_in([call.arguments, call.named])
 
 
 def _fitting_gradients(
@@ -288,7 +272,7 @@ def _in_precision(call: Call, ours: str, theirs: str) -> Call:
         return call
     wanted = Autocast(
         call.autocast.device_type,
-        enabled=theirs in _AUTOCAST,
-        dtype=_AUTOCAST.get(theirs, call.autocast.dtype),
+        enabled=theirs in AUTOCAST,
+        dtype=AUTOCAST.get(theirs, call.autocast.dtype),
     )
     return dataclasses.replace(call, autocast=wanted)

@@ -17,7 +17,6 @@ import gc
 import inspect
 import math
 import time
-import traceback
 from dataclasses import dataclass
 from typing import Iterator, List, Optional, Sequence, Tuple
 
@@ -25,21 +24,13 @@ import numpy as np
 import torch
 
 from compilegate.job.compilers import Compiler
-from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord
 from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.machine.world import ALONE, World
-from compilegate.job.probes.capture import Compiled, brought_back
-from compilegate.job.probes.exact import NoRoomError
-from compilegate.job.probes.replay import (
-    ObstacleError,
-    Side,
-    Steps,
-    baseline_steps,
-    candidate_steps,
-    tensors_in,
-)
-from compilegate.job.probes.untouched import Lent
+from compilegate.job.probes.capture import Compiled, brought_back, tensors_in
+from compilegate.job.probes.obstacles import ObstacleError, attempted, no_new_graphs
+from compilegate.job.probes.replay import Side, Steps, baseline_steps, candidate_steps
+from compilegate.job.probes.state import PreservedState, captured_modes
 
 SHARE_OF_TRAINING = 0.05
 MOST_SECONDS = 60.0
@@ -95,36 +86,26 @@ def probe_speed(
     there are no blocks. Nothing is raised: a trained model must not be lost to a measurement.
     """
     budget = _Budget(seconds, block_seconds, most_pairs)
-    obstacle: Optional[str] = None
-    blocks: Optional[PairedBlocks] = None
-    steps_per_block = 0
-    try:
+    sides = candidate, baseline
+
+    def measured() -> Tuple[int, PairedBlocks]:
         _check(compiler, baseline, world)
         _require_own_steps(optimizers)
         recent = [_recent(each) for each in compiled]
-        steps_per_block, blocks = _measure(
-            recent,
-            optimizers,
-            sides=(candidate, baseline),
-            graphs=_Graphs(compiler),
-            budget=budget,
-            chance=np.random.default_rng(seed),
-        )
-    except (ObstacleError, NoRoomError) as error:
-        obstacle = str(error)
-    except Exception as error:  # noqa: BLE001 - from any kernel of any library; see the docstring
-        traceback.print_exc()
-        obstacle = f"the probe broke off: {one_sentence(error)}"
+        with no_new_graphs(compiler):
+            return _measure(recent, optimizers, sides, budget, np.random.default_rng(seed))
+
+    found, obstacle = attempted(measured)
     own = candidate.batch_size or baseline.batch_size or _examples(compiled)
     record = PairedSpeedRecord(
         seconds=budget.elapsed(),
         baseline_compiler=baseline.compiler,
         baseline_batch_size=baseline.batch_size or own,
         candidate_batch_size=own,
-        steps_per_block=steps_per_block,
+        steps_per_block=0 if found is None else found[0],
         obstacle=obstacle,
     )
-    return record, blocks
+    return record, None if found is None else found[1]
 
 
 class _Budget:
@@ -180,14 +161,6 @@ def _recent(compiled: Compiled) -> Compiled:
     return dataclasses.replace(compiled, calls=calls)
 
 
-def _set_modes(compiled: Compiled) -> None:
-    """Every submodule as it was at the captured calls: compiled code is for one mode."""
-    for name, each in compiled.module.named_modules():
-        training = compiled.training.get(name, True)
-        if each.training != training:
-            each.training = training
-
-
 def _examples(compiled: Sequence[Compiled]) -> int:
     """How many examples a step takes, where nobody said: the first dimension of the first input."""
     for each in compiled:
@@ -201,30 +174,29 @@ def _examples(compiled: Sequence[Compiled]) -> int:
 def _measure(
     compiled: Sequence[Compiled],
     optimizers: Sequence[torch.optim.Optimizer],
-    *,
     sides: Tuple[Side, Side],
-    graphs: _Graphs,
     budget: _Budget,
     chance: np.random.Generator,
 ) -> Tuple[int, PairedBlocks]:
     """How many steps a block has, and the blocks; `sides` are the job's own and the baseline's."""
     own, theirs = candidate_steps(compiled), baseline_steps(compiled, *sides)
     calls = [(call.arguments, call.named) for each in compiled for call in each.calls]
-    lent = Lent([each.module for each in compiled], optimizers, inputs=calls)
-    with torch.inference_mode(False), torch.enable_grad(), _without_collections(), lent:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(_without_collections())
         for each in compiled:
-            _set_modes(each)
-        timer = _Timer(lent, optimizers)
+            stack.enter_context(captured_modes(each))
+        state = PreservedState([each.module for each in compiled], optimizers, inputs=calls)
+        stack.enter_context(state)
+        timer = _Timer(state, optimizers)
         pair = _Pair(
-            baseline=Steps(theirs, optimizers, lent.leaves),
-            candidate=Steps(own, optimizers, lent.leaves),
+            baseline=Steps(theirs, optimizers, state.leaves),
+            candidate=Steps(own, optimizers, state.leaves),
         )
         pair, times = _warmed_up(pair, timer, budget)
-        graphs.require_same()
         plan = _planned(times, pair.candidate.period, budget)
-        blocks = _timed(pair, timer, budget, plan, chance)
-        graphs.require_same()
-    return plan.steps, blocks
+        return plan.steps, _timed(pair, timer, budget, plan, chance)
 
 
 @contextlib.contextmanager
@@ -239,19 +211,6 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-class _Graphs:
-    """How many graphs the compiler has compiled since."""
-
-    def __init__(self, compiler: Compiler) -> None:
-        self._compiler = compiler
-        self._before = compiler.graphs()
-
-    def require_same(self) -> None:
-        """Raises ObstacleError if there is a new one."""
-        if self._compiler.graphs() != self._before:
-            raise ObstacleError("the probe made the compiler compile anew, so it timed other code")
-
-
 @dataclass(frozen=True)
 class _Pair:
     baseline: Steps
@@ -259,15 +218,15 @@ class _Pair:
 
 
 class _Timer:
-    """Times steps in a row, from the lent state on."""
+    """Times steps in a row, from the preserved state on."""
 
-    def __init__(self, lent: Lent, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        self._lent = lent
+    def __init__(self, state: PreservedState, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self._state = state
         self._optimizers = optimizers
 
     def begin(self) -> None:
         """Put the state back to where every block starts: both sides do the same work."""
-        self._lent.restore()
+        self._state.restore()
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 if isinstance(group.get("lr"), torch.Tensor):
@@ -285,7 +244,7 @@ class _Timer:
         return time.perf_counter() - began
 
     def _synchronise(self) -> None:
-        for device in self._lent.devices:
+        for device in self._state.devices:
             wait = getattr(getattr(torch, device.type, None), "synchronize", None)
             if device.type == "cuda":
                 torch.cuda.synchronize(device)

@@ -16,6 +16,7 @@ from compilegate.job.names import DEFAULT_PARITY_STEPS, EVIDENCE_FOLDER, PADDING
 from compilegate.job.script.told import Told
 
 if TYPE_CHECKING:
+    from compilegate.job.probes.parity import Parity
     from compilegate.job.script.compilation import Compilation
     from compilegate.job.script.dispatch import Dispatch
 
@@ -28,6 +29,7 @@ class Probes:
         self._ran: List[Tuple[float, float]] = []
         self.parity: Optional[ParityRecord] = None
         self.errors: Optional[ParityErrors] = None
+        self._found: Optional[Parity] = None
         self.speed: Optional[PairedSpeedRecord] = None
         self.blocks: Optional[PairedBlocks] = None
         self._peak: Optional[int] = 0
@@ -63,16 +65,21 @@ class Probes:
 
             looked_at = [each for each in compilation.dispatches if each in ready or not each.keeps]
             with self._aside(compilation):
-                # What takes whole steps has its module at home by now, and there its calls are.
-                at_home = compilation.compiler.compiles_whole_steps
-                self.parity, self.errors = probe_parity(
-                    [each.part if at_home else each.part.with_calls_back() for each in looked_at],
+                self.collect()
+                self._found = probe_parity(
+                    [each.part for each in looked_at],
                     compiler=compilation.compiler,
                     folder=Path(self._told.output) / EVIDENCE_FOLDER,
                     declared=precision,
                 )
+                self.parity, self.errors = self._found.record, self._found.errors
         for dispatch in ready:
             dispatch.keep_no_more()
+
+    def collect(self) -> None:
+        """Have what the search for a repro has found beside the training in the record."""
+        if self._found is not None:
+            self.parity, self._found = self._found.collected(), None
 
     def compare_speed(
         self, compilation: Compilation, train_seconds: float, precision: str, batch_size: int
@@ -81,6 +88,7 @@ class Probes:
         from compilegate.job.probes.replay import Side  # noqa: PLC0415 - torch
         from compilegate.job.probes.speed import probe_speed, seconds_allowed  # noqa: PLC0415
 
+        self.collect()
         told, baseline = self._told, self._told.baseline
         wanted = self._wants_speed and self.speed is None
         if baseline is None or not wanted or not compilation.parts:

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention as attention
 from torch.overrides import TorchFunctionMode
 
-from compilegate.job.probes.exact import _attended, exactly
+from compilegate.job.probes.reference import attended, exactly
 
 
 class Types(TorchFunctionMode):
@@ -39,7 +39,7 @@ def heads(device: str) -> torch.Tensor:
 def test_it_is_computed_as_eager_computes_it_and_gradients_flow(by_place: bool) -> None:
     query = heads("meta")
     mask = torch.zeros(8, 8, device="meta", dtype=torch.float64)
-    with Types() as types, exactly(torch.float32, torch.bfloat16):
+    with Types() as types, exactly((), torch.float32, torch.bfloat16):
         found = (
             attention(query, query, query, mask, 0.1)
             if by_place
@@ -54,7 +54,7 @@ def test_it_is_computed_as_eager_computes_it_and_gradients_flow(by_place: bool) 
 
 def test_without_autocast_it_is_in_the_models_own_precision() -> None:
     query = heads("meta")
-    with Types() as types, exactly(torch.float32):
+    with Types() as types, exactly():
         assert attention(query, query, query, dropout_p=0.1).dtype is torch.float64
     assert types.seen == {torch.float32}
 
@@ -62,7 +62,7 @@ def test_without_autocast_it_is_in_the_models_own_precision() -> None:
 @pytest.mark.parametrize(("device", "share"), [("meta", 0.0), ("cpu", 0.0), ("cpu", 0.1)])
 def test_what_drops_nothing_or_is_on_a_cpu_stays_exact(device: str, share: float) -> None:
     query = heads(device)
-    with Types() as types, exactly(torch.float32, torch.bfloat16):
+    with Types() as types, exactly((), torch.float32, torch.bfloat16):
         assert attention(query, query, query, dropout_p=share).dtype is torch.float64
     assert types.seen == {torch.float64}
 
@@ -71,7 +71,7 @@ def test_a_mask_of_the_least_float64_leaves_no_row_without_a_number() -> None:
     """On the CPU's own kernel, by the very function that lowers the arguments."""
     query = torch.rand(1, 1, 4, 4, dtype=torch.float64)
     least = torch.full((4, 4), torch.finfo(torch.float64).min, dtype=torch.float64)
-    found = _attended((query, query, query), {"attn_mask": least}, torch.float32)
+    found = attended((query, query, query), {"attn_mask": least}, torch.float32)
     assert torch.isfinite(found).all()
     some = least.where(torch.eye(4) == 0, 0.0)
-    assert torch.allclose(_attended((query, query, query, some), {}, torch.float32), query)
+    assert torch.allclose(attended((query, query, query, some), {}, torch.float32), query)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from compilegate.job.probes.exact import NoRoomError
-from compilegate.job.probes.untouched import Lent
+from compilegate.job.probes.obstacles import NoRoomError
+from compilegate.job.probes.state import PreservedState
 from tests.job.probes.scripts import bits
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.5, float("nan"), float("inf"), 1e-42])
@@ -78,7 +78,7 @@ def test_any_nest_of_containers_in_an_optimizer_comes_back(state: Any) -> None:
     optimizer.state[first] = {"own": state}
     optimizer.param_groups[0]["extra"] = state
     before = described(vars(optimizer)["state"]), described(optimizer.param_groups)
-    with Lent([], [optimizer]):
+    with PreservedState([], [optimizer]):
         disturb(optimizer.state)
         disturb(optimizer.param_groups)
     assert (described(vars(optimizer)["state"]), described(optimizer.param_groups)) == before
@@ -87,7 +87,7 @@ def test_any_nest_of_containers_in_an_optimizer_comes_back(state: Any) -> None:
 def test_a_restored_state_can_be_disturbed_again() -> None:
     module = nn.BatchNorm1d(2)
     before = tensors_of(module)
-    with Lent([module], []) as lent:
+    with PreservedState([module], []) as lent:
         for _ in range(3):
             disturb(list(module.buffers()))
             module.running_mean = torch.ones(2)
@@ -100,7 +100,7 @@ def test_a_buffer_whose_elements_are_one_place_in_memory_is_left_alone() -> None
     """As expand makes them: nobody can write into such a tensor."""
     module = nn.Module()
     module.register_buffer("places", torch.zeros(1).expand(4))
-    with Lent([module], []):
+    with PreservedState([module], []):
         pass
     assert module.places.stride() == (0,)
 
@@ -108,7 +108,7 @@ def test_a_buffer_whose_elements_are_one_place_in_memory_is_left_alone() -> None
 def test_gradients_are_set_aside_and_come_back_as_the_same_objects() -> None:
     module = nn.Linear(2, 2)
     module.weight.grad = gradient = torch.full((2, 2), float("nan"))
-    with Lent([module], []):
+    with PreservedState([module], []):
         assert module.weight.grad is None
         module(torch.ones(1, 2)).sum().backward()
     assert module.weight.grad is gradient
@@ -125,7 +125,7 @@ def test_an_error_inside_leaves_everything_as_it_was() -> None:
     held = dict(hooks)
 
     def interrupted() -> None:
-        with Lent([module], [optimizer]):
+        with PreservedState([module], [optimizer]):
             disturb(list(module.parameters()).pop().data)
             torch.rand(3)
             module.eval()
@@ -145,7 +145,7 @@ def test_a_model_that_does_not_fit_beside_itself_is_not_lent(tmp_path: Path) -> 
     module = nn.Module()
     terabyte = torch.from_file(str(tmp_path / "large"), shared=True, size=1 << 38)
     module.register_buffer("large", terabyte)
-    with pytest.raises(NoRoomError, match=r"takes 1099\.5 GB, and .* are free"), Lent([module], []):
+    with pytest.raises(NoRoomError, match=r"takes 1099\.5 GB, and .* are free"), PreservedState([module], []):
         raise AssertionError("it was lent")
 
 
@@ -153,6 +153,6 @@ def test_what_cannot_be_copied_leaves_the_hooks_where_they_were() -> None:
     optimizer = new_optimizer()
     optimizer.register_step_pre_hook(lambda *_: None)
     lazy = nn.LazyLinear(3)
-    with pytest.raises(RuntimeError, match="uninitialized"), Lent([lazy], [optimizer]):
+    with pytest.raises(RuntimeError, match="uninitialized"), PreservedState([lazy], [optimizer]):
         raise AssertionError("it was lent")
     assert len(vars(optimizer)["_optimizer_step_pre_hooks"]) == 1

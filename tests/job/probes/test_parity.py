@@ -18,35 +18,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from compilegate.job.compilers import load_compiler
-from compilegate.job.compilers.immediate import ImmediateSteps
 from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import error_ratios, lasting
-from compilegate.job.probes import exact
+from compilegate.job.probes.obstacles import free_bytes
 from compilegate.job.probes.capture import Compiled, same_layout
 from compilegate.job.probes.parity import probe_parity
 from tests.job.every_call import states
-from tests.job.probes.scenes import KINDS, captured, new_model
+from tests.job.probes.scenes import KINDS, Plain, captured, new_model
 
 EPSILON = 2.0**-23
-
-
-class Plain(ImmediateSteps):
-    """A compiler that returns what it is given, or what `change` makes of it."""
-
-    shares_random_numbers = True
-
-    def __init__(self, change: Callable[[Any], Any] = lambda function: function) -> None:
-        self.change = change
-        self.counted = 1
-
-    def compile(self, function: Callable[..., Any], model: Any) -> Callable[..., Any]:
-        return self.change(function)
-
-    def graphs(self) -> int:
-        return self.counted
-
-    def record(self, compile_seconds: float, recompilations: int) -> Any:
-        raise AssertionError("a probe records nothing of the compiler")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,12 +42,24 @@ def probed(
     model: Any, folder: Path, compiler: Any = None, **options: Any
 ) -> tuple[ParityRecord, ParityErrors]:
     compiler = compiler or Plain()
-    record, errors = probe_parity(
-        [captured(model, compiler, **options)], compiler=compiler, folder=folder
-    )
+    found = probe_parity([captured(model, compiler, **options)], compiler=compiler, folder=folder)
+    record = found.collected()
     assert record.obstacle is None
-    assert errors is not None
-    return record, errors
+    assert found.errors is not None
+    return record, found.errors
+
+
+def unprobed(compiled: Compiled, folder: Path, compiler: Any = None, **options: Any) -> str:
+    """Why there is nothing to compare."""
+    found = probe_parity([compiled], compiler=compiler or Plain(), folder=folder, **options)
+    assert found.errors is None
+    assert found.record.obstacle is not None
+    return found.record.obstacle
+
+
+def looked(compiled: list[Compiled], **options: Any) -> tuple[ParityRecord, Any]:
+    found = probe_parity(compiled, **options)
+    return found.collected(), found.errors
 
 
 def everything(model: nn.Module) -> list[Any]:
@@ -97,7 +89,7 @@ def test_the_same_code_has_the_same_errors_and_leaves_no_trace(
     for each in model.parameters():
         each.grad = torch.ones_like(each)
     before = everything(model)
-    record, errors = probe_parity([compiled], compiler=compiler, folder=tmp_path)
+    record, errors = looked([compiled], compiler=compiler, folder=tmp_path)
     assert equal(before, everything(model))
     assert (record.precision, record.steps, record.obstacle) == (precision, 3, None)
     assert errors is not None
@@ -227,7 +219,7 @@ def test_an_awkward_module_is_compared_and_left_alone(tmp_path: Path) -> None:
     del model.cache, model.calls
     model.cache, model.calls = {}, 7
     before = everything(model)
-    record, errors = probe_parity([compiled], compiler=compiler, folder=tmp_path)
+    record, errors = looked([compiled], compiler=compiler, folder=tmp_path)
     assert record.obstacle is None
     assert errors is not None
     assert list(errors.tensors) == [
@@ -257,7 +249,7 @@ def test_views_are_captured_as_views_which_guards_on_dynamic_shapes_look_at(tmp_
         return data[start : start + 8], targets[start : start + 8]
 
     compiled = captured(new_model("perceptron"), compiler, batch=batch)
-    record, errors = probe_parity([compiled], compiler=compiler, folder=tmp_path)
+    record, errors = looked([compiled], compiler=compiler, folder=tmp_path)
     assert (record.obstacle, compiler.graphs()) == (None, 1)
     assert errors is not None
 
@@ -288,7 +280,7 @@ def test_a_copy_has_the_layout_of_its_original(data: st.DataObject) -> None:
 def test_several_functions_are_told_apart(tmp_path: Path) -> None:
     compiler = Plain()
     compiled = [captured(new_model(kind), compiler, steps=2) for kind in ("unet", "recurrent")]
-    record, errors = probe_parity(compiled, compiler=compiler, folder=tmp_path)
+    record, errors = looked(compiled, compiler=compiler, folder=tmp_path)
     assert errors is not None
     assert record.steps == 2
     assert {name.partition(": ")[0] for name in errors.tensors} == {"UNet", "Recurrent"}
@@ -304,7 +296,7 @@ def test_the_wrapper_of_parallel_training_is_looked_through(tmp_path: Path) -> N
         compiler = Plain()
         compiled = captured(inner, compiler)
         compiled.module, compiled.compiled, compiled.eager = model, model.forward, model.forward
-        record, errors = probe_parity([compiled], compiler=compiler, folder=tmp_path)
+        record, errors = looked([compiled], compiler=compiler, folder=tmp_path)
         assert record.obstacle is None
         assert errors is not None
         assert "gradient of convolution.weight" in list(errors.tensors)
@@ -339,7 +331,7 @@ def test_a_model_that_waits_for_others_is_not_waited_for(tmp_path: Path) -> None
     )
     try:
         compiler = Plain()
-        record, errors = probe_parity(
+        record, errors = looked(
             [captured(Waits(), compiler)], compiler=compiler, folder=tmp_path
         )
     finally:
@@ -356,18 +348,18 @@ def test_a_reference_that_does_not_fit_is_said_with_figures(
     compiler = Plain()
     model = new_model("unet")
     before = everything(model)
-    record, errors = probe_parity([captured(model, compiler)], compiler=compiler, folder=tmp_path)
+    record, errors = looked([captured(model, compiler)], compiler=compiler, folder=tmp_path)
     assert errors is None
     assert re.search(r"\d+ (MB|kB|B)", str(record.obstacle)), record.obstacle
     assert len(before) == 3
 
 
 def test_memory_that_is_free_is_known_here() -> None:
-    assert 10_000_000 < exact.free_bytes(torch.device("cpu")) < 1 << 60
+    assert 10_000_000 < free_bytes(torch.device("cpu")) < 1 << 60
 
 
 def test_nothing_captured_is_an_obstacle(tmp_path: Path) -> None:
-    record, errors = probe_parity([], compiler=Plain(), folder=tmp_path)
+    record, errors = looked([], compiler=Plain(), folder=tmp_path)
     assert errors is None
     assert record.obstacle == "no compiled function was called in the first steps"
 
@@ -382,7 +374,7 @@ def test_a_compiler_that_compiles_anew_in_the_probe_cannot_be_judged(tmp_path: P
         return eager(*arguments)
 
     compiled.compiled = counting
-    record, errors = probe_parity([compiled], compiler=compiler, folder=tmp_path)
+    record, errors = looked([compiled], compiler=compiler, folder=tmp_path)
     assert errors is None
     assert "made the compiler compile anew" in str(record.obstacle)
 
@@ -393,7 +385,7 @@ def test_dropout_of_a_compiler_with_random_numbers_of_its_own_cannot_be_compared
     compiler = Plain()
     compiler.shares_random_numbers = False
     compiled = captured(new_model("language"), compiler)
-    record, errors = probe_parity([compiled], compiler=compiler, folder=tmp_path)
+    record, errors = looked([compiled], compiler=compiler, folder=tmp_path)
     assert errors is None
     assert record.obstacle == (
         "the model draws random numbers (dropout), and the compiler draws its own"
@@ -404,7 +396,7 @@ def test_modules_are_probed_in_the_mode_that_they_were_called_in(tmp_path: Path)
     model, compiler = new_model("language"), Plain()
     compiled = captured(model, compiler)
     model.eval()
-    record, errors = probe_parity([compiled], compiler=compiler, folder=tmp_path)
+    record, errors = looked([compiled], compiler=compiler, folder=tmp_path)
     assert errors is not None
     assert record.obstacle is None
     assert not any(each.training for each in model.modules())
@@ -420,7 +412,7 @@ def test_a_call_that_fails_costs_no_model(tmp_path: Path) -> None:
         raise MemoryError("no room")
 
     compiled.compiled = fails
-    record, errors = probe_parity([compiled], compiler=compiler, folder=tmp_path)
+    record, errors = looked([compiled], compiler=compiler, folder=tmp_path)
     assert errors is None
     assert record.obstacle == "the probe broke off: MemoryError: no room"
     assert equal(before, everything(model))
@@ -458,7 +450,7 @@ def test_what_is_judged_is_the_precision_of_the_step_whatever_is_declared(
 
     within.eager = within.compiled = casting
     for compiled, precision in ((around, "bf16"), (within, "bf16"), (plain, "fp32")):
-        record, _ = probe_parity([compiled], compiler=compiler, folder=tmp_path, declared=declared)
+        record, _ = looked([compiled], compiler=compiler, folder=tmp_path, declared=declared)
         assert (record.precision, record.obstacle) == (precision, None)
 
 
@@ -468,7 +460,7 @@ def test_it_says_how_many_of_the_trained_parameters_it_compared(tmp_path: Path) 
     unused = nn.Linear(5, 5)
     compiled = captured(model, compiler)
     uncalled = dataclasses.replace(compiled, name="unused", module=unused, calls=[])
-    record, _ = probe_parity([compiled, uncalled], compiler=compiler, folder=tmp_path)
+    record, _ = looked([compiled, uncalled], compiler=compiler, folder=tmp_path)
     assert (record.trained_parameters, record.compared_parameters) == (own + 30, own)
 
 

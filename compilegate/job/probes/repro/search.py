@@ -4,25 +4,25 @@
 
 The folder has what `locate` left: the graph, its inputs, the gradients that came back. Whatever the
 search finds is written there at once, so that it may be stopped at any time. A process of its own
-keeps the job's counts, caches and memory what they are, and can be ended.
+keeps the job's counts, caches and memory what they are, runs beside the training at the lowest
+priority, and can be ended.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 import torch
 
 from compilegate.job.files import write_text
-from compilegate.job.probes.repro.case import Case, How, beyond, write_case
-from compilegate.job.probes.repro.program import Program, Statement
-from compilegate.job.probes.repro.side_by_side import AFTERWARDS, Row
+from compilegate.job.probes.reference import AFTERWARDS, GRADIENT, Row
+from compilegate.job.probes.repro.program import Case, How, Program, Statement
 
 HANDED_OVER, FOUND = "handed_over.pt", "found.json"
 _LEAST_SHARE = 0.01
@@ -32,7 +32,7 @@ _MOST_CENTRES = 4
 _MOST_TITLES = 8
 _LARGE = 60
 """Statements from which on compiling the whole graph takes too long to begin with."""
-_GRADIENT, _TAP = "gradient of ", "tap_"
+_TAP = "tap_"
 
 
 class Found(NamedTuple):
@@ -40,12 +40,12 @@ class Found(NamedTuple):
 
     first: int
     last: int
-    wrong: Dict[str, Row]
+    wrong: Mapping[str, Row]
     """The tensors that are wrong."""
 
 
 class _OutOfTimeError(Exception):
-    """The search has used the time that it may."""
+    """The search has used the time that it may, or its job is over."""
 
 
 def processor_seconds() -> float:
@@ -63,73 +63,85 @@ class Search:
         """No part is tried any longer once this process has used `seconds` of a processor."""
         self._case, self._how, self._labels, self._folder = case, how, labels, folder
         self._seconds = seconds
+        self._job = os.getppid()
         self._program = case.program
         self._size = len(self._program.statements)
         self._tried: Dict[Tuple[int, int], Optional[Found]] = {}
         self._worst = 0.0
         self._parameters: Set[str] = set()
         """The inputs whose gradients are wrong in the whole graph."""
-        self.best: Optional[Found] = None
+        self._best = Found(0, self._size, {})
+        self._reproduced: Optional[bool] = None
         self._cotangents: Dict[str, torch.Tensor] = {}
         self._wanting: Set[str] = set()
 
     def run(self, known: Dict[str, Row]) -> None:
         """Find the smallest part that can be found.
 
-        `known` are the tensors that were wrong where the whole graph ran; it is not compiled again
-        where there are some.
+        `known` are the tensors that were wrong where the whole graph ran in the job. With some, a
+        large graph is compiled as a whole only if no part of it was found.
         """
-        if not self._whole(known):
-            return
+        large = self._size > _LARGE and bool(known)
         with contextlib.suppress(_OutOfTimeError):
+            if large:
+                self._learn(known)
+                self._take(Found(0, self._size, known), self._case)
+            elif not self._whole():
+                return
             self._trace()
-            for first, last in self._guesses():
-                if self._shows(first, last):
-                    break
-            best = self._best()
-            self._shrink(best.first, best.last)
+            if not any(self._shows(*guess) for guess in self._guesses()) and large:
+                if not self._whole():
+                    return
+            self._shrink(self._best.first, self._best.last)
             self._say(finished=True)
 
-    def _best(self) -> Found:
-        if self.best is None:
-            raise RuntimeError("the whole graph was found before any part")
-        return self.best
+    def _whole(self) -> bool:
+        """Whether the whole graph, compiled here, is wrong."""
+        self._require_time()
+        wrong = self._case.wrong(self._how)
+        self._reproduced = bool(wrong)
+        if wrong:
+            self._learn(wrong)
+            self._take(Found(0, self._size, wrong), self._case)
+        else:
+            self._say(finished=True)
+        return bool(wrong)
 
-    def _whole(self, known: Dict[str, Row]) -> bool:
-        wrong = known or beyond(self._case.compared(self._how), self._how)
-        if not wrong:
-            return False
+    def _learn(self, wrong: Mapping[str, Row]) -> None:
         self._worst = max(each.compiled_error for each in wrong.values())
-        self._parameters = {name[len(_GRADIENT) :] for name in wrong if name.startswith(_GRADIENT)}
-        self._take(Found(0, self._size, wrong), self._case)
-        return True
+        self._parameters = {name[len(GRADIENT) :] for name in wrong if name.startswith(GRADIENT)}
 
     def _take(self, found: Found, case: Case) -> None:
-        self.best = found
-        self._tried[found.first, found.last] = found
-        write_case(case, self._how, self._labels, self.sentence(), self._folder)
+        self._best = self._tried[found.first, found.last] = found
+        case.write(self._how, self._labels, self.sentence(), self._folder)
         self._say(finished=False)
 
     def _say(self, *, finished: bool) -> None:
-        text = json.dumps({"departs": self.sentence(), "finished": finished})
-        write_text(self._folder / FOUND, text)
+        sentence = None if self._reproduced is False else self.sentence()
+        found = {"departs": sentence, "finished": finished, "reproduced": self._reproduced}
+        write_text(self._folder / FOUND, json.dumps(found))
+
+    def _require_time(self) -> None:
+        if processor_seconds() > self._seconds or os.getppid() != self._job:
+            raise _OutOfTimeError
 
     def _trace(self) -> None:
         """Run the whole graph in eager mode, for the gradients that come back to each statement."""
-        space, tapes = self._tape()
-        starts = [
-            (space[name], each.to(space[name].dtype))
+        space = self._run(self._program.part(0, self._size, self._names()))
+        tapes = {name: each for name, each in space.items() if _floats(each)}
+        starts = {
+            name: each
             for name, each in self._case.cotangents.items()
-            if isinstance(space.get(name), torch.Tensor) and space[name].requires_grad
-        ]
+            if name in tapes and tapes[name].requires_grad
+        }
         wanted = {name: each for name, each in tapes.items() if each.requires_grad}
         self._wanting = set(wanted)
-        gradients: Sequence[Any] = ()
+        gradients: Any = ()
         if starts and wanted:
             gradients = torch.autograd.grad(
-                [each for each, _ in starts],
+                [tapes[name] for name in starts],
                 list(wanted.values()),
-                [each for _, each in starts],
+                [each.to(tapes[name].dtype) for name, each in starts.items()],
                 allow_unused=True,
             )
         self._cotangents = {
@@ -139,53 +151,43 @@ class Search:
         }
         self._cotangents.update(self._case.cotangents)
 
-    def _tape(self) -> Tuple[Dict[str, Any], Dict[str, torch.Tensor]]:
-        names = [name for each in self._program.statements for name in each.sets]
-        everything = self._program.part(0, self._size, list(dict.fromkeys(names)))
+    def _names(self) -> List[str]:
+        return [each.name for each in self._program.statements]
+
+    def _run(self, program: Program) -> Dict[str, Any]:
+        """What a beginning of the program computes in eager mode, by name."""
         torch.manual_seed(0)
-        with self._surroundings():
-            results = everything.function()(*(self._fresh(name) for name in everything.inputs))
-        space = dict(zip(everything.outputs, results))
-        return space, {
-            name: each
-            for name, each in space.items()
-            if isinstance(each, torch.Tensor) and (each.is_floating_point() or each.is_complex())
-        }
-
-    def _surroundings(self) -> Any:
-        kind = torch.device(self._how.device).type
-        if self._how.autocast is None:
-            return contextlib.nullcontext()
-        return torch.autocast(kind, dtype=getattr(torch, self._how.autocast))
-
-    def _fresh(self, name: str) -> Any:
-        value = self._case.values[name]
-        if not isinstance(value, torch.Tensor):
-            return value
-        copy = value.detach().clone()
-        return copy.requires_grad_() if value.requires_grad else copy
+        arguments = []
+        for name in program.inputs:
+            value = self._case.values[name]
+            if isinstance(value, torch.Tensor):
+                wants = value.requires_grad
+                value = value.detach().clone()
+                value = value.requires_grad_() if wants else value
+            arguments.append(value)
+        surroundings: Any = contextlib.nullcontext()
+        if self._how.autocast is not None:
+            low = getattr(torch, self._how.autocast)
+            surroundings = torch.autocast(self._how.device, dtype=low)
+        with surroundings:
+            return dict(zip(program.outputs, program.function()(*arguments)))
 
     def _part(self, first: int, last: int) -> Optional[Case]:
         """A part with its inputs as they are where it begins; None where they are not of the kind
         that a function is given."""
         part = self._program.part(first, last)
-        inner = [name for name in part.inputs if name not in self._case.values]
         values = {name: each for name, each in self._case.values.items() if name in part.inputs}
         if first:
             # Operations in place: inputs of the whole may have changed by then, too.
-            before = self._program.part(0, first, list(part.inputs))
-            torch.manual_seed(0)
-            with self._surroundings(), torch.no_grad():
-                results = before.function()(*(self._fresh(name) for name in before.inputs))
-            now = dict(zip(part.inputs, results))
-            for name in inner:
+            with torch.no_grad():
+                now = self._run(self._program.part(0, first, list(part.inputs)))
+            for name in [name for name in part.inputs if name not in values]:
                 value = now[name]
                 if not isinstance(value, (torch.Tensor, int, float, bool)):
                     return None
-                values[name] = value
                 if isinstance(value, torch.Tensor):
-                    copy = value.detach().clone()
-                    values[name] = copy.requires_grad_(name in self._wanting)
+                    value = value.detach().clone().requires_grad_(name in self._wanting)
+                values[name] = value
         known = self._cotangents
         return Case(part, values, {name: known[name] for name in part.outputs if name in known})
 
@@ -195,8 +197,7 @@ class Search:
         if first >= last:
             return False
         if (first, last) not in self._tried:
-            if processor_seconds() > self._seconds:
-                raise _OutOfTimeError
+            self._require_time()
             self._tried[first, last] = self._try(first, last)
         return self._tried[first, last] is not None
 
@@ -204,24 +205,28 @@ class Search:
         case = self._part(first, last)
         if case is None:
             return None
-        torch._dynamo.reset()
-        try:
-            wrong = beyond(case.compared(self._how), self._how)
-        except Exception as error:  # noqa: BLE001 - a part may be what no compiler takes
-            print(f"{first} to {last}: {type(error).__name__}: {error}", file=sys.stderr)
-            return None
-        wrong = {
-            name: row
-            for name, row in wrong.items()
-            if row.compiled_error >= _LEAST_SHARE * min(self._worst, 1.0)
-        }
-        inside = {_GRADIENT + name for name in self._parameters if name in case.program.inputs}
-        print(f"{first} to {last}: {sorted(wrong)}", file=sys.stderr, flush=True)
+        wrong = self._wrong_in(case, f"{first} to {last}")
+        inside = {GRADIENT + name for name in self._parameters if name in case.program.inputs}
         if not wrong or (inside and not inside & set(wrong)):
             return None
         found = Found(first, last, wrong)
+        self._reproduced = True
         self._take(found, case)
         return found
+
+    def _wrong_in(self, case: Case, title: str) -> Dict[str, Row]:
+        torch._dynamo.reset()
+        wrong: Dict[str, Row] = {}
+        try:
+            wrong = {
+                name: row
+                for name, row in case.wrong(self._how).items()
+                if row.compiled_error >= _LEAST_SHARE * min(self._worst, 1.0)
+            }
+            print(f"{title}: {sorted(wrong)}", file=sys.stderr, flush=True)
+        except Exception as error:  # noqa: BLE001 - a part may be what no compiler takes
+            print(f"{title}: {type(error).__name__}: {error}", file=sys.stderr)
+        return wrong
 
     def _guesses(self) -> List[Tuple[int, int]]:
         """Parts that are likely to show it, small ones first."""
@@ -268,31 +273,20 @@ class Search:
 
         Seeing changes what is fused, so the defect may be gone: then there is nothing to tell.
         """
-        case = self._tapped()
-        torch._dynamo.reset()
-        try:
-            rows = case.compared(self._how)
-        except Exception as error:  # noqa: BLE001 - it is only a look
-            print(f"observed: {type(error).__name__}: {error}", file=sys.stderr)
-            return []
-        wrong = {
-            name
-            for name, row in beyond(rows, self._how).items()
-            if row.compiled_error >= _LEAST_SHARE * min(self._worst, 1.0)
-        }
-        print(f"observed: {sorted(wrong)}", file=sys.stderr, flush=True)
+        self._require_time()
+        wrong = self._wrong_in(self._tapped(), "observed")
         forward = [
             place
             for place, each in enumerate(self._program.statements)
-            if wrong.intersection([*each.sets, *(name + AFTERWARDS for name in each.uses)])
-            and not wrong.intersection(each.uses)
+            if ({each.name} | {name + AFTERWARDS for name in each.uses}) & set(wrong)
+            and not set(wrong).intersection(each.uses)
         ]
-        back = {name[len(_GRADIENT) :] for name in wrong if name.startswith(_GRADIENT)}
+        back = {name[len(GRADIENT) :] for name in wrong if name.startswith(GRADIENT)}
         back |= {name[len(_TAP) :] for name in back if name.startswith(_TAP)}
         backward = [
             place
             for place, each in enumerate(self._program.statements)
-            if back.intersection(each.uses) and not back.intersection(each.sets)
+            if back.intersection(each.uses) and each.name not in back
         ]
         return forward or backward[::-1]
 
@@ -300,62 +294,48 @@ class Search:
         """The whole graph with each differentiable result returned, after a zero was added whose
         gradient is the one that comes back to it."""
         statements: List[Statement] = []
-        seen: List[str] = []
         values = dict(self._case.values)
-        _, tapes = self._tape()
+        tapes = self._run(self._program.part(0, self._size, self._names()))
+        floating = [name for name in self._names() if _floats(tapes[name])]
         inputs = list(self._program.inputs)
-        for place, each in enumerate(self._program.statements):
+        for each in self._program.statements:
             statements.append(each)
-            later = self._program.statements[place + 1 :]
-            for name in each.sets:
-                if name in seen or name not in tapes or any(name in one.sets for one in later):
-                    continue
-                seen.append(name)
-                if name not in self._wanting:
-                    continue
-                tap = f"{_TAP}{name}"
-                values[tap] = torch.zeros_like(tapes[name]).detach().requires_grad_()
+            if each.name in self._wanting:
+                tap = f"{_TAP}{each.name}"
+                values[tap] = torch.zeros_like(tapes[each.name]).detach().requires_grad_()
                 inputs.append(tap)
-                text = f"{name} = {name} + {tap}"
-                statements.append(replace(each, text=text, uses=(name, tap), sets=(name,)))
-        outputs = list(dict.fromkeys([*self._program.outputs, *seen]))
-        program = replace(
+                text, uses = f"{each.name} + {tap}", (each.name, tap)
+                statements.append(dataclasses.replace(each, text=text, uses=uses))
+        program = dataclasses.replace(
             self._program,
             inputs=tuple(inputs),
             statements=tuple(statements),
-            outputs=tuple(outputs),
+            outputs=tuple(dict.fromkeys([*self._program.outputs, *floating])),
         )
         return Case(program, values, self._case.cotangents)
 
     def _shrink(self, first: int, last: int) -> None:
         """Halve what can be left out at either end, until nothing can be."""
-        while True:
+        before = None
+        while (first, last) != before:
             before = first, last
             low, high = first, last - 1
-            while low < high:  # the largest beginning that still shows it
+            while low < high:  # the largest beginning that can be left out
                 middle = (low + high + 1) // 2
-                if self._shows(middle, last):
-                    low = middle
-                else:
-                    high = middle - 1
+                low, high = (middle, high) if self._shows(middle, last) else (low, middle - 1)
             first = low
             low, high = first + 1, last
             while low < high:
                 middle = (low + high) // 2
-                if self._shows(first, middle):
-                    high = middle
-                else:
-                    low = middle + 1
+                low, high = (low, middle) if self._shows(first, middle) else (middle + 1, high)
             last = high
-            if (first, last) == before:
-                return
 
     def sentence(self) -> str:
         """What departs first, in words."""
-        best = self._best()
+        best = self._best
         program = self._program.part(best.first, best.last)
         titles = program.titles()
-        what = self._what(best, program)
+        what = self._what(best)
         if best.last - best.first == self._size and len(titles) > _MOST_TITLES:
             return f"The captured graph as a whole shows it: {what}."
         if len(program.statements) == 1 and program.statements[0].module:
@@ -368,23 +348,21 @@ class Search:
             f"seen to: {what}."
         )
 
-    def _what(self, best: Found, program: Program) -> str:
+    def _what(self, best: Found) -> str:
         """The tensor that errs, with the errors: an output before gradients."""
         name = next(
-            (name for name in best.wrong if not name.startswith(_GRADIENT)),
+            (name for name in best.wrong if not name.startswith(GRADIENT)),
             max(best.wrong, key=lambda each: best.wrong[each].compiled_error),
         )
         row = best.wrong[name]
-        tensor = name[len(_GRADIENT) :] if name.startswith(_GRADIENT) else name
+        tensor = name[len(GRADIENT) :] if name.startswith(GRADIENT) else name
         if name.endswith(AFTERWARDS):
             changed = name[: -len(AFTERWARDS)]
             found = f"what it leaves in {self._labels.get(changed, changed)}"
-        elif not name.startswith(_GRADIENT):
+        elif not name.startswith(GRADIENT):
             found = "the output"
-        elif tensor in self._labels:
-            found = f"the gradient of {self._labels[tensor]}"
         else:
-            found = "the gradient of the input"
+            found = f"the gradient of {self._labels.get(tensor, 'the input')}"
         if row.compiled == 0:
             return (
                 f"{found} is exactly zero, and eager's is not (its error is {row.eager_error:.1g})"
@@ -395,14 +373,17 @@ class Search:
         )
 
 
+def _floats(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
 def main(folder: Path) -> None:
     """Search, and leave what was found in the folder."""
-    said = torch.load(folder / HANDED_OVER, weights_only=True)
-    case = Case(Program.from_json(said["program"]), said["values"], said["cotangents"])
-    how, labels = How(**said["how"]), said["labels"]
-    known = {name: Row(*numbers) for name, numbers in said["known"].items()}
-    Search(case, how, labels, folder, seconds=said["seconds"]).run(known)
+    case, how, labels, known, seconds = torch.load(folder / HANDED_OVER, weights_only=False)
+    Search(case, how, labels, folder, seconds=seconds).run(known)
 
 
 if __name__ == "__main__":
+    if hasattr(os, "nice"):
+        os.nice(19)
     main(Path(sys.argv[1]))
