@@ -25,7 +25,8 @@ EPSILON: Mapping[str, float] = MappingProxyType(
 """Distance from 1 to the next number of a precision. A tensor on which eager is nearer to float64
 than that was lucky, and compiled code need not be."""
 REPEAT_LIMIT = 2.0
-"""Two eager runs may differ by this multiple of eager's error, as their errors differ."""
+"""Two eager runs may differ by this multiple of eager's error, as their errors differ, and by no
+more than what `WEAKEST` lets eager err."""
 WEAKEST = 0.5
 """A tensor on which even an error of half its size would lie within the limit shows nothing."""
 NEEDED_SHARE = 0.9
@@ -164,7 +165,8 @@ def _answer(
 ) -> Tuple[ParityAnswer, Why, Optional[Tuple[int, int]]]:
     """The answer, what it is based on, and where: a (step, tensor)."""
     cannot_tell = ParityAnswer.CANNOT_TELL
-    unsteady = ~(errors.repeated / REPEAT_LIMIT <= explained_errors(errors, precision))
+    repeated = np.minimum(REPEAT_LIMIT * explained_errors(errors, precision), WEAKEST / limit)
+    unsteady = ~(errors.repeated <= repeated)
     shown = np.where(judged, ratios, 0.0)
     middle = lasting(shown)
     tensor = int(middle.argmax())

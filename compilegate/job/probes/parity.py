@@ -3,9 +3,9 @@
 Right after a job's first steps it replays the calls that were captured in them, at the weights that
 the model has by then. Each call is a forward pass and a vector-Jacobian product with the gradients
 that the script's own backward pass brought to its output, so no loss is needed. Four variants start
-from equal weights, buffers and random numbers: eager, eager in float64 (the reference), the compiled
-function that trains, and eager again. Recorded is how far each lies from the reference, for each
-tensor of the output, the gradient of every parameter, and the changes of the buffers. The gate
+from equal weights, buffers and random numbers: eager, eager in float64 (the reference), the
+compiled function that trains, and eager again. Recorded is how far each lies from the reference,
+for each tensor of the output, the gradient of every parameter, and the changes of buffers. The gate
 judges what is recorded. With the default limits this module judges at once, and where compiled code
 departs it starts the search for a repro, which runs beside the training.
 
@@ -31,7 +31,6 @@ from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import (
     CANNOT_TELL_SINCE,
     ParityAnswer,
-    ParityVerdict,
     departing,
     error_ratios,
     lasting,
@@ -43,9 +42,9 @@ from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Call, Compiled
 from compilegate.job.probes.obstacles import ObstacleError, attempted, no_new_graphs
-from compilegate.job.probes.reference import GRADIENT, Tensors, error, is_lost, scales
+from compilegate.job.probes.reference import BUFFER, GRADIENT, Tensors, error, is_lost, scales
 from compilegate.job.probes.repro.locate import Search, Wrong, first_departing, start_search
-from compilegate.job.probes.variants import BUFFER, Replay
+from compilegate.job.probes.variants import Replay
 from compilegate.job.script.saving import unwrapped
 from compilegate.job.stepping.precision import own_precision
 
@@ -69,6 +68,11 @@ class Parity:
     """None where there was nothing to compare: the record says why."""
     search: Optional[Search] = None
     """Where tensors depart, the search for a repro, which may still run."""
+
+    def stop(self) -> None:
+        """End the search: another probe takes the place of this one."""
+        if self.search is not None:
+            self.search.stop()
 
     def collected(self) -> ParityRecord:
         """The record with what the search has found: it is waited for, in the time that it has."""
@@ -114,7 +118,8 @@ def probe_parity(
         else {name: each.hexdigest() for name, each in table.digests.items()},
     )
     search = None
-    if errors is not None and _verdict(record, errors).answer is ParityAnswer.FAIL:
+    limit = DEFAULT_PARITY_LIMITS[record.precision]
+    if errors is not None and departing(errors, record.precision, limit).any():
         function, wrong = table.departures(errors)
         record = dataclasses.replace(record, departs=first_departing(function, wrong))
         search, _ = attempted(
@@ -143,12 +148,15 @@ def probe_parity(
 
 
 class _Rows(NamedTuple):
-    """The errors of a function's calls that returned the same tensors."""
+    """The errors of a function's calls that returned the same tensors: a line for each call."""
 
+    function: Compiled
+    title: str
+    """What stands before the tensors' names: the function where there are several, and which kind
+    of call where its calls return different tensors."""
     names: Tuple[str, ...]
-    eager: List[List[float]]
-    repeated: List[List[float]]
-    compiled: List[List[float]]
+    errors: Dict[str, List[List[float]]]
+    """By column of `ParityErrors`."""
     lost: Set[str]
     """The tensors that were exactly zero in each compiled call, and not in eager ones."""
 
@@ -158,7 +166,7 @@ class _Table:
 
     def __init__(self, compiler: Compiler, called: Sequence[Compiled], declared: str) -> None:
         self._compiler, self._called, self._declared = compiler, called, declared
-        self._rows: List[List[_Rows]] = []
+        self._rows: List[_Rows] = []
         self.precision = declared
         self.digests: Dict[str, hashlib._Hash] = {}
         """By variant, of what it computed."""
@@ -168,129 +176,128 @@ class _Table:
 
     def measured(self) -> ParityErrors:
         """Raises ObstacleError where there is nothing to compare."""
-        self.precision = coarsest(
-            precision
-            for each in self._called
-            for precision in (
-                own_precision(each.module),
-                *(call.autocast.precision for call in each.calls),
-            )
-        )
         if not self._called:
-            self.precision = self._declared
             raise ObstacleError("no compiled function was called in the first steps")
+        calls = [call for each in self._called for call in each.calls]
+        own = [own_precision(each.module) for each in self._called]
+        self.precision = coarsest([*own, *(call.autocast.precision for call in calls)])
+        for call in calls:
+            if call.obstacle is not None:
+                raise ObstacleError(call.obstacle)
         if not self._compiler.compiles_whole_steps:  # those have their modules at home by now
             self._called = [each.with_calls_back() for each in self._called]
         products: List[Optional[str]] = []
         with no_new_graphs(self._compiler):
-            self._rows = [self._measured(each, products) for each in self._called]
-        if self.precision == "fp32":
-            self.precision = coarsest(each or self._declared for each in products)
-        errors = self._joined()
-        limit = DEFAULT_PARITY_LIMITS[self.precision]
-        if departing(errors, self.precision, limit).any():
-            for function, groups in zip(self._called, self._rows):
-                _add_formats(function, self._compiler, groups)
+            self._measure(products)
+            if self.precision == "fp32":
+                self.precision = coarsest(each or self._declared for each in products)
             errors = self._joined()
+            limit = DEFAULT_PARITY_LIMITS[self.precision]
+            if departing(errors, self.precision, limit).any():
+                # Compilers put channels last, and a convolution rounds by its layout.
+                self._measure(products, formats=True)
+                errors = self._joined()
         return errors
 
-    def _measured(self, compiled: Compiled, products: List[Optional[str]]) -> List[_Rows]:
-        """Replay the calls of a function. Calls that return different tensors are kept apart."""
-        found: Dict[Tuple[str, ...], _Rows] = {}
-        with Replay(compiled, self._compiler) as replay:
-            for call in compiled.calls:
-                if call.obstacle is not None:
-                    raise ObstacleError(call.obstacle)
-                eager = replay.eager(call)
-                products.append(replay.precision)
-                others = replay.others_drawn
-                exact = replay.exact(call)
-                self._note_parameters(compiled, exact)
-                own = replay.compiled(call)
-                if replay.others_drawn != others:
-                    raise ObstacleError(
-                        "the model draws random numbers that are not torch's (NumPy's or "
-                        "Python's), and the compiled code draws others"
-                    )
-                again = replay.eager(call)
-                for name, tensors in (("exact", exact), ("compiled", own), ("eager", eager)):
-                    self._digest(name, tensors)
-                line = _Line(exact, eager, own, replay.sizes)
-                rows = found.setdefault(line.names, _Rows(line.names, [], [], [], {*line.names}))
-                rows.eager.append(line.errors(eager))
-                rows.compiled.append(line.errors_of_compiled())
-                rows.repeated.append(line.errors(again, eager))
-                rows.lost.intersection_update(line.lost)
-        return list(found.values())
+    def _measure(self, products: List[Optional[str]], *, formats: bool = False) -> None:
+        """Replay the calls. Those that return different tensors are kept apart."""
+        self._rows, self.digests = [], {}
+        for compiled in self._called:
+            found: Dict[Tuple[str, ...], _Rows] = {}
+            with Replay(compiled, self._compiler) as replay:
+                for call in compiled.calls:
+                    self._compare(compiled, call, replay, found, formats=formats)
+                    products.append(replay.precision)
+            self._rows += found.values()
 
-    def _note_parameters(self, compiled: Compiled, exact: Tensors) -> None:
+    def _compare(
+        self,
+        compiled: Compiled,
+        call: Call,
+        replay: Replay,
+        found: Dict[Tuple[str, ...], _Rows],
+        *,
+        formats: bool,
+    ) -> None:
+        eager = replay.eager(call)
+        others = replay.others_drawn
+        exact = replay.exact(call)
+        own = replay.compiled(call)
+        if replay.others_drawn != others:
+            raise ObstacleError(
+                "the model draws random numbers that are not torch's (NumPy's or Python's), and "
+                "the compiled code draws others"
+            )
+        again = replay.eager(call)
         for name, parameter in unwrapped(compiled.module).named_parameters():
             gradient = exact.get(GRADIENT + name)
             if gradient is not None and id(parameter) not in self.compared and gradient.any():
                 self.compared[id(parameter)] = parameter.numel()
-
-    def _digest(self, variant: str, tensors: Tensors) -> None:
-        digest = self.digests.setdefault(variant, hashlib.sha256())
-        for name in sorted(tensors):
-            digest.update(f"{name}:{tuple(tensors[name].shape)};".encode())
-            digest.update(_sample(tensors[name]).tobytes())
+        for variant, tensors in (("exact", exact), ("compiled", own), ("eager", eager)):
+            digest = self.digests.setdefault(variant, hashlib.sha256())
+            for name in sorted(tensors):
+                digest.update(f"{name}:{tuple(tensors[name].shape)};".encode())
+                digest.update(_sample(tensors[name]).tobytes())
+        line = _Line(exact, eager, own, replay.sizes)
+        if line.names not in found:
+            parts = [compiled.name] if len(self._called) > 1 else []
+            parts += [f"call {len(found) + 1}"] if found else []
+            title = f"{' '.join(parts)}: " if parts else ""
+            columns: Dict[str, List[List[float]]] = {"eager": [], "repeated": [], "compiled": []}
+            found[line.names] = _Rows(compiled, title, line.names, columns, {*line.names})
+        rows = found[line.names]
+        errors = line.errors(eager)
+        if formats and replay.has_images(call):
+            errors = [*map(max, errors, line.errors(replay.eager_channels_last(call)))]
+        rows.errors["eager"].append(errors)
+        rows.errors["repeated"].append(line.errors(again, eager))
+        rows.errors["compiled"].append(line.errors_of_compiled())
+        rows.lost.intersection_update(line.lost)
 
     def _joined(self) -> ParityErrors:
         """One table for all functions. One that was called less often repeats its rows."""
-        length = max(len(each.eager) for groups in self._rows for each in groups)
-        columns: Dict[str, List[Any]] = {"eager": [], "repeated": [], "compiled": []}
-        for groups in self._rows:
-            for each in groups:
-                for variant, parts in columns.items():
-                    rows = getattr(each, variant)
-                    parts.append(np.array([rows[row % len(rows)] for row in range(length)]))
-        return ParityErrors(
-            tensors=np.array(
-                [title + name for title, each in self._titled() for name in each.names]
-            ),
-            **{variant: np.concatenate(parts, axis=1) for variant, parts in columns.items()},
-        )
-
-    def _titled(self) -> Iterable[Tuple[str, _Rows]]:
-        """With what stands before its tensors' names: the function where there are several, and
-        which kind of call where its calls return different tensors."""
-        for function, groups in zip(self._called, self._rows):
-            for number, each in enumerate(groups, start=1):
-                parts = [function.name] if len(self._called) > 1 else []
-                parts += [f"call {number}"] if number > 1 else []
-                yield f"{' '.join(parts)}: " if parts else "", each
+        length = max(len(each.errors["eager"]) for each in self._rows)
+        columns: Dict[str, Any] = {
+            column: np.concatenate(
+                [
+                    np.array(
+                        [
+                            each.errors[column][row % len(each.errors[column])]
+                            for row in range(length)
+                        ]
+                    )
+                    for each in self._rows
+                ],
+                axis=1,
+            )
+            for column in ("eager", "repeated", "compiled")
+        }
+        names = [each.title + name for each in self._rows for name in each.names]
+        return ParityErrors(tensors=np.array(names), **columns)
 
     def departures(self, errors: ParityErrors) -> Tuple[Compiled, List[Wrong]]:
         """Print what departs; the first function that does, and its tensors."""
         limit = DEFAULT_PARITY_LIMITS[self.precision]
-        found = departing(errors, self.precision, limit)
         ratios = lasting(error_ratios(errors, self.precision))
-        lost = [name in each.lost for _, each in self._titled() for name in each.names]
-        function_of = [
-            place for place, groups in enumerate(self._rows) for each in groups for _ in each.names
+        middle, eager = np.median(errors.compiled, axis=0), np.median(errors.eager, axis=0)
+        tensors = [(each, name) for each in self._rows for name in each.names]
+        found = [
+            (rows, Wrong(name, float(middle[place]), float(eager[place]), name in rows.lost), place)
+            for place, (rows, name) in enumerate(tensors)
+            if departing(errors, self.precision, limit)[place]
         ]
-        plain = [name for groups in self._rows for each in groups for name in each.names]
-
-        def wrong(place: int, name: str) -> Wrong:
-            compiled, eager = errors.compiled[:, place], errors.eager[:, place]
-            return Wrong(name, float(np.median(compiled)), float(np.median(eager)), lost[place])
-
         # Outputs first: where one departs, gradients only follow.
-        order = sorted(np.flatnonzero(found), key=lambda it: (GRADIENT in plain[it], -ratios[it]))
+        shown = sorted(found, key=lambda each: (GRADIENT in each[1].name, -ratios[each[2]]))
         lines = [
-            f"parity: WRONG: {len(order)} of {len(found)} compiled tensors err more than "
+            f"parity: WRONG: {len(found)} of {len(tensors)} compiled tensors err more than "
             f"{limit:g} times what eager's rounding explains in {self.precision}:",
-            *(f"  {wrong(place, str(errors.tensors[place]))}" for place in order[:_SHOWN]),
+            *(f"  {rows.title}{wrong}" for rows, wrong, _ in shown[:_SHOWN]),
         ]
-        if len(order) > _SHOWN:
-            lines.append(f"  and {len(order) - _SHOWN} more")
+        if len(found) > _SHOWN:
+            lines.append(f"  and {len(found) - _SHOWN} more")
         _say("\n".join(lines))
-        first = function_of[int(np.flatnonzero(found)[0])]
-        return self._called[first], [
-            wrong(place, plain[place])
-            for place in np.flatnonzero(found)
-            if function_of[place] == first
-        ]
+        function = found[0][0].function
+        return function, [wrong for rows, wrong, _ in found if rows.function is function]
 
 
 class _Line:
@@ -299,13 +306,15 @@ class _Line:
     def __init__(
         self, exact: Tensors, eager: Tensors, compiled: Tensors, sizes: Dict[str, float]
     ) -> None:
-        self._exact, self._eager, self._compiled = exact, eager, compiled
+        self._exact, self._compiled = exact, compiled
         changed = {
             name: each
-            for one in (compiled, eager)
-            for name, each in one.items()
+            for tensors in (compiled, eager, exact)
+            for name, each in tensors.items()
             if name.startswith(BUFFER)
         }
+        # A buffer that a variant does not change has a change of zero.
+        self._unchanged = {name: torch.zeros_like(each) for name, each in changed.items()}
         self._scales = scales({**exact, **changed, **exact})
         self.names = tuple(self._scales)
         for name in changed:
@@ -313,8 +322,8 @@ class _Line:
                 self._scales[name] = max(self._scales[name], sizes.get(name, 0.0))
         self.lost = {
             name
-            for name in exact
-            if name in eager and is_lost(self._of(compiled, name), eager[name], exact[name])
+            for name in set(exact) & set(eager)
+            if is_lost(compiled.get(name, self._unchanged.get(name)), eager[name], exact[name])
         }
 
     def errors(self, found: Tensors, wanted: Optional[Tensors] = None) -> List[float]:
@@ -328,35 +337,10 @@ class _Line:
         return [max(each, 1.0) if name in self.lost else each for name, each in found]
 
     def _error(self, found: Tensors, wanted: Tensors, name: str) -> float:
-        exact = self._of(wanted, name)
+        exact = wanted.get(name, self._unchanged.get(name))
         if exact is None:
             return float("inf")
-        return error(self._of(found, name), exact, self._scales[name])
-
-    def _of(self, tensors: Tensors, name: str) -> Optional[torch.Tensor]:
-        """A buffer that a variant does not change has a change of zero."""
-        if name in tensors or not name.startswith(BUFFER):
-            return tensors.get(name)
-        some = next(
-            each[name] for each in (self._exact, self._eager, self._compiled) if name in each
-        )
-        return torch.zeros_like(some)
-
-
-def _add_formats(function: Compiled, compiler: Compiler, groups: List[_Rows]) -> None:
-    """Count as eager's the larger error of two layouts: compilers put channels last, and a
-    convolution rounds by its layout. It is looked at on suspicion alone."""
-    rows = {each.names: [*each.eager] for each in groups}
-    with Replay(function, compiler) as replay:
-        if not replay.has_images(function.calls):
-            return
-        for call in function.calls:
-            eager = replay.eager(call)
-            exact = replay.exact(call)
-            line = _Line(exact, eager, replay.compiled(call), replay.sizes)
-            other = line.errors(replay.eager_channels_last(call))
-            own = rows[line.names].pop(0)
-            own[:] = [max(pair) for pair in zip(own, other)]
+        return error(found.get(name, self._unchanged.get(name)), exact, self._scales[name])
 
 
 def _trained_parameters(compiled: Iterable[Compiled]) -> int:
@@ -379,17 +363,13 @@ def _sample(tensor: torch.Tensor) -> np.ndarray:
     return found
 
 
-def _verdict(record: ParityRecord, errors: ParityErrors) -> ParityVerdict:
-    limit = DEFAULT_PARITY_LIMITS[record.precision]
-    return parity_verdict(errors, record.precision, limit, record.reproduced)
-
-
 def _outcome(record: ParityRecord, errors: Optional[ParityErrors]) -> str:
     """The gate's verdict on these errors, in one line."""
     if errors is None:
         return f"parity: cannot tell: {record.obstacle}"
     took = f"({record.seconds:.1f} s)"
-    verdict = _verdict(record, errors)
+    limit = DEFAULT_PARITY_LIMITS[record.precision]
+    verdict = parity_verdict(errors, record.precision, limit, record.reproduced)
     worst = verdict.worst
     if verdict.answer is ParityAnswer.FAIL:
         where = "" if record.repro is None else f" Run it again: {record.repro}/repro.py"

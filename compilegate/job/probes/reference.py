@@ -17,13 +17,14 @@ import numpy as np
 import torch
 
 Tensors = Dict[str, torch.Tensor]
-GRADIENT, INPUT_GRADIENT = "gradient of ", "gradient of input "
+GRADIENT, INPUT_GRADIENT, BUFFER = "gradient of ", "gradient of input ", "buffer "
 AFTERWARDS = " afterwards"
 """Behind the name of an input that the function writes into: how much it changed."""
 SMALLEST_SHARE = 1e-3
 """A gradient's error is relative to the gradient's norm, or to this share of the norm of all
-gradients together where that is more. Some gradients are zero in exact arithmetic, as that of a key
-bias in attention (softmax forgives a constant): what a variant has there is rounding alone."""
+gradients together where that is more; so is that of a buffer's change. Some are zero in exact
+arithmetic, as the gradient of a key bias in attention (softmax forgives a constant) or the mean
+behind a normalisation: what a variant has there is rounding alone."""
 HUGE = 3.4e38
 """Numbers of this size are infinite ones: masks of the least number of a precision."""
 
@@ -34,7 +35,7 @@ HUGE = 3.4e38
 def scales(exact: Tensors) -> Dict[str, float]:
     """What each tensor's error is relative to: the norm of the exact one; see `SMALLEST_SHARE`."""
     norms = {name: norm(wide(each)) for name, each in exact.items()}
-    groups = {INPUT_GRADIENT: [0.0], GRADIENT: [0.0], "": [0.0]}
+    groups = {INPUT_GRADIENT: [0.0], GRADIENT: [0.0], BUFFER: [0.0], "": [0.0]}
     group_of = {name: next(each for each in groups if name.startswith(each)) for name in norms}
     for name, group in group_of.items():
         groups[group].append(norms[name])
@@ -113,10 +114,10 @@ _FILLED = _functions(
 )
 _DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
 _ATTENTION = getattr(torch.nn.functional, "scaled_dot_product_attention", None)  # torch 2
-_Mode: Any = getattr(torch.overrides, "TorchFunctionMode", None)  # torch 1.13
+_Mode: Any = getattr(torch.overrides, "TorchFunctionMode", object)  # since torch 1.13
 
 
-class _Noting(_Mode or object):  # type: ignore[misc]
+class _Noting(_Mode):
     """Notes the types that random numbers are drawn in."""
 
     def __init__(self, drawn_in: List[torch.dtype]) -> None:
@@ -134,7 +135,7 @@ class _Noting(_Mode or object):  # type: ignore[misc]
         return result
 
 
-class _Exactly(_Mode or object):  # type: ignore[misc]
+class _Exactly(_Mode):
     """Computes in float64, and draws random numbers as eager does."""
 
     def __init__(
@@ -147,26 +148,15 @@ class _Exactly(_Mode or object):  # type: ignore[misc]
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         named = dict(kwargs or {})
+        draws = function in _DRAWN or function in _SAMPLED or function in _FILLED
+        if draws or function in _DROPOUTS:
+            low = next(self._drawn_in, self._usual)
+            if function in _DROPOUTS and _first(args, named).is_cuda:
+                return _dropped(args, named, low)
+            if draws:
+                return _drawn(function, args, named, low)
         if function in _CASTS:
             return args[0].double()
-        if function in _DRAWN:
-            low = next(self._drawn_in, self._usual)
-            if function is not torch.normal or not any(map(_is_tensor, args)):
-                named["dtype"] = low  # of tensors it takes no type
-            return in_float64(function(*(_lowered(each, low) for each in args), **named))
-        if function in _SAMPLED:
-            low = next(self._drawn_in, self._usual)
-            result = function(*(_lowered(each, low) for each in args), **named)
-            return in_float64(result) if result.is_floating_point() else result
-        if function in _FILLED:
-            low = next(self._drawn_in, self._usual)
-            if args[0].dtype is torch.float64:
-                drawn = torch.empty_like(args[0], dtype=low)
-                return args[0].copy_(function(drawn, *args[1:], **named))
-        if function in _DROPOUTS:
-            low = next(self._drawn_in, self._usual)
-            if _first(args, named).is_cuda:
-                return _dropped(args, named, low)
         if function is _ATTENTION and _drops_in_one_kernel(args, named):
             return attended(args, named, self._attention)
         return function(
@@ -175,9 +165,27 @@ class _Exactly(_Mode or object):  # type: ignore[misc]
         )
 
 
+def _drawn(function: Any, args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> Any:
+    """What eager draws in that type."""
+    if function in _FILLED:
+        tensor = args[0]
+        if tensor.dtype is not torch.float64:
+            return function(*args, **named)
+        return tensor.copy_(function(torch.empty_like(tensor, dtype=low), *args[1:], **named))
+    if function in _DRAWN and (function is not torch.normal or not any(map(_is_tensor, args))):
+        named["dtype"] = low  # of tensors torch.normal takes none
+    args = [
+        each.to(low) if _is_tensor(each) and each.is_floating_point() else each for each in args
+    ]
+    return in_float64(function(*args, **named))
+
+
 def noting(drawn_in: List[torch.dtype]) -> Any:
     """Have the types that random numbers are drawn in appended to a list."""
-    return _Noting(drawn_in) if _Mode else contextlib.nullcontext()
+    return contextlib.nullcontext() if _Mode is object else _Noting(drawn_in)
+
+
+# .nullcontext()
 
 
 @contextlib.contextmanager
@@ -198,7 +206,7 @@ def exactly(
         for kind in ("cpu", "cuda"):
             if kind == "cpu" or torch.cuda.is_available():
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        if _Mode:
+        if _Mode is not object:
             stack.enter_context(_Exactly(drawn_in, usual, attention or usual))
         torch.set_default_dtype(torch.float64)
         try:
@@ -220,10 +228,6 @@ def _exact_type(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return torch.float64 if value in _LOW else _TWICE.get(value, value)
     return value
-
-
-def _lowered(value: Any, low: torch.dtype) -> Any:
-    return value.to(low) if _is_tensor(value) and value.is_floating_point() else value
 
 
 def _drops_in_one_kernel(args: Sequence[Any], named: Dict[str, Any]) -> bool:
@@ -343,8 +347,8 @@ def compared(
         theirs = error(found.get(name), each, scale[name])
         if name in eager and is_lost(found.get(name), eager[name], each):
             theirs = max(theirs, 1.0)
-        norms = (norm(wide(one[name])) if name in one else 0.0 for one in (exact, eager, found))
-        rows[name] = Row(*norms, own, theirs)
+        norms = [norm(wide(one[name])) if name in one else 0.0 for one in (exact, eager, found)]
+        rows[name] = Row(norms[0], norms[1], norms[2], own, theirs)
     return rows
 
 

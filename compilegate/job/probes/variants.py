@@ -33,6 +33,7 @@ from compilegate.job.probes.obstacles import (
     require_whole,
 )
 from compilegate.job.probes.reference import (
+    BUFFER,
     GRADIENT,
     INPUT_GRADIENT,
     Tensors,
@@ -48,7 +49,6 @@ from compilegate.job.probes.state import PreservedState, captured_modes
 from compilegate.job.script.saving import unwrapped
 from compilegate.job.stepping.precision import autocast, products_precision
 
-BUFFER = "buffer "
 _Named = List[Tuple[str, torch.Tensor]]
 
 
@@ -121,9 +121,9 @@ class Replay:
                 self._eager, call, self._parameters, same_layout, call.autocast.again()
             )
 
-    def has_images(self, calls: Sequence[Call]) -> bool:
+    def has_images(self, call: Call) -> bool:
         """Whether a parameter or an input has channels that could be last."""
-        inputs = [each for call in calls for each in tensors_in([call.arguments, call.named])]
+        inputs = tensors_in([call.arguments, call.named])
         return any(each.dim() in (4, 5) for each in [*self._module.parameters(), *inputs])
 
     def eager_channels_last(self, call: Call) -> Tensors:
@@ -311,7 +311,9 @@ class _Exchanged:
 
     def __init__(self, module: torch.nn.Module, convert: Convert) -> None:
         self._module, self._convert = module, convert
-        self._made = {id(each): (each, self._converted(each)) for each in module.parameters()}
+        self._made: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {
+            id(each): (each, self._converted(each)) for each in module.parameters()
+        }
 
     def parameter(self, own: torch.Tensor) -> torch.Tensor:
         """The one that stands for a parameter of the module."""

@@ -65,7 +65,8 @@ class Probes:
 
             looked_at = [each for each in compilation.dispatches if each in ready or not each.keeps]
             with self._aside(compilation):
-                self.collect()
+                if self._found is not None:
+                    self._found.stop()
                 self._found = probe_parity(
                     [each.part for each in looked_at],
                     compiler=compilation.compiler,

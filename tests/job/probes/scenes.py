@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -233,6 +234,17 @@ def captured(
                     each.sub_(0.01 * each.grad)
                     each.grad = None
     return compiled
+
+
+def wrong_in_the_job(graph: Any, inputs: list[Any]) -> Any:
+    """A backend that is wrong in the process that trains, and right in any other."""
+    if "pytest" not in sys.modules:
+        return graph
+
+    def wrong(*arguments: Any) -> Any:
+        return [each * 1.01 for each in graph(*arguments)]
+
+    return wrong
 
 
 def backend(name: str) -> Any:

@@ -5,9 +5,11 @@ COMPILEGATE_LAWS=200 draws so many examples of each law; by default a few.
 
 from __future__ import annotations
 
-import copy
+import dataclasses
+import itertools
 import os
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,13 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from compilegate.job.compilers.eager.running import Eager
-from compilegate.job.evidence.parity import ParityAnswer, not_compared, parity_verdict
+from compilegate.job.evidence.parity import (
+    ParityAnswer,
+    ParityVerdict,
+    Why,
+    not_compared,
+    parity_verdict,
+)
 from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Compiled, await_cotangents
 from compilegate.job.probes.parity import Parity, probe_parity
@@ -33,7 +41,6 @@ from tests.job.probes.scenes import Plain, backend, bits
 
 EXAMPLES = int(os.environ.get("COMPILEGATE_LAWS", "0"))
 WIDTH, BATCH = 4, 6
-PASS, FAIL, CANNOT_TELL = ParityAnswer.PASS, ParityAnswer.FAIL, ParityAnswer.CANNOT_TELL
 
 
 def law(few: int, **drawn: Any) -> Callable[[Any], Any]:
@@ -125,7 +132,9 @@ LAYERS: dict[str, dict[str, Callable[[], nn.Module]]] = {
         "convolution": lambda: nn.Conv2d(WIDTH, WIDTH, 3, padding=1),
         "groups": lambda: nn.Conv2d(WIDTH, WIDTH, 3, padding=1, groups=2),
         "norm": lambda: nn.BatchNorm2d(WIDTH, momentum=None),
-        "groups norm": lambda: nn.GroupNorm(2, WIDTH),
+        # Not GroupNorm: torch 2.13 crashes in its backward pass with channels last and no gradient
+        # of its input.
+        "instances": lambda: nn.InstanceNorm2d(WIDTH, affine=True),
         "beside": lambda: Beside(nn.Conv2d(WIDTH, WIDTH, 1)),
     },
 }
@@ -142,6 +151,7 @@ class Drawn(nn.Module):
         self.layers = nn.Sequential(*(LAYERS[kind][name]() for name in layers))
         self.end = nn.Linear(WIDTH, 3)
         self.own = np.random.default_rng(1)  # a generator of its own
+        self.noise: list[float] = []
         if frozen:
             self.start.requires_grad_(False)
 
@@ -155,54 +165,53 @@ class Drawn(nn.Module):
         return {"logits": logits, "hidden": (hidden,)} if self.two else logits
 
 
-@st.composite
-def cases(draw: Any, precisions: tuple[str, ...] = ("fp32", "bf16")) -> Callable[..., Any]:
-    """Makes a model, and captures its first steps as a job would; each time the same."""
-    kind = draw(st.sampled_from(sorted(LAYERS)))
-    layers = draw(st.lists(st.sampled_from(sorted(LAYERS[kind])), max_size=4))
-    flags = {
-        name: draw(st.booleans())
-        for name in ("frozen", "two", "shift", "turned", "last", "wants", "twice", "calls", "eval")
-    }
-    precision = draw(st.sampled_from(precisions))
-    seed = draw(st.integers(0, 1000))
+FLAGS = ("frozen", "two", "shift", "strided", "last", "wants", "backwards", "calls", "eval")
 
-    def batch() -> tuple[Tensor, ...]:
-        values = torch.randn(SHAPES[kind])
-        if flags["turned"]:
-            values = torch.randn(*SHAPES[kind][:-1], 2 * WIDTH)[..., ::2]
-        if kind == "images" and flags["last"]:
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model and its first steps, the same each time."""
+
+    kind: str
+    layers: list[str]
+    flags: frozenset[str]
+    precision: str
+    seed: int
+
+    def model(self) -> Drawn:
+        torch.manual_seed(self.seed)
+        flags = self.flags
+        one = Drawn(self.kind, self.layers, frozen="frozen" in flags, two="two" in flags)
+        return one.train("eval" not in flags)
+
+    def batch(self) -> tuple[Tensor, ...]:
+        shape = SHAPES[self.kind]
+        values = torch.randn(shape)
+        if "strided" in self.flags:
+            values = torch.randn(*shape[:-1], 2 * shape[-1])[..., ::2]
+        if self.kind == "images" and "last" in self.flags:
             values = values.contiguous(memory_format=torch.channels_last)
-        values.requires_grad_(flags["wants"])
-        return (values, torch.randn(BATCH, WIDTH)) if flags["shift"] else (values,)
+        values.requires_grad_("wants" in self.flags)
+        return (values, torch.randn(BATCH, WIDTH)) if "shift" in self.flags else (values,)
 
-    def model() -> Drawn:
-        torch.manual_seed(seed)
-        return Drawn(kind, layers, frozen=flags["frozen"], two=flags["two"]).train(not flags["eval"])
+    def backward(self, output: Any) -> None:
+        """One backward pass, or one for each output."""
+        parts = [output["logits"], *output["hidden"]] if isinstance(output, dict) else [output]
+        losses = [each.float().square().mean() for each in parts if each.requires_grad]
+        if "backwards" not in self.flags:
+            losses = [torch.stack(losses).sum()]
+        for each in losses:
+            each.backward(retain_graph=True)
 
-    def steps(one: Drawn, compiled: Callable[..., Any], around: Any = None) -> Compiled:
+    def steps(self, one: Drawn, compiled: Any, around: Any = None) -> Compiled:
+        """Take steps, each call captured as a job would, or as `around` does it."""
         part = Compiled("Drawn", one, one.forward, compiled)
-        torch.manual_seed(seed + 1)
+        torch.manual_seed(self.seed + 1)
         for step in range(4):
-            for _ in range(1 + flags["calls"]):
-                arguments = batch()
-                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-                    output = around(part, step, arguments) if around else None
-                    if output is None:
-                        call = part.keep_call(step, arguments, {})
-                        output = compiled(*arguments)
-                        await_cotangents(call, output)
-                    parts = [*output.values()] if isinstance(output, dict) else [output]
-                    losses = [
-                        (each[0] if isinstance(each, tuple) else each).float().square().mean()
-                        for each in parts
-                    ]
-                losses = [each for each in losses if each.requires_grad]
-                if flags["twice"]:  # several backward passes
-                    for each in losses:
-                        each.backward(retain_graph=True)
-                else:
-                    sum(losses).backward()
+            for _ in range(2 if "calls" in self.flags else 1):
+                with torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bf16"):
+                    output = (around or capture)(part, step, self.batch())
+                self.backward(output)
             with torch.no_grad():
                 for each in one.parameters():
                     if each.grad is not None:
@@ -210,7 +219,25 @@ def cases(draw: Any, precisions: tuple[str, ...] = ("fp32", "bf16")) -> Callable
                         each.grad = None
         return part
 
-    return model, steps, f"{kind} {layers} {precision} {[n for n, on in flags.items() if on]}"
+
+def capture(part: Compiled, step: int, arguments: tuple[Tensor, ...]) -> Any:
+    call = part.keep_call(step, arguments, {})
+    output = part.compiled(*arguments)
+    await_cotangents(call, output)
+    return output
+
+
+def cases(precisions: tuple[str, ...] = ("fp32", "bf16")) -> st.SearchStrategy[Case]:
+    return st.sampled_from(sorted(LAYERS)).flatmap(
+        lambda kind: st.builds(
+            Case,
+            kind=st.just(kind),
+            layers=st.lists(st.sampled_from(sorted(LAYERS[kind])), max_size=4),
+            flags=st.frozensets(st.sampled_from(FLAGS)),
+            precision=st.sampled_from(precisions),
+            seed=st.integers(0, 1000),
+        )
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -222,32 +249,34 @@ def one_thread() -> Any:
     torch.set_num_threads(threads)
 
 
-def answer(found: Parity) -> ParityAnswer:
-    if found.errors is None:
-        return CANNOT_TELL
-    record = found.record
-    limit = DEFAULT_PARITY_LIMITS[record.precision]
-    verdict = parity_verdict(found.errors, record.precision, limit)
-    return CANNOT_TELL if not_compared(record, found.errors) else verdict.answer
+def verdict(found: Parity) -> ParityVerdict:
+    record, errors = found.record, found.errors
+    assert record.obstacle is None
+    assert errors is not None
+    assert not_compared(record, errors) is None
+    return parity_verdict(errors, record.precision, DEFAULT_PARITY_LIMITS[record.precision])
+
+
+def require_alike(found: Parity) -> None:
+    """In bf16 small models may be too coarse to tell."""
+    judged = verdict(found)
+    if found.record.precision == "fp32" or judged.why is not Why.TOO_COARSE:
+        assert judged.answer is ParityAnswer.PASS, judged
 
 
 @law(12, case=cases())
-def test_eager_against_eager_is_alike(case: Any, tmp_path: Path) -> None:
-    model, steps, title = case
-    one = model()
-    found = probe_parity([steps(one, one.forward)], compiler=Plain(), folder=tmp_path)
-    assert found.record.obstacle is None, title
-    np.testing.assert_array_equal(found.errors.compiled, found.errors.eager)
-    assert answer(found) is PASS, title
+def test_eager_against_eager_is_alike(case: Case, tmp_path: Path) -> None:
+    one = case.model()
+    found = probe_parity([case.steps(one, one.forward)], compiler=Plain(), folder=tmp_path)
+    require_alike(found)
 
 
-@law(4, case=cases())
-def test_aot_eager_is_alike(case: Any, tmp_path: Path) -> None:
-    model, steps, title = case
-    one, compiler = model(), backend("aot_eager")
-    part = steps(one, compiler.compile(one.forward, one))
+@law(3, case=cases())
+def test_aot_eager_is_alike(case: Case, tmp_path: Path) -> None:
+    one, compiler = case.model(), backend("aot_eager")
+    part = case.steps(one, compiler.compile(one.forward, one))
     found = probe_parity([part], compiler=compiler, folder=tmp_path)
-    assert answer(found) is PASS, (title, found.record.obstacle)
+    require_alike(found)
 
 
 class Changed(torch.autograd.Function):
@@ -283,48 +312,43 @@ def planted(one: Drawn, place: str, change: Callable[[Tensor], Tensor]) -> Calla
         buffers = {name: each.clone() for name, each in one.named_buffers()}
         output = one.forward(*arguments)
         if place in buffers:
-            one.get_buffer(place).copy_(buffers[place])
+            one.get_buffer(place).data.copy_(buffers[place])
         elif place == "output":
-            return (
-                {**output, "logits": change(output["logits"])} if one.two else change(output)
-            )
+            return {**output, "logits": change(output["logits"])} if one.two else change(output)
         return output
 
     return wrong
 
 
-FOUND = {"found": 0, "cannot tell": 0}
+FOUND: Counter[ParityAnswer] = Counter()
 
 
 @law(20, case=cases(precisions=("fp32",)), data=st.data())
-def test_a_planted_error_is_found(case: Any, data: Any, tmp_path: Path) -> None:
-    model, steps, title = case
-    one = model()
-    honest = probe_parity([steps(one, one.forward)], compiler=Plain(), folder=tmp_path)
-    columns = {str(name): place for place, name in enumerate(honest.errors.tensors)}
-    # Where eager itself is rounding alone, as behind a normalisation, nothing can be wrong.
-    shown = honest.errors.eager.max(axis=0) < 1e-5
+def test_a_planted_error_is_found(case: Case, data: Any, tmp_path: Path) -> None:
+    one = case.model()
+    honest = probe_parity([case.steps(one, one.forward)], compiler=Plain(), folder=tmp_path)
+    assert honest.errors is not None
+    # Where eager is rounding alone, as before a normalisation, nothing can be wrong.
     places = [
-        name.removeprefix("gradient of ").removeprefix("buffer ")
-        for name, column in columns.items()
-        if shown[column] and "input" not in name and "output" not in name
+        str(name).partition(" ")[2].removeprefix("of ")
+        for name, error in zip(honest.errors.tensors, honest.errors.eager.max(axis=0), strict=True)
+        if error < 1e-5
+        and str(name).startswith(("gradient of ", "buffer "))
+        and "input" not in name
     ]
     place = data.draw(st.sampled_from(["output", *places]))
     change = data.draw(st.sampled_from(sorted(CHANGES)))
-    one = model()
-    size = dict(one.named_parameters()).get(place)
-    assume(size is None or size.numel() > 1)
-    assume(place != "output" or change != "zeroed")
-    found = probe_parity(
-        [steps(one, planted(one, place, CHANGES[change]))], compiler=Plain(), folder=tmp_path
-    )
-    said = answer(found)
-    assert said is not PASS, (title, place, change)
-    FOUND["found" if said is FAIL else "cannot tell"] += 1
+    one = case.model()
+    assume(place == "output" or one.state_dict()[place].numel() > 1 or place.endswith("seen"))
+    assume(place != "output" or change != "zeroed")  # then nothing comes back
+    part = case.steps(one, planted(one, place, CHANGES[change]))
+    said = verdict(probe_parity([part], compiler=Plain(), folder=tmp_path)).answer
+    assert said is not ParityAnswer.PASS, place
+    FOUND[said] += 1
 
 
 def test_nearly_all_planted_errors_were_found() -> None:
-    assert FOUND["found"] >= 0.95 * sum(FOUND.values()), FOUND
+    assert FOUND[ParityAnswer.FAIL] >= 0.95 * FOUND.total(), FOUND
 
 
 def surroundings(one: Drawn) -> list[Any]:
@@ -339,7 +363,7 @@ def surroundings(one: Drawn) -> list[Any]:
     ]
     return [
         states(),
-        str(one.own.bit_generator.state),
+        (str(one.own.bit_generator.state), [*one.noise]),
         [each.training for each in one.modules()],
         hooks,
         tensors,
@@ -350,29 +374,38 @@ def surroundings(one: Drawn) -> list[Any]:
     ]
 
 
-@law(8, case=cases(), training=st.booleans())
+@law(6, case=cases(), training=st.booleans())
 def test_everything_around_is_the_same_afterwards(
-    case: Any, training: bool, tmp_path: Path
+    case: Case, training: bool, tmp_path: Path
 ) -> None:
-    model, steps, title = case
-    one = model()
+    one = case.model()
     optimizer = torch.optim.Adam([each for each in one.parameters() if each.requires_grad])
-    part = steps(one, one.forward)
+    part = case.steps(one, one.forward)
     one.train(training)
     hooked: list[int] = []
     for each in optimizer.param_groups[0]["params"]:
         each.register_hook(lambda gradient: hooked.append(1))
         each.grad = torch.ones_like(each)
-    one.end.register_forward_hook(lambda *_: random.random() + one.own.random() and None)
+    one.end.register_forward_hook(lambda *_: one.noise.append(random.random() + one.own.random()))
     before = surroundings(one)
     found = probe_parity([part], compiler=Plain(), folder=tmp_path)
-    assert found.record.obstacle is None, title
-    assert surroundings(one) == before, title
+    assert found.record.obstacle is None
+    assert surroundings(one) == before
     assert hooked == []
-    quick = {"seconds": 60.0, "seed": 1, "block_seconds": 1e-4, "most_pairs": LEAST_PAIRS}
     side = Side("eager", BATCH)
-    probe_speed([part], [optimizer], compiler=Eager(), candidate=side, baseline=side, **quick)
-    assert surroundings(one) == before, title
+    record, _ = probe_speed(
+        [part],
+        [optimizer],
+        compiler=Eager(),
+        candidate=side,
+        baseline=side,
+        seconds=60.0,
+        seed=1,
+        block_seconds=1e-4,
+        most_pairs=LEAST_PAIRS,
+    )
+    assert record.obstacle is None
+    assert surroundings(one) == before
 
 
 class Failing(TorchDispatchMode):
@@ -389,32 +422,26 @@ class Failing(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@law(12, case=cases(), at=st.integers(1, 400), in_step=st.integers(0, 9))
+@law(12, case=cases(), at=st.integers(1, 400), in_call=st.integers(0, 9))
 def test_an_error_of_ours_leaves_the_numbers_of_the_training(
-    case: Any, at: int, in_step: int, tmp_path: Path
+    case: Case, at: int, in_call: int, tmp_path: Path
 ) -> None:
-    model, steps, title = case
-    plain = model()
-    steps(plain, plain.forward, lambda part, step, arguments: part.eager(*arguments))
-    one = model()
-    calls = 0
+    plain, one = case.model(), case.model()
+    case.steps(plain, plain.forward, lambda part, step, arguments: part.eager(*arguments))
+    calls = itertools.count()
 
-    def probing(part: Compiled, step: int, arguments: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if step == 2 and part.calls:
+    def failing(part: Compiled, step: int, arguments: tuple[Tensor, ...]) -> Any:
+        if step == 2:
             with Failing(at):
                 probe_parity([part], compiler=Plain(), folder=tmp_path)
-        if calls != in_step:
-            return None
-        with Failing(1 + at % 3):
+        with Failing(1 + at % 3 if next(calls) == in_call else 0):
             call = part.keep_call(step, arguments, {})
         output = part.compiled(*arguments)
         await_cotangents(call, output)
         return output
 
-    steps(one, one.forward, probing)
-    for (name, wanted), each in zip(
-        copy.copy(plain.state_dict()).items(), one.state_dict().values(), strict=True
-    ):
-        assert bits(each) == bits(wanted), (title, name)
+    case.steps(one, one.forward, failing)
+    found, wanted = one.state_dict(), plain.state_dict()
+    assert {name: bits(each) for name, each in found.items()} == {
+        name: bits(each) for name, each in wanted.items()
+    }

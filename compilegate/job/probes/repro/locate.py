@@ -83,7 +83,7 @@ class Search:
         self._obstacle: Optional[str] = None
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._cache = tempfile.TemporaryDirectory(prefix="repro-")
-        self._ends = time.monotonic() + _WAITED * seconds
+        self.stops = time.monotonic() + _WAITED * seconds
 
     @property
     def runs(self) -> bool:
@@ -106,7 +106,7 @@ class Search:
             COMPILE_THREADS_VARIABLE: "1",  # compilers that it starts are waited for, and counted
             "OMP_NUM_THREADS": str(torch.get_num_threads()),
         }
-        atexit.register(self._end)
+        atexit.register(self.stop)
         with (self._work / _LOG).open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "compilegate.job.probes.repro.search", str(self._work)],
@@ -122,8 +122,8 @@ class Search:
         if self._process is None:
             return Located(f"{self._plain} There is no repro: {self._obstacle}.")
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=max(self._ends - time.monotonic(), 0.0))
-        ended = self._end()
+            self._process.wait(timeout=max(self.stops - time.monotonic(), 0.0))
+        ended = self.stop()
         file = self._work / FOUND
         found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
         self._tidy()
@@ -140,9 +140,9 @@ class Search:
             departs += f" The search for a smaller part ended after {self._seconds:g} s."
         return Located(departs, REPRO_FOLDER, found["reproduced"])
 
-    def _end(self) -> Optional[int]:
+    def stop(self) -> Optional[int]:
         """End its process and all that it started; the exit status, None of one that still ran."""
-        atexit.unregister(self._end)
+        atexit.unregister(self.stop)
         process = self._process
         ended = None if process is None else process.poll()
         if process is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import platform
 import re
 from dataclasses import dataclass, replace
@@ -31,9 +30,8 @@ class Statement:
     """One operation, as a line of Python."""
 
     name: str
-    """What it sets."""
     text: str
-    """What it computes."""
+    """What the name is set to."""
     uses: Tuple[str, ...]
     operation: str
     """What it calls: conv2d, flatten; or the text of an operator."""
@@ -42,7 +40,7 @@ class Statement:
     kind: str
     """That module's class."""
     within: Tuple[str, ...]
-    """What stands behind `with` around it, outermost first."""
+    """What stands behind `with` around it."""
 
     @property
     def title(self) -> str:
@@ -78,16 +76,12 @@ class Program:
         """A function of the inputs that returns a tuple of the outputs."""
         lines = [f"def part({', '.join(self.inputs)}):"]
         titled: Optional[str] = None
-        open_: Tuple[str, ...] = ()
+        within: Tuple[str, ...] = ()
         for each in self.statements:
-            if each.within != open_:
-                shared = len(os.path.commonprefix([open_, each.within]))
-                lines += [
-                    f"{'    ' * (depth + 1)}with {each.within[depth]}:"
-                    for depth in range(shared, len(each.within))
-                ]
-                open_ = each.within
-            space = "    " * (len(open_) + 1)
+            if each.within != within and each.within:
+                lines.append(f"    with {', '.join(each.within)}:")
+            within = each.within
+            space = "        " if within else "    "
             if each.title != titled and each.module:
                 lines.append(f"{space}# {each.title}")
             titled = each.title
@@ -196,28 +190,28 @@ def _expression(node: Any, name_of: Any, imports: Dict[str, None]) -> Tuple[str,
 
 def _text(value: Any, name_of: Any) -> str:
     """An argument as Python. Raises ObstacleError."""
-    if isinstance(value, torch.fx.Node):
-        return str(name_of(value))
-    if isinstance(value, (tuple, list)):
-        parts = ", ".join(_text(each, name_of) for each in value)
-        if isinstance(value, list):
-            return f"[{parts}]"
-        return f"({parts},)" if len(value) == 1 else f"({parts})"
-    if isinstance(value, dict):
-        parts = ", ".join(f"{name!r}: {_text(each, name_of)}" for name, each in value.items())
-        return f"{{{parts}}}"
     if isinstance(value, slice):
-        parts = ", ".join(_text(each, name_of) for each in (value.start, value.stop, value.step))
-        return f"slice({parts})"
-    if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
-        return str(value)
-    if isinstance(value, torch.device):
-        return f"torch.device({str(value)!r})"
-    if isinstance(value, float):
-        return repr(value) if np.isfinite(value) else f"float({str(value)!r})"
-    if value is None or value is ... or isinstance(value, (bool, int, complex, str)):
-        return "..." if value is ... else repr(value)
+        return f"slice{_text((value.start, value.stop, value.step), name_of)}"
+    if isinstance(value, (tuple, list)):
+        parts = [_text(each, name_of) for each in value]
+        if isinstance(value, list):
+            return f"[{', '.join(parts)}]"
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    for kinds, text in _TEXTS:
+        if isinstance(value, kinds):
+            return str(name_of(value) if kinds is torch.fx.Node else text(value))
     raise ObstacleError(f"the graph has an argument of type {type(value).__name__}")
+
+
+_TEXTS: Sequence[Tuple[Any, Any]] = (
+    (torch.fx.Node, None),
+    ((torch.dtype, torch.memory_format, torch.layout), str),
+    (torch.device, lambda value: f"torch.device({str(value)!r})"),
+    (float, lambda value: repr(value) if np.isfinite(value) else f"float({str(value)!r})"),
+    ((bool, int, complex, str, type(None)), repr),
+    (type(...), lambda value: "..."),
+)
+"""How values of these types are written."""
 
 
 def _path_of(function: Any, imports: Dict[str, None]) -> str:
@@ -226,8 +220,8 @@ def _path_of(function: Any, imports: Dict[str, None]) -> str:
     root, *rest = path.split(".")
     if not rest:
         root, rest = "builtins", [path]
+    module = getattr(function, "__module__", None) or root
     try:
-        module = getattr(function, "__module__", None) or root
         importlib.import_module(module)
         found = functools.reduce(getattr, rest, importlib.import_module(root))
     except (ImportError, AttributeError):

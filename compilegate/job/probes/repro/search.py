@@ -11,7 +11,6 @@ priority, and can be ended.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import sys
@@ -22,17 +21,15 @@ import torch
 
 from compilegate.job.files import write_text
 from compilegate.job.probes.reference import AFTERWARDS, GRADIENT, Row
-from compilegate.job.probes.repro.program import Case, How, Program, Statement
+from compilegate.job.probes.repro.program import Case, How, Program
 
 HANDED_OVER, FOUND = "handed_over.pt", "found.json"
 _LEAST_SHARE = 0.01
 """A part shows the defect if it errs at least by this share of what the whole graph errs by; less
 may be rounding at a kink."""
-_MOST_CENTRES = 4
 _MOST_TITLES = 8
 _LARGE = 60
 """Statements from which on compiling the whole graph takes too long to begin with."""
-_TAP = "tap_"
 
 
 class Found(NamedTuple):
@@ -89,9 +86,9 @@ class Search:
             elif not self._whole():
                 return
             self._trace()
-            if not any(self._shows(*guess) for guess in self._guesses()) and large:
-                if not self._whole():
-                    return
+            guessed = any(self._shows(*guess) for guess in self._guesses())
+            if large and not guessed and not self._whole():
+                return
             self._shrink(self._best.first, self._best.last)
             self._say(finished=True)
 
@@ -127,32 +124,30 @@ class Search:
 
     def _trace(self) -> None:
         """Run the whole graph in eager mode, for the gradients that come back to each statement."""
-        space = self._run(self._program.part(0, self._size, self._names()))
-        tapes = {name: each for name, each in space.items() if _floats(each)}
-        starts = {
+        names = [each.name for each in self._program.statements]
+        space = self._run(self._program.part(0, self._size, names))
+        given = self._case.cotangents
+        tapes = {
             name: each
-            for name, each in self._case.cotangents.items()
-            if name in tapes and tapes[name].requires_grad
+            for name, each in space.items()
+            if isinstance(each, torch.Tensor) and each.requires_grad
         }
-        wanted = {name: each for name, each in tapes.items() if each.requires_grad}
-        self._wanting = set(wanted)
+        self._wanting = set(tapes)
+        starts = [name for name in given if name in tapes]
         gradients: Any = ()
-        if starts and wanted:
+        if starts:
             gradients = torch.autograd.grad(
                 [tapes[name] for name in starts],
-                list(wanted.values()),
-                [each.to(tapes[name].dtype) for name, each in starts.items()],
+                list(tapes.values()),
+                [given[name].to(tapes[name].dtype) for name in starts],
                 allow_unused=True,
             )
         self._cotangents = {
             name: each.detach()
-            for name, each in zip(wanted, gradients)
+            for name, each in zip(tapes, gradients)
             if each is not None and each.abs().sum() > 0
         }
-        self._cotangents.update(self._case.cotangents)
-
-    def _names(self) -> List[str]:
-        return [each.name for each in self._program.statements]
+        self._cotangents.update(given)
 
     def _run(self, program: Program) -> Dict[str, Any]:
         """What a beginning of the program computes in eager mode, by name."""
@@ -205,8 +200,16 @@ class Search:
         case = self._part(first, last)
         if case is None:
             return None
-        wrong = self._wrong_in(case, f"{first} to {last}")
+        torch._dynamo.reset()
+        try:
+            rows = case.wrong(self._how)
+        except Exception as error:  # noqa: BLE001 - a part may be what no compiler takes
+            print(f"{first} to {last}: {type(error).__name__}: {error}", file=sys.stderr)
+            return None
+        least = _LEAST_SHARE * min(self._worst, 1.0)
+        wrong = {name: row for name, row in rows.items() if row.compiled_error >= least}
         inside = {GRADIENT + name for name in self._parameters if name in case.program.inputs}
+        print(f"{first} to {last}: {sorted(wrong)}", file=sys.stderr, flush=True)
         if not wrong or (inside and not inside & set(wrong)):
             return None
         found = Found(first, last, wrong)
@@ -214,105 +217,33 @@ class Search:
         self._take(found, case)
         return found
 
-    def _wrong_in(self, case: Case, title: str) -> Dict[str, Row]:
-        torch._dynamo.reset()
-        wrong: Dict[str, Row] = {}
-        try:
-            wrong = {
-                name: row
-                for name, row in case.wrong(self._how).items()
-                if row.compiled_error >= _LEAST_SHARE * min(self._worst, 1.0)
-            }
-            print(f"{title}: {sorted(wrong)}", file=sys.stderr, flush=True)
-        except Exception as error:  # noqa: BLE001 - a part may be what no compiler takes
-            print(f"{title}: {type(error).__name__}: {error}", file=sys.stderr)
-        return wrong
-
     def _guesses(self) -> List[Tuple[int, int]]:
-        """Parts that are likely to show it, small ones first."""
-        large = self._size > _LARGE
-        centres = self._by_parameters() if large else []
-        centres = centres or self._observed() or self._by_parameters()
-        guesses = [(each, each + 1) for each in centres[:_MOST_CENTRES]]
-        for centre in centres[:1]:
-            module = self._program.statements[centre].module
-            first, last = centre, centre + 1
-            while module and first > 0 and self._program.statements[first - 1].module == module:
-                first -= 1
-            while module and last < self._size and self._program.statements[last].module == module:
-                last += 1
-            guesses += [(first, last), (centre, self._next_right(centre))]
-            reach = 2
-            while reach < self._size:
-                guesses += [(first, last + reach), (first - reach, last + reach)]
-                reach *= 2
-        return list(dict.fromkeys(guesses))
-
-    def _by_parameters(self) -> List[int]:
-        """The statement that uses the last of the parameters whose gradients are wrong."""
+        """Parts that are likely to show it, small ones first: around the statement that uses the
+        last of the parameters whose gradients are wrong, and up to the next one with a parameter
+        whose gradient is right. What is lost on the way back is lost before that."""
         users = [
             place
             for place, each in enumerate(self._program.statements)
             if self._parameters.intersection(each.uses)
         ]
-        return users[-1:]
-
-    def _next_right(self, place: int) -> int:
-        """Behind the first later statement with a parameter whose gradient is right: what is lost
-        on the way back is lost before that."""
-        right = {*self._labels, *self._case.values} - self._parameters
-        wanting = {name for name in right if getattr(self._case.values[name], "requires_grad", 0)}
-        for later, each in enumerate(self._program.statements[place + 1 :], start=place + 1):
-            if wanting.intersection(each.uses):
-                return later + 1
-        return self._size
-
-    def _observed(self) -> List[int]:
-        """Compile the whole graph so that every statement's result, and the gradient that comes
-        back to it, can be seen; the statements that make wrong ones of right ones.
-
-        Seeing changes what is fused, so the defect may be gone: then there is nothing to tell.
-        """
-        self._require_time()
-        wrong = self._wrong_in(self._tapped(), "observed")
-        forward = [
-            place
-            for place, each in enumerate(self._program.statements)
-            if ({each.name} | {name + AFTERWARDS for name in each.uses}) & set(wrong)
-            and not set(wrong).intersection(each.uses)
-        ]
-        back = {name[len(GRADIENT) :] for name in wrong if name.startswith(GRADIENT)}
-        back |= {name[len(_TAP) :] for name in back if name.startswith(_TAP)}
-        backward = [
-            place
-            for place, each in enumerate(self._program.statements)
-            if back.intersection(each.uses) and each.name not in back
-        ]
-        return forward or backward[::-1]
-
-    def _tapped(self) -> Case:
-        """The whole graph with each differentiable result returned, after a zero was added whose
-        gradient is the one that comes back to it."""
-        statements: List[Statement] = []
-        values = dict(self._case.values)
-        tapes = self._run(self._program.part(0, self._size, self._names()))
-        floating = [name for name in self._names() if _floats(tapes[name])]
-        inputs = list(self._program.inputs)
-        for each in self._program.statements:
-            statements.append(each)
-            if each.name in self._wanting:
-                tap = f"{_TAP}{each.name}"
-                values[tap] = torch.zeros_like(tapes[each.name]).detach().requires_grad_()
-                inputs.append(tap)
-                text, uses = f"{each.name} + {tap}", (each.name, tap)
-                statements.append(dataclasses.replace(each, text=text, uses=uses))
-        program = dataclasses.replace(
-            self._program,
-            inputs=tuple(inputs),
-            statements=tuple(statements),
-            outputs=tuple(dict.fromkeys([*self._program.outputs, *floating])),
+        if not users:
+            return []
+        centre, values = users[-1], self._case.values
+        right = {
+            name
+            for name in set(values) - self._parameters
+            if getattr(values[name], "requires_grad", False)
+        }
+        later = enumerate(self._program.statements[centre + 1 :], start=centre + 1)
+        end = next(
+            (place + 1 for place, each in later if right.intersection(each.uses)), self._size
         )
-        return Case(program, values, self._case.cotangents)
+        reaches = [2**power for power in range(self._size.bit_length())]
+        return [
+            (centre, centre + 1),
+            (centre, end),
+            *((centre - reach, centre + 1 + reach) for reach in reaches),
+        ]
 
     def _shrink(self, first: int, last: int) -> None:
         """Halve what can be left out at either end, until nothing can be."""
@@ -331,50 +262,36 @@ class Search:
             last = high
 
     def sentence(self) -> str:
-        """What departs first, in words."""
+        """What departs first, in words: an output before gradients."""
         best = self._best
         program = self._program.part(best.first, best.last)
         titles = program.titles()
-        what = self._what(best)
+        name = next(
+            (name for name in best.wrong if not name.startswith(GRADIENT)),
+            max(best.wrong, key=lambda each: best.wrong[each].compiled_error),
+        )
+        what, row = "the output", best.wrong[name]
+        if name.endswith(AFTERWARDS):
+            changed = name[: -len(AFTERWARDS)]
+            what = f"what it leaves in {self._labels.get(changed, changed)}"
+        elif name.startswith(GRADIENT):
+            what = f"the gradient of {self._labels.get(name[len(GRADIENT) :], 'the input')}"
+        what += (
+            f" has an error of {row.compiled_error:.2g} of its size, eager of {row.eager_error:.1g}"
+        )
+        if row.compiled == 0:
+            what += " (it is exactly zero)"
         if best.last - best.first == self._size and len(titles) > _MOST_TITLES:
             return f"The captured graph as a whole shows it: {what}."
-        if len(program.statements) == 1 and program.statements[0].module:
-            return f"{titles[0]} departs first, in {program.statements[0].operation}: {what}."
         if len(titles) == 1:
-            return f"{titles[0]} departs first: {what}."
+            single = len(program.statements) == 1 and program.statements[0].module
+            where = f", in {program.statements[0].operation}" if single else ""
+            return f"{titles[0]} departs first{where}: {what}."
         parts = ", ".join(titles[:-1]) if len(titles) < 5 else f"{titles[0]} to {titles[-2]}"
         return (
             f"{parts} and {titles[-1]} depart first, compiled together, and no smaller part was "
             f"seen to: {what}."
         )
-
-    def _what(self, best: Found) -> str:
-        """The tensor that errs, with the errors: an output before gradients."""
-        name = next(
-            (name for name in best.wrong if not name.startswith(GRADIENT)),
-            max(best.wrong, key=lambda each: best.wrong[each].compiled_error),
-        )
-        row = best.wrong[name]
-        tensor = name[len(GRADIENT) :] if name.startswith(GRADIENT) else name
-        if name.endswith(AFTERWARDS):
-            changed = name[: -len(AFTERWARDS)]
-            found = f"what it leaves in {self._labels.get(changed, changed)}"
-        elif not name.startswith(GRADIENT):
-            found = "the output"
-        else:
-            found = f"the gradient of {self._labels.get(tensor, 'the input')}"
-        if row.compiled == 0:
-            return (
-                f"{found} is exactly zero, and eager's is not (its error is {row.eager_error:.1g})"
-            )
-        return (
-            f"{found} has an error of {row.compiled_error:.2g} of its size, eager of "
-            f"{row.eager_error:.1g}"
-        )
-
-
-def _floats(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def main(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A lent training state comes back bit for bit and object for object, whatever was done to it."""
+"""A preserved state comes back bit for bit and object for object, whatever was done to it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from torch import nn
 
 from compilegate.job.probes.obstacles import NoRoomError
 from compilegate.job.probes.state import PreservedState
-from tests.job.probes.scripts import bits
+from tests.job.probes.scenes import bits
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.5, float("nan"), float("inf"), 1e-42])
 TENSORS = st.lists(NUMBERS, min_size=1, max_size=3).map(torch.tensor)
@@ -41,10 +42,6 @@ def described(value: Any) -> Any:
     return value
 
 
-def tensors_of(module: nn.Module) -> list[Any]:
-    return [described(each) for each in module.state_dict(keep_vars=True).values()]
-
-
 def disturb(value: Any) -> None:
     """Change every tensor and container in it, in place and by replacement."""
     if isinstance(value, torch.Tensor):
@@ -65,68 +62,47 @@ def disturb(value: Any) -> None:
             value.rotate(1) if isinstance(value, deque) else value.reverse()
 
 
-def new_optimizer() -> torch.optim.Optimizer:
-    return torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
-
-
 @pytest.mark.slow
 @given(state=STATES)
 @settings(max_examples=40)
-def test_any_nest_of_containers_in_an_optimizer_comes_back(state: Any) -> None:
-    optimizer = new_optimizer()
-    first = optimizer.param_groups[0]["params"][0]
-    optimizer.state[first] = {"own": state}
-    optimizer.param_groups[0]["extra"] = state
-    before = described(vars(optimizer)["state"]), described(optimizer.param_groups)
-    with PreservedState([], [optimizer]):
-        disturb(optimizer.state)
-        disturb(optimizer.param_groups)
-    assert (described(vars(optimizer)["state"]), described(optimizer.param_groups)) == before
-
-
-def test_a_restored_state_can_be_disturbed_again() -> None:
-    module = nn.BatchNorm1d(2)
-    before = tensors_of(module)
-    with PreservedState([module], []) as lent:
-        for _ in range(3):
-            disturb(list(module.buffers()))
-            module.running_mean = torch.ones(2)
-            lent.restore()
-            assert tensors_of(module) == before
-    assert tensors_of(module) == before
-
-
-def test_a_buffer_whose_elements_are_one_place_in_memory_is_left_alone() -> None:
-    """As expand makes them: nobody can write into such a tensor."""
-    module = nn.Module()
-    module.register_buffer("places", torch.zeros(1).expand(4))
-    with PreservedState([module], []):
-        pass
-    assert module.places.stride() == (0,)
-
-
-def test_gradients_are_set_aside_and_come_back_as_the_same_objects() -> None:
+def test_any_nest_of_containers_comes_back(state: Any) -> None:
     module = nn.Linear(2, 2)
-    module.weight.grad = gradient = torch.full((2, 2), float("nan"))
-    with PreservedState([module], []):
-        assert module.weight.grad is None
-        module(torch.ones(1, 2)).sum().backward()
-    assert module.weight.grad is gradient
-    assert gradient.isnan().all()
-    assert module.bias.grad is None
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    optimizer.state[module.weight] = {"own": state}
+    module.extra = state
+
+    def all_of_it() -> Any:
+        return described(vars(optimizer)["state"]), described(module.extra)
+
+    before = all_of_it()
+    with PreservedState([module], [optimizer]) as preserved:
+        for _ in range(2):
+            disturb(optimizer.state)
+            disturb(vars(module)["extra"])
+            module.extra = None
+            preserved.restore()
+            assert all_of_it() == before
+            disturb(optimizer.state)
+    assert all_of_it() == before
 
 
 def test_an_error_inside_leaves_everything_as_it_was() -> None:
-    module, optimizer = nn.Linear(2, 2), new_optimizer()
+    module = nn.BatchNorm1d(2)
+    module.places = torch.zeros(1).expand(4)  # nobody can write into it
+    module.drawing = np.random.default_rng(1)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     optimizer.register_step_pre_hook(lambda *_: None)
-    generator = torch.get_rng_state()
-    before = tensors_of(module)
+    module.weight.grad = gradient = torch.full((2,), float("nan"))
     hooks = vars(optimizer)["_optimizer_step_pre_hooks"]
-    held = dict(hooks)
+    held, generator = dict(hooks), torch.get_rng_state()
+    before = described(dict(module.state_dict(keep_vars=True))), module.drawing.bit_generator.state
 
     def interrupted() -> None:
         with PreservedState([module], [optimizer]):
-            disturb(list(module.parameters()).pop().data)
+            assert module.weight.grad is None
+            module(torch.ones(3, 2)).sum().backward()
+            module.running_mean = torch.ones(2)
+            module.drawing.random()
             torch.rand(3)
             module.eval()
             assert not hooks
@@ -134,25 +110,29 @@ def test_an_error_inside_leaves_everything_as_it_was() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert tensors_of(module) == before
-    assert dict(hooks) == held
-    assert module.training
+    after = described(dict(module.state_dict(keep_vars=True))), module.drawing.bit_generator.state
+    assert (before[0][1], before[1]) == (after[0][1], after[1])
+    assert (dict(hooks), module.training) == (held, True)
     assert torch.equal(torch.get_rng_state(), generator)
+    assert module.weight.grad is gradient
+    assert gradient.isnan().all()
+    assert module.bias.grad is None
 
 
-def test_a_model_that_does_not_fit_beside_itself_is_not_lent(tmp_path: Path) -> None:
+def test_a_model_that_does_not_fit_beside_itself_is_refused(tmp_path: Path) -> None:
     """The system would end the process, and what it trained were lost."""
     module = nn.Module()
     terabyte = torch.from_file(str(tmp_path / "large"), shared=True, size=1 << 38)
     module.register_buffer("large", terabyte)
-    with pytest.raises(NoRoomError, match=r"takes 1099\.5 GB, and .* are free"), PreservedState([module], []):
-        raise AssertionError("it was lent")
+    state = PreservedState([module])
+    with pytest.raises(NoRoomError, match=r"1099\.5 GB"), state:
+        raise AssertionError("it was kept")
 
 
 def test_what_cannot_be_copied_leaves_the_hooks_where_they_were() -> None:
-    optimizer = new_optimizer()
+    optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
     optimizer.register_step_pre_hook(lambda *_: None)
-    lazy = nn.LazyLinear(3)
-    with pytest.raises(RuntimeError, match="uninitialized"), PreservedState([lazy], [optimizer]):
-        raise AssertionError("it was lent")
+    state = PreservedState([nn.LazyLinear(3)], [optimizer])
+    with pytest.raises(RuntimeError, match="uninitialized"), state:
+        raise AssertionError("it was kept")
     assert len(vars(optimizer)["_optimizer_step_pre_hooks"]) == 1
