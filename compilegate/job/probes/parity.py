@@ -43,7 +43,7 @@ from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Call, Compiled
 from compilegate.job.probes.obstacles import ObstacleError, attempted, no_new_graphs
 from compilegate.job.probes.reference import BUFFER, GRADIENT, Tensors, error, is_lost, scales
-from compilegate.job.probes.repro.locate import Search, Wrong, first_departing, start_search
+from compilegate.job.probes.repro.locate import Search, Wrong, first_departing
 from compilegate.job.probes.variants import Replay
 from compilegate.job.script.saving import unwrapped
 from compilegate.job.stepping.precision import own_precision
@@ -123,7 +123,7 @@ def probe_parity(
         function, wrong = table.departures(errors)
         record = dataclasses.replace(record, departs=first_departing(function, wrong))
         search, _ = attempted(
-            lambda: start_search(
+            lambda: Search(
                 function,
                 compiler,
                 wrong,

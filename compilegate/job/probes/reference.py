@@ -11,7 +11,18 @@ import functools
 import importlib
 import os
 import sys
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 import torch
@@ -360,42 +371,67 @@ def _run(
 ) -> Tensors:
     values = {name: _copy(each, convert) for name, each in arguments.inputs.items()}
     tensors = {name: each for name, each in values.items() if _is_tensor(each)}
-    before = {name: each.clone() for name, each in tensors.items() if not each.requires_grad}
     torch.default_generator.manual_seed(0)  # torch.manual_seed would seed unused GPUs as well
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(0)
-    with contextlib.ExitStack() as stack:
-        dtype = getattr(torch, arguments.autocast or "float32")
-        if convert is in_float64:
-            stack.enter_context(exactly(drawn_in))
-        elif arguments.device in ("cpu", "cuda"):
-            low = {"dtype": dtype} if arguments.autocast else {}
-            stack.enter_context(torch.autocast(arguments.device, enabled=bool(low), **low))
-        results = dict(zip(arguments.outputs, function(*values.values())))
-    results = {name: each for name, each in results.items() if _floats(each)}
-    found = {name: each.detach() for name, each in results.items()}
-    for name, each in before.items():
-        changed = difference(each, tensors[name])
-        if changed.any():
-            found[name + AFTERWARDS] = changed
-    wanted = {name: each for name, each in tensors.items() if each.requires_grad}
-    starts = {
-        name: each
-        for name, each in results.items()
-        if each.requires_grad and name in arguments.cotangents
-    }
-    gradients: Sequence[Optional[torch.Tensor]] = [None] * len(wanted)
-    if starts and wanted:
+
+    def compute() -> Tensors:
+        low = getattr(torch, arguments.autocast) if arguments.autocast else None
+        with contextlib.ExitStack() as stack:
+            if convert is in_float64:
+                stack.enter_context(exactly(drawn_in))
+            elif arguments.device in ("cpu", "cuda"):
+                stack.enter_context(torch.autocast(arguments.device, low, enabled=low is not None))
+            results = dict(zip(arguments.outputs, function(*values.values())))
+        return {name: each for name, each in results.items() if _floats(each)}
+
+    return passes(
+        compute,
+        watched=lambda: {
+            name + AFTERWARDS: each for name, each in tensors.items() if not each.requires_grad
+        },
+        starts=lambda results: [
+            (each, arguments.cotangents[name].to(each.dtype))
+            for name, each in results.items()
+            if each.requires_grad and name in arguments.cotangents
+        ],
+        wanted={GRADIENT + name: each for name, each in tensors.items() if each.requires_grad},
+    )
+
+
+def passes(
+    compute: Callable[[], Tensors],
+    watched: Callable[[], Tensors],
+    starts: Callable[[Tensors], List[Tuple[torch.Tensor, torch.Tensor]]],
+    wanted: Tensors,
+) -> Tensors:
+    """A forward and a backward pass: what it computes, how what is `watched` changes, and the
+    gradients of what is `wanted`, by name. `starts` are outputs with the gradients that come back.
+
+    No gradient at all is a gradient of zero, in whichever variant it happens. Nothing is left in
+    `grad`.
+    """
+    # By value: some operations write into buffers without a trace.
+    before = {name: each.clone() for name, each in watched().items()}
+    outputs = compute()
+    found = {name: each.detach() for name, each in outputs.items()}
+    for name, each in watched().items():
+        if name in before and not torch.equal(before[name], each):
+            found[name] = difference(before[name], each)
+    pairs = starts(outputs)
+    if pairs and wanted:
         gradients = torch.autograd.grad(
-            [*starts.values()],
-            [*wanted.values()],
-            [arguments.cotangents[name].to(each.dtype) for name, each in starts.items()],
+            [output for output, _ in pairs],
+            list(wanted.values()),
+            [cotangent for _, cotangent in pairs],
             allow_unused=True,
         )
-    if arguments.cotangents:
         for (name, each), gradient in zip(wanted.items(), gradients):
-            zero = torch.zeros_like(each) if gradient is None else gradient
-            found[GRADIENT + name] = zero.detach().to_dense()
+            if gradient is None:
+                found[name] = torch.zeros_like(each).detach()
+            else:
+                strided = gradient.layout is torch.strided
+                found[name] = gradient.detach() if strided else gradient.detach().to_dense()
     return found
 
 

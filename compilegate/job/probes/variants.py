@@ -38,11 +38,11 @@ from compilegate.job.probes.reference import (
     INPUT_GRADIENT,
     Tensors,
     channels_last,
-    difference,
     exactly,
     in_float64,
     norm,
     noting,
+    passes,
     wide,
 )
 from compilegate.job.probes.state import PreservedState, captured_modes
@@ -264,29 +264,30 @@ class Replay:
         """A forward pass in these surroundings: outputs, gradients, and how buffers changed."""
         arguments, named, inputs = _copied(call, convert)
         call.random.restore(self._device)
-        # By value: some operations write into buffers without a trace.
-        before = {name: each.clone() for name, each in self._module.named_buffers()}
-        with torch.enable_grad():
+
+        def compute() -> Tensors:
             with surroundings:
-                output = function(*arguments, **named)
+                outputs = dict(_outputs(function(*arguments, **named)))
             after = RandomState.now(self._device).others
             self.others_drawn = after if after != call.random.others else None
-            outputs = _outputs(output)
-            self.precision = products_precision(each for _, each in outputs)
-            starts = self._starts(call, outputs)
-            found = {name: each.detach() for name, each in outputs}
-            for name, each in self._module.named_buffers():
-                if name in before and not torch.equal(before[name], each):
-                    found[BUFFER + name] = difference(before[name], each)
-                    self.sizes[BUFFER + name] = norm(wide(each))
-            if starts:
-                wanted = [*((GRADIENT + name, each) for name, each in parameters), *inputs]
-                found.update(_gradients(starts, wanted))
+            self.precision = products_precision(outputs.values())
+            return outputs
+
+        def buffers() -> Tensors:
+            return {BUFFER + name: each for name, each in self._module.named_buffers()}
+
+        wanted = {GRADIENT + name: each for name, each in parameters}
+        wanted.update(inputs)
+        with torch.enable_grad():
+            found = passes(compute, buffers, lambda outputs: self._starts(call, outputs), wanted)
+        self.sizes.update(
+            {name: norm(wide(each)) for name, each in buffers().items() if name in found}
+        )
         return found
 
-    def _starts(self, call: Call, outputs: _Named) -> Sequence[Tuple[Any, Any]]:
+    def _starts(self, call: Call, outputs: Tensors) -> List[Tuple[torch.Tensor, torch.Tensor]]:
         """The outputs that gradients came back to, with those."""
-        differentiable = {name: each for name, each in outputs if each.requires_grad}
+        differentiable = {name: each for name, each in outputs.items() if each.requires_grad}
         if all(each is None for each in call.cotangents):
             return []
         names = self._names.get(id(call))
@@ -295,7 +296,7 @@ class Replay:
                 raise _OtherOutputsError
             names = self._names[id(call)] = list(differentiable)
         came = dict(zip(names, call.cotangents))
-        starts: List[Tuple[Any, Any]] = []
+        starts: List[Tuple[torch.Tensor, torch.Tensor]] = []
         for name, output in differentiable.items():
             # What the compiled output cuts off had no gradient to capture: any will show that.
             one = came.get(name) if name in came else torch.ones_like(output)
@@ -420,22 +421,6 @@ def _outputs(output: Any) -> _Named:
         ("loss" if path == loss else f"output.{path}" if path else "output", each)
         for path, each in tensors
     ]
-
-
-def _gradients(starts: Sequence[Tuple[Any, Any]], wanted: _Named) -> Tensors:
-    """The vector-Jacobian product, without leaving anything in `grad`. No gradient at all is a
-    gradient of zero, in whichever variant it happens."""
-    outputs, cotangents = zip(*starts)
-    tensors = [each for _, each in wanted]
-    found = torch.autograd.grad(outputs, tensors, cotangents, allow_unused=True) if tensors else ()
-    gradients = {}
-    for (name, of), gradient in zip(wanted, found):
-        if gradient is None:
-            gradients[name] = torch.zeros((), dtype=of.dtype, device=of.device).expand(of.shape)
-        else:
-            dense = gradient if gradient.layout is torch.strided else gradient.to_dense()
-            gradients[name] = dense.detach()
-    return gradients
 
 
 def _has_drawn(before: RandomState, device: torch.device) -> bool:

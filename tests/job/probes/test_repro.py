@@ -21,7 +21,7 @@ from compilegate.job.evidence.parity import departing
 from compilegate.job.names import REPRO_SCRIPT as SCRIPT
 from compilegate.job.probes.parity import probe_parity
 from compilegate.job.probes.repro import search
-from compilegate.job.probes.repro.locate import REPRO_FOLDER, hand_over
+from compilegate.job.probes.repro.locate import REPRO_FOLDER, Wrong, hand_over
 from compilegate.job.probes.repro.program import TENSORS, module_path, program_of
 from tests.job.every_call import states
 from tests.job.probes.scenes import backend, captured, new_model
@@ -82,9 +82,9 @@ def of(kind: str, compiler: Any) -> Any:
     )
 
 
-def searched(compiled: Any, compiler: Any, folder: Path) -> str:
+def searched(compiled: Any, compiler: Any, wrong: list[Wrong], folder: Path) -> str:
     """Where the search sees it depart first; in this process, which spares it a start."""
-    hand_over(compiled, compiler, "fp32", folder, seconds=1e6)
+    hand_over(compiled, compiler, wrong, "fp32", folder, seconds=1e6)
     search.main(folder)
     found = json.loads((folder / search.FOUND).read_text(encoding="utf-8"))
     assert found["finished"]
@@ -112,7 +112,12 @@ def test_a_miscompiled_model_is_found_and_located(wrong: str, tmp_path: Path) ->
     assert departing(errors, "fp32", 100.0).any()
     np.testing.assert_array_equal(errors.repeated, 0)
     assert "There is no repro: the search needed more than 0 s." in str(record.departs)
-    assert searched(compiled, compiler, tmp_path).startswith(place)
+    departs = departing(errors, "fp32", 20.0)
+    tensors = [
+        Wrong(str(errors.tensors[place]), float(np.median(errors.compiled[:, place])), 0.0)
+        for place in np.flatnonzero(departs)
+    ]
+    assert searched(compiled, compiler, tensors, tmp_path).startswith(place)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ from compilegate.job.names import (
 )
 from compilegate.job.probes.capture import Compiled, Copies, with_tensors
 from compilegate.job.probes.obstacles import ObstacleError, attempted, megabytes
-from compilegate.job.probes.reference import GRADIENT, Arguments, Row, compared
+from compilegate.job.probes.reference import GRADIENT
 from compilegate.job.probes.repro.program import Case, How, program_of
 from compilegate.job.probes.repro.search import FOUND, HANDED_OVER
 from compilegate.job.probes.variants import Replay
@@ -77,28 +77,38 @@ class Located(NamedTuple):
 class Search:
     """A search that runs beside the training, or why there is none."""
 
-    def __init__(self, plain: str, folder: Path, seconds: float) -> None:
-        """`plain` is what the tensors tell by themselves, in a sentence."""
-        self._plain, self._work, self._seconds = plain, folder / REPRO_FOLDER, seconds
-        self._obstacle: Optional[str] = None
+    def __init__(
+        self,
+        compiled: Compiled,
+        compiler: Compiler,
+        wrong: Sequence[Wrong],
+        *,
+        precision: str,
+        folder: Path,
+        seconds: float,
+    ) -> None:
+        """Start to look for what departs first, and to write a script that shows it below `folder`.
+        It uses `seconds` of a processor, and where the machine is busy takes up to six times that.
+        """
+        self._plain, self._work = first_departing(compiled, wrong), folder / REPRO_FOLDER
+        self._seconds, self._ends = seconds, time.monotonic() + _WAITED * seconds
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._cache = tempfile.TemporaryDirectory(prefix="repro-")
-        self.stops = time.monotonic() + _WAITED * seconds
+        self._work.mkdir(parents=True, exist_ok=True)
+        _, self._obstacle = attempted(
+            lambda: hand_over(compiled, compiler, wrong, precision, self._work, seconds=seconds)
+        )
+        if self._obstacle is None:
+            self._start()
+        else:
+            self._tidy()
 
     @property
     def runs(self) -> bool:
         """Whether it was started."""
         return self._process is not None
 
-    def start(self, compiled: Compiled, compiler: Compiler, precision: str) -> None:
-        """Hand over what it needs, and start its process."""
-        self._work.mkdir(parents=True, exist_ok=True)
-        _, self._obstacle = attempted(
-            lambda: hand_over(compiled, compiler, precision, self._work, seconds=self._seconds)
-        )
-        if self._obstacle is not None:
-            self._tidy()
-            return
+    def _start(self) -> None:
         environment = {
             **{name: each for name, each in os.environ.items() if name not in _OF_PROCESSES},
             "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path),
@@ -122,23 +132,23 @@ class Search:
         if self._process is None:
             return Located(f"{self._plain} There is no repro: {self._obstacle}.")
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=max(self.stops - time.monotonic(), 0.0))
+            self._process.wait(timeout=max(self._ends - time.monotonic(), 0.0))
         ended = self.stop()
         file = self._work / FOUND
         found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
         self._tidy()
-        if found.get("reproduced") is False:
-            why = "the captured graph, compiled by itself in a fresh process, is right"
-            return Located(f"{self._plain} There is no repro: {why}.", reproduced=False)
         if not found:
             why = f"the search needed more than {self._seconds:g} s"
             if ended:
                 why = f"the search failed, as {REPRO_FOLDER}/{_LOG} shows"
             return Located(f"{self._plain} There is no repro: {why}.")
+        if found["departs"] is None:
+            why = "the captured graph, compiled by itself in a fresh process, is right"
+            return Located(f"{self._plain} There is no repro: {why}.", reproduced=False)
         departs = f"{self._plain} {found['departs']}"
         if not found["finished"]:
             departs += f" The search for a smaller part ended after {self._seconds:g} s."
-        return Located(departs, REPRO_FOLDER, found["reproduced"])
+        return Located(departs, REPRO_FOLDER, reproduced=True)
 
     def stop(self) -> Optional[int]:
         """End its process and all that it started; the exit status, None of one that still ran."""
@@ -162,44 +172,25 @@ class Search:
                 self._work.rmdir()
 
 
-def start_search(
-    compiled: Compiled,
-    compiler: Compiler,
-    wrong: Sequence[Wrong],
-    *,
-    precision: str,
-    folder: Path,
-    seconds: float,
-) -> Search:
-    """Start to look for what departs first, and to write a script that shows it below `folder`. The
-    search uses `seconds` of a processor, and where the machine is busy takes up to six times that.
-    """
-    search = Search(first_departing(compiled, wrong), folder, seconds)
-    search.start(compiled, compiler, precision)
-    return search
-
-
 @dataclass
 class _GraphCall:
     """A call of a graph within a replayed call."""
 
     graph: Any
-    run: Any
-    """What was compiled of it."""
     values: Dict[str, Any]
     cotangents: Dict[str, torch.Tensor]
     labels: Dict[str, str]
     """The module's names of the inputs that are its parameters or buffers."""
 
-    def wrong(self, how: How) -> Dict[str, Row]:
-        """What departs in the compiled graph, called by itself."""
-        outputs = tuple(getattr(node, "name", "") for node in _output_nodes(self.graph))
-        arguments = Arguments(self.values, outputs, self.cotangents, how.device, how.autocast)
-        return how.wrong(compared(self.graph, self.run, arguments))
-
 
 def hand_over(
-    compiled: Compiled, compiler: Compiler, precision: str, work: Path, *, seconds: float
+    compiled: Compiled,
+    compiler: Compiler,
+    wrong: Sequence[Wrong],
+    precision: str,
+    work: Path,
+    *,
+    seconds: float,
 ) -> None:
     """Leave the graph that is compiled wrongly for the search, which may use `seconds` of a
     processor. Raises ObstacleError."""
@@ -217,8 +208,13 @@ def hand_over(
     calls = _graph_calls(compiled, compiler)
     if not calls:
         raise ObstacleError("no graph was called")
-    judged = ((call, call.wrong(how)) for call in calls)
-    chosen, rows = next(((call, rows) for call, rows in judged if rows), (calls[0], {}))
+    errors = {
+        each.name[len(GRADIENT) :]: each.error for each in wrong if each.name.startswith(GRADIENT)
+    }
+    # Where the model is several graphs: the last one with a parameter whose gradient is wrong.
+    chosen = next(
+        (each for each in reversed(calls) if set(errors) & set(each.labels.values())), calls[0]
+    )
     names = _readable_names(chosen)
     program, constants = program_of(chosen.graph, names)
     values = {**{names.get(name, name): each for name, each in chosen.values.items()}, **constants}
@@ -233,12 +229,9 @@ def hand_over(
             f"{megabytes(_MOST_BYTES)}"
         )
     labels = {names.get(name, name): label for name, label in chosen.labels.items()}
-    known = {
-        " ".join(names.get(word, word) for word in name.split(" ")): row
-        for name, row in rows.items()
-    }
+    own = {name: errors[label] for name, label in labels.items() if label in errors}
     case = Case(program, values, chosen.cotangents)
-    torch.save((case, how, labels, known, seconds), work / HANDED_OVER)
+    torch.save((case, how, labels, own, seconds), work / HANDED_OVER)
 
 
 def _readable_names(call: _GraphCall) -> Dict[str, str]:
@@ -268,7 +261,7 @@ def _graph_calls(compiled: Compiled, compiler: Compiler) -> List[_GraphCall]:
             for name, each in zip(names, arguments)
         }
         labels = {name: own[id(each)] for name, each in zip(names, arguments) if id(each) in own}
-        call = _GraphCall(graph, run, values, {}, labels)
+        call = _GraphCall(graph, values, {}, labels)
         found.append(call)
         results = graph(*arguments)
         for node, result in zip(_output_nodes(graph), results):

@@ -28,8 +28,6 @@ _LEAST_SHARE = 0.01
 """A part shows the defect if it errs at least by this share of what the whole graph errs by; less
 may be rounding at a kink."""
 _MOST_TITLES = 8
-_LARGE = 60
-"""Statements from which on compiling the whole graph takes too long to begin with."""
 
 
 class Found(NamedTuple):
@@ -55,72 +53,40 @@ class Search:
     """Compiles parts of a program, one after the other."""
 
     def __init__(
-        self, case: Case, how: How, labels: Dict[str, str], folder: Path, *, seconds: float
+        self,
+        case: Case,
+        how: How,
+        labels: Dict[str, str],
+        wrong: Dict[str, float],
+        folder: Path,
+        *,
+        seconds: float,
     ) -> None:
-        """No part is tried any longer once this process has used `seconds` of a processor."""
+        """`wrong` are the errors of the inputs whose gradients were wrong in the job, by name. No
+        part is tried any longer once this process has used `seconds` of a processor."""
         self._case, self._how, self._labels, self._folder = case, how, labels, folder
         self._seconds = seconds
         self._job = os.getppid()
         self._program = case.program
         self._size = len(self._program.statements)
         self._tried: Dict[Tuple[int, int], Optional[Found]] = {}
-        self._worst = 0.0
-        self._parameters: Set[str] = set()
-        """The inputs whose gradients are wrong in the whole graph."""
-        self._best = Found(0, self._size, {})
-        self._reproduced: Optional[bool] = None
+        self._parameters = set(wrong)
+        self._least = _LEAST_SHARE * min([1.0, *wrong.values()])
+        self._best: Optional[Found] = None
         self._cotangents: Dict[str, torch.Tensor] = {}
         self._wanting: Set[str] = set()
 
-    def run(self, known: Dict[str, Row]) -> None:
-        """Find the smallest part that can be found.
-
-        `known` are the tensors that were wrong where the whole graph ran in the job. With some, a
-        large graph is compiled as a whole only if no part of it was found.
-        """
-        large = self._size > _LARGE and bool(known)
+    def run(self) -> None:
+        """Find the smallest part that can be found."""
         with contextlib.suppress(_OutOfTimeError):
-            if large:
-                self._learn(known)
-                self._take(Found(0, self._size, known), self._case)
-            elif not self._whole():
-                return
             self._trace()
-            guessed = any(self._shows(*guess) for guess in self._guesses())
-            if large and not guessed and not self._whole():
-                return
-            self._shrink(self._best.first, self._best.last)
+            if any(self._shows(*guess) for guess in [*self._guesses(), (0, self._size)]):
+                self._shrink()
             self._say(finished=True)
-
-    def _whole(self) -> bool:
-        """Whether the whole graph, compiled here, is wrong."""
-        self._require_time()
-        wrong = self._case.wrong(self._how)
-        self._reproduced = bool(wrong)
-        if wrong:
-            self._learn(wrong)
-            self._take(Found(0, self._size, wrong), self._case)
-        else:
-            self._say(finished=True)
-        return bool(wrong)
-
-    def _learn(self, wrong: Mapping[str, Row]) -> None:
-        self._worst = max(each.compiled_error for each in wrong.values())
-        self._parameters = {name[len(GRADIENT) :] for name in wrong if name.startswith(GRADIENT)}
-
-    def _take(self, found: Found, case: Case) -> None:
-        self._best = self._tried[found.first, found.last] = found
-        case.write(self._how, self._labels, self.sentence(), self._folder)
-        self._say(finished=False)
 
     def _say(self, *, finished: bool) -> None:
-        sentence = None if self._reproduced is False else self.sentence()
-        found = {"departs": sentence, "finished": finished, "reproduced": self._reproduced}
-        write_text(self._folder / FOUND, json.dumps(found))
-
-    def _require_time(self) -> None:
-        if processor_seconds() > self._seconds or os.getppid() != self._job:
-            raise _OutOfTimeError
+        departs = None if self._best is None else self.sentence(self._best)
+        write_text(self._folder / FOUND, json.dumps({"departs": departs, "finished": finished}))
 
     def _trace(self) -> None:
         """Run the whole graph in eager mode, for the gradients that come back to each statement."""
@@ -192,7 +158,8 @@ class Search:
         if first >= last:
             return False
         if (first, last) not in self._tried:
-            self._require_time()
+            if processor_seconds() > self._seconds or os.getppid() != self._job:
+                raise _OutOfTimeError
             self._tried[first, last] = self._try(first, last)
         return self._tried[first, last] is not None
 
@@ -206,16 +173,15 @@ class Search:
         except Exception as error:  # noqa: BLE001 - a part may be what no compiler takes
             print(f"{first} to {last}: {type(error).__name__}: {error}", file=sys.stderr)
             return None
-        least = _LEAST_SHARE * min(self._worst, 1.0)
-        wrong = {name: row for name, row in rows.items() if row.compiled_error >= least}
+        wrong = {name: row for name, row in rows.items() if row.compiled_error >= self._least}
         inside = {GRADIENT + name for name in self._parameters if name in case.program.inputs}
         print(f"{first} to {last}: {sorted(wrong)}", file=sys.stderr, flush=True)
         if not wrong or (inside and not inside & set(wrong)):
             return None
-        found = Found(first, last, wrong)
-        self._reproduced = True
-        self._take(found, case)
-        return found
+        self._best = Found(first, last, wrong)
+        case.write(self._how, self._labels, self.sentence(self._best), self._folder)
+        self._say(finished=False)
+        return self._best
 
     def _guesses(self) -> List[Tuple[int, int]]:
         """Parts that are likely to show it, small ones first: around the statement that uses the
@@ -245,11 +211,11 @@ class Search:
             *((centre - reach, centre + 1 + reach) for reach in reaches),
         ]
 
-    def _shrink(self, first: int, last: int) -> None:
+    def _shrink(self) -> None:
         """Halve what can be left out at either end, until nothing can be."""
         before = None
-        while (first, last) != before:
-            before = first, last
+        while self._best is not None and self._best[:2] != before:
+            first, last = before = self._best[:2]
             low, high = first, last - 1
             while low < high:  # the largest beginning that can be left out
                 middle = (low + high + 1) // 2
@@ -259,11 +225,9 @@ class Search:
             while low < high:
                 middle = (low + high) // 2
                 low, high = (low, middle) if self._shows(first, middle) else (middle + 1, high)
-            last = high
 
-    def sentence(self) -> str:
+    def sentence(self, best: Found) -> str:
         """What departs first, in words: an output before gradients."""
-        best = self._best
         program = self._program.part(best.first, best.last)
         titles = program.titles()
         name = next(
@@ -296,8 +260,8 @@ class Search:
 
 def main(folder: Path) -> None:
     """Search, and leave what was found in the folder."""
-    case, how, labels, known, seconds = torch.load(folder / HANDED_OVER, weights_only=False)
-    Search(case, how, labels, folder, seconds=seconds).run(known)
+    case, how, labels, wrong, seconds = torch.load(folder / HANDED_OVER, weights_only=False)
+    Search(case, how, labels, wrong, folder, seconds=seconds).run()
 
 
 if __name__ == "__main__":
