@@ -208,13 +208,9 @@ def hand_over(
     calls = _graph_calls(compiled, compiler)
     if not calls:
         raise ObstacleError("no graph was called")
-    errors = {
-        each.name[len(GRADIENT) :]: each.error for each in wrong if each.name.startswith(GRADIENT)
-    }
+    lost = {each.name[len(GRADIENT) :] for each in wrong if each.name.startswith(GRADIENT)}
     # Where the model is several graphs: the last one with a parameter whose gradient is wrong.
-    chosen = next(
-        (each for each in reversed(calls) if set(errors) & set(each.labels.values())), calls[0]
-    )
+    chosen = next((each for each in reversed(calls) if lost & set(each.labels.values())), calls[0])
     names = _readable_names(chosen)
     program, constants = program_of(chosen.graph, names)
     values = {**{names.get(name, name): each for name, each in chosen.values.items()}, **constants}
@@ -229,9 +225,14 @@ def hand_over(
             f"{megabytes(_MOST_BYTES)}"
         )
     labels = {names.get(name, name): label for name, label in chosen.labels.items()}
-    own = {name: errors[label] for name, label in labels.items() if label in errors}
+    forward = any(not each.name.startswith(GRADIENT) for each in wrong)
+    told = {
+        "parameters": {name for name, label in labels.items() if label in lost and not forward},
+        "worst": max(each.error for each in wrong),
+        "seconds": seconds,
+    }
     case = Case(program, values, chosen.cotangents)
-    torch.save((case, how, labels, own, seconds), work / HANDED_OVER)
+    torch.save((case, how, labels, told), work / HANDED_OVER)
 
 
 def _readable_names(call: _GraphCall) -> Dict[str, str]:

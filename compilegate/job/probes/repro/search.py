@@ -57,21 +57,23 @@ class Search:
         case: Case,
         how: How,
         labels: Dict[str, str],
-        wrong: Dict[str, float],
         folder: Path,
         *,
+        parameters: Set[str],
+        worst: float,
         seconds: float,
     ) -> None:
-        """`wrong` are the errors of the inputs whose gradients were wrong in the job, by name. No
-        part is tried any longer once this process has used `seconds` of a processor."""
+        """`parameters` are the inputs whose gradients were wrong in the job, where its outputs were
+        right; `worst` is its largest error. No part is tried any longer once this process has used
+        `seconds` of a processor."""
         self._case, self._how, self._labels, self._folder = case, how, labels, folder
         self._seconds = seconds
         self._job = os.getppid()
         self._program = case.program
         self._size = len(self._program.statements)
         self._tried: Dict[Tuple[int, int], Optional[Found]] = {}
-        self._parameters = set(wrong)
-        self._least = _LEAST_SHARE * min([1.0, *wrong.values()])
+        self._parameters = parameters
+        self._least = _LEAST_SHARE * min(1.0, worst)
         self._best: Optional[Found] = None
         self._cotangents: Dict[str, torch.Tensor] = {}
         self._wanting: Set[str] = set()
@@ -184,9 +186,13 @@ class Search:
         return self._best
 
     def _guesses(self) -> List[Tuple[int, int]]:
-        """Parts that are likely to show it, small ones first: around the statement that uses the
-        last of the parameters whose gradients are wrong, and up to the next one with a parameter
-        whose gradient is right. What is lost on the way back is lost before that."""
+        """Parts that are likely to show it, small ones first. Where outputs are wrong: beginnings.
+        Else those around the statement that uses the last of the parameters whose gradients are
+        wrong, and up to the next one with a parameter whose gradient is right: what is lost on the
+        way back is lost before that."""
+        reaches = [2**power for power in range(self._size.bit_length())]
+        if not self._parameters:
+            return [(0, reach) for reach in reaches]
         users = [
             place
             for place, each in enumerate(self._program.statements)
@@ -204,7 +210,6 @@ class Search:
         end = next(
             (place + 1 for place, each in later if right.intersection(each.uses)), self._size
         )
-        reaches = [2**power for power in range(self._size.bit_length())]
         return [
             (centre, centre + 1),
             (centre, end),
@@ -215,16 +220,21 @@ class Search:
         """Halve what can be left out at either end, until nothing can be."""
         before = None
         while self._best is not None and self._best[:2] != before:
-            first, last = before = self._best[:2]
-            low, high = first, last - 1
-            while low < high:  # the largest beginning that can be left out
-                middle = (low + high + 1) // 2
-                low, high = (middle, high) if self._shows(middle, last) else (low, middle - 1)
-            first = low
-            low, high = first + 1, last
-            while low < high:
-                middle = (low + high) // 2
-                low, high = (low, middle) if self._shows(first, middle) else (middle + 1, high)
+            before = self._best[:2]
+            # What departs first: in the forward pass that is at the end of the part, else at its
+            # beginning.
+            for at_end in (True, False) if not self._parameters else (False, True):
+                self._shrink_at(*self._best[:2], at_end=at_end)
+
+    def _shrink_at(self, first: int, last: int, *, at_end: bool) -> None:
+        """Leave out as much as can be at one end."""
+        low, high = 0, last - first - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            shows = (
+                self._shows(first, last - middle) if at_end else self._shows(first + middle, last)
+            )
+            low, high = (middle, high) if shows else (low, middle - 1)
 
     def sentence(self, best: Found) -> str:
         """What departs first, in words: an output before gradients."""
@@ -260,8 +270,8 @@ class Search:
 
 def main(folder: Path) -> None:
     """Search, and leave what was found in the folder."""
-    case, how, labels, wrong, seconds = torch.load(folder / HANDED_OVER, weights_only=False)
-    Search(case, how, labels, wrong, folder, seconds=seconds).run()
+    case, how, labels, told = torch.load(folder / HANDED_OVER, weights_only=False)
+    Search(case, how, labels, folder, **told).run()
 
 
 if __name__ == "__main__":
