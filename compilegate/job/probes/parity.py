@@ -39,13 +39,13 @@ from compilegate.job.evidence.parity import (
 )
 from compilegate.job.evidence.precision import coarsest
 from compilegate.job.machine.generators import preserved_generators
+from compilegate.job.machine.world import unwrapped
 from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Call, Compiled
 from compilegate.job.probes.obstacles import ObstacleError, attempted, no_new_graphs
 from compilegate.job.probes.reference import BUFFER, GRADIENT, Tensors, error, is_lost, scales
 from compilegate.job.probes.repro.locate import Search, Wrong, first_departing
 from compilegate.job.probes.variants import Replay
-from compilegate.job.script.saving import unwrapped
 from compilegate.job.stepping.precision import own_precision
 
 SEARCH_SECONDS = 60.0

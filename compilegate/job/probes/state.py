@@ -218,7 +218,7 @@ def _restoring_dictionary(value: Dict[Any, Any]) -> _Restore:
 
 
 def _restoring_others(value: Any) -> _Restore:
-    """Of a list, a deque or a set."""
+    """For a list, a deque or a set."""
     held = list(value)
 
     def restore() -> None:

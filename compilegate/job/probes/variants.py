@@ -9,6 +9,7 @@ import torch
 
 from compilegate.job.compilers import Compiler
 from compilegate.job.errors import one_sentence
+from compilegate.job.machine.world import unwrapped
 from compilegate.job.probes.capture import (
     Autocast,
     Call,
@@ -46,7 +47,6 @@ from compilegate.job.probes.reference import (
     wide,
 )
 from compilegate.job.probes.state import PreservedState, captured_modes
-from compilegate.job.script.saving import unwrapped
 from compilegate.job.stepping.precision import autocast, products_precision
 
 _Named = List[Tuple[str, torch.Tensor]]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Tuple
 from compilegate.job.digests import folder_digest
 from compilegate.job.errors import InputError
 from compilegate.job.files import whole_file
+from compilegate.job.machine.world import unwrapped
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -17,20 +18,6 @@ WEIGHTS = "model.safetensors"
 
 State = Dict[str, Tuple[int, int]]
 """Which tensor each parameter of a model is, and how often it was written to."""
-
-
-def unwrapped(model: Any) -> Any:
-    """The model itself, without what was put around it to compile or distribute it."""
-    while True:
-        inner = getattr(model, "_orig_mod", None)
-        if inner is None and type(model).__name__ in (
-            "DataParallel",
-            "DistributedDataParallel",
-        ):
-            inner = model.module
-        if inner is None:
-            return model
-        model = inner
 
 
 def save_into(folder: Path, model: Any) -> str:

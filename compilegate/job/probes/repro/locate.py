@@ -23,6 +23,7 @@ import torch
 from compilegate.job.compilers import Compiler
 from compilegate.job.compilers.graphs import watching
 from compilegate.job.evidence.parity import EPSILON
+from compilegate.job.machine.world import unwrapped
 from compilegate.job.names import (
     COMPILE_THREADS_VARIABLE,
     DEFAULT_PARITY_LIMITS,
@@ -34,7 +35,6 @@ from compilegate.job.probes.reference import GRADIENT
 from compilegate.job.probes.repro.program import Case, How, program_of
 from compilegate.job.probes.repro.search import FOUND, HANDED_OVER
 from compilegate.job.probes.variants import Replay
-from compilegate.job.script.saving import unwrapped
 
 REPRO_FOLDER = "parity_repro"
 """Where the script lies, below the evidence folder."""
