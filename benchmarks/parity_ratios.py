@@ -140,12 +140,13 @@ def probed(
                         each.sub_(LEARNING_RATE * each.grad)
                         each.grad = None
         with tempfile.TemporaryDirectory() as folder:
-            record, errors = probe_parity(
+            found = probe_parity(
                 [compiled], compiler=compiler, folder=Path(folder), search_seconds=0.0
             )
-        if errors is None:
-            raise SystemExit(f"{model.architecture}: {record.obstacle}")
-        yield errors
+            found.collected()
+        if found.errors is None:
+            raise SystemExit(f"{model.architecture}: {found.record.obstacle}")
+        yield found.errors
 
 
 def row(name: str, measured: list[ParityErrors], precision: str) -> str:

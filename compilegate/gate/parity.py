@@ -25,33 +25,15 @@ from compilegate.gate.settings import ParitySettings
 from compilegate.gate.verdict import ParityJudgement
 from compilegate.job.evidence import EvidenceRecord, ParityErrors
 from compilegate.job.evidence.parity import (
+    CANNOT_TELL_SINCE,
     EPSILON,
     ParityAnswer,
     ParityVerdict,
     Why,
+    not_compared,
     parity_verdict,
 )
 from compilegate.job.names import REPRO_SCRIPT, REPROS_FOLDER
-
-COVERED = 0.9
-"""The share of the trained parameters that must have been compared."""
-GRADIENT = "gradient of"
-_NOTHING_MEASURED = {
-    Why.EAGER_NOT_FINITE: (
-        "eager produced NaN or Inf in the probe although training did not: the probe replayed "
-        "something else"
-    ),
-    Why.EAGER_VARIES: "two eager runs of the same step differ by more than rounding",
-    Why.TOO_COARSE: (
-        "eager itself is too far from float64 in most tensors, as with dropout or a model that "
-        "amplifies rounding"
-    ),
-    Why.NOT_MEASURED: "all errors of eager or of the compiled step are zero: nothing was compared",
-    Why.BEYOND_ROUNDING: (
-        "eager and compiled are far from float64, each in its own way: they did not draw the same "
-        "random numbers"
-    ),
-}
 
 
 def judge_parity(
@@ -69,7 +51,10 @@ def judge_parity(
         place = f"{REPROS_FOLDER}/{folder_name(arm, spoken.seed)}/{REPRO_SCRIPT}"
         departs = None if parity.departs is None else clipped(parity.departs)
         spoken = replace(spoken, departs=departs, repro=None if parity.repro is None else place)
-    return spoken, [_finding(spoken, judged, _uncompared(record), settings)]
+    uncompared = None
+    if parity is not None and record.parity is not None:
+        uncompared = not_compared(parity, record.parity)
+    return spoken, [_finding(spoken, judged, uncompared, settings)]
 
 
 def _judge_replicate(
@@ -86,13 +71,16 @@ def _judge_replicate(
         if parity.precision not in EPSILON:
             why = f"there are limits for {', '.join(EPSILON)}, not for {precision}"
         elif record.parity is not None:
-            return _judge_errors(seed, record.parity, precision, settings.limit(precision))
+            limit = settings.limit(precision)
+            return _judge_errors(seed, record.parity, precision, limit, parity.reproduced)
     sentence = f"Parity cannot be judged: {why.rstrip('.')}."
     return ParityJudgement(ParityAnswer.CANNOT_TELL, sentence, seed, precision)
 
 
-def _judge_errors(seed: int, errors: ParityErrors, precision: str, limit: float) -> ParityJudgement:
-    verdict = parity_verdict(errors, precision, limit)
+def _judge_errors(
+    seed: int, errors: ParityErrors, precision: str, limit: float, reproduced: bool | None
+) -> ParityJudgement:
+    verdict = parity_verdict(errors, precision, limit, reproduced)
     worst = verdict.worst
     if worst is not None:
         worst = replace(worst, tensor=clipped(worst.tensor, 120))
@@ -114,7 +102,7 @@ def _judge_errors(seed: int, errors: ParityErrors, precision: str, limit: float)
 def _sentence(verdict: ParityVerdict, precision: str, limit: float, steps: int) -> str:
     worst = verdict.worst
     if worst is None:
-        return f"Parity cannot be judged: {_NOTHING_MEASURED[verdict.why]}."
+        return f"Parity cannot be judged: {CANNOT_TELL_SINCE[verdict.why]}."
     if verdict.why is Why.NOT_FINITE:
         return (
             f"The compiled {worst.tensor} is NaN or infinite in step {worst.step}, eager's is not."
@@ -146,19 +134,6 @@ def _rank(judgement: ParityJudgement) -> tuple[int, float]:
     return order.index(judgement.answer), -ratio
 
 
-def _uncompared(record: EvidenceRecord) -> str:
-    """What of the model was not compared, in a sentence; empty where all was."""
-    parity, errors = record.evidence.parity, record.parity
-    if parity is None or errors is None:
-        return ""
-    if not any(name.startswith(GRADIENT) for name in errors.tensors.tolist()):
-        return "No gradient was compared, so the backward pass was not checked."
-    trained, compared = parity.trained_parameters, parity.compared_parameters
-    if trained and compared is not None and compared < COVERED * trained:
-        return f"Only {compared:,} of {trained:,} trained parameters were compared."
-    return ""
-
-
 def _in_full(spoken: ParityJudgement) -> str:
     """The judgement's sentence, with what departs first and the script that shows it."""
     sentence = spoken.sentence
@@ -172,7 +147,7 @@ def _in_full(spoken: ParityJudgement) -> str:
 def _finding(
     spoken: ParityJudgement,
     judged: Sequence[ParityJudgement],
-    uncompared: str,
+    uncompared: str | None,
     settings: ParitySettings,
 ) -> Reason | Note:
     sentence = _in_full(spoken)
@@ -186,7 +161,7 @@ def _finding(
     if spoken.answer is ParityAnswer.FAIL:
         return failure(Code.PARITY_DIFFERS, sentence, **numbers)
     if spoken.answer is ParityAnswer.PASS:
-        if not uncompared:
+        if uncompared is None:
             return Reason(Code.PARITY_ALIKE, Outcome.PASS, sentence, numbers)
         sentence += f" {uncompared}"
     else:

@@ -130,12 +130,12 @@ class Examined:
 
     def probed(self, arm: str) -> dict[int, EvidenceRecord]:
         """By seed, these and those of jobs that the parity probe ended."""
-        return {
+        ended = {
             seed: record
             for seed in self.experiment.seeds
-            if (record := self.records.get((arm, seed))) is not None
-            and (record.parity is not None or self.was_trained(arm, seed))
+            if (record := self.records.get((arm, seed))) is not None and record.parity is not None
         }
+        return {**self.trained(arm), **ended}
 
     def reasons(self, arm: str) -> tuple[Reason, ...]:
         """Why the arm's evidence is not valid; empty when it is."""

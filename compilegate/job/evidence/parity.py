@@ -17,7 +17,7 @@ from typing import Mapping, Optional, Tuple
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job.evidence.record import FloatArray, ParityErrors
+from compilegate.job.evidence.record import FloatArray, ParityErrors, ParityRecord
 
 EPSILON: Mapping[str, float] = MappingProxyType(
     {"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10}
@@ -25,7 +25,8 @@ EPSILON: Mapping[str, float] = MappingProxyType(
 """Distance from 1 to the next number of a precision. A tensor on which eager is nearer to float64
 than that was lucky, and compiled code need not be."""
 REPEAT_LIMIT = 2.0
-"""Two eager runs may differ by this multiple of eager's error, as their errors differ."""
+"""Two eager runs may differ by this multiple of eager's error, as their errors differ, and by no
+more than what `WEAKEST` lets eager err."""
 WEAKEST = 0.5
 """A tensor on which even an error of half its size would lie within the limit shows nothing."""
 NEEDED_SHARE = 0.9
@@ -65,6 +66,41 @@ class Why(str, Enum):
     """Errors of exactly zero, which no arithmetic but float64 has: nothing was compared."""
     BEYOND_ROUNDING = "beyond_rounding"
     """Eager and compiled are far off, each in its own way: they drew other random numbers."""
+    NOT_REPRODUCED = "not_reproduced"
+    """Beyond the limit, but not where the captured graph is compiled by itself."""
+
+
+CANNOT_TELL_SINCE: Mapping[Why, str] = MappingProxyType(
+    {
+        Why.EAGER_NOT_FINITE: (
+            "eager produced NaN or Inf in the probe although training did not: the probe replayed "
+            "something else"
+        ),
+        Why.EAGER_VARIES: (
+            "two eager runs of the same step differ by more than rounding; the model may draw "
+            "random numbers that are not torch's"
+        ),
+        Why.TOO_COARSE: (
+            "eager itself is too far from float64 in most tensors, as with dropout or a model that "
+            "amplifies rounding"
+        ),
+        Why.NOT_MEASURED: (
+            "all errors of eager or of the compiled step are zero: nothing was compared"
+        ),
+        Why.BEYOND_ROUNDING: (
+            "eager and compiled are far from float64, each in its own way: they did not draw the "
+            "same random numbers"
+        ),
+        Why.NOT_REPRODUCED: (
+            "compiled tensors differ by more than rounding, and the captured graph, compiled by "
+            "itself in a fresh process, does not"
+        ),
+    }
+)
+"""Why parity cannot tell, in words, where no tensor shows it."""
+COVERED = 0.9
+"""The share of the trained parameters that must have been compared."""
+GRADIENT = "gradient of"
 
 
 @dataclass(frozen=True)
@@ -97,14 +133,19 @@ class ParityVerdict:
     """Steps in which a tensor is beyond the limit."""
 
 
-def parity_verdict(errors: ParityErrors, precision: str, limit: float) -> ParityVerdict:
+def parity_verdict(
+    errors: ParityErrors, precision: str, limit: float, reproduced: Optional[bool] = None
+) -> ParityVerdict:
     """Judge the errors of one job, at least one step and one tensor. `precision` is a key of
-    `EPSILON`, `limit` how many times eager's rounding may be exceeded."""
+    `EPSILON`, `limit` how many times eager's rounding may be exceeded, `reproduced` as in
+    `ParityRecord`."""
     ratios, explained = error_ratios(errors, precision), explained_errors(errors, precision)
     judged = explained <= WEAKEST / limit
     shown = np.where(judged, ratios, 0.0)
     exceeded = int((shown > limit).any(axis=1).sum())
     answer, why, place = _answer(errors, precision, limit, ratios, judged)
+    if answer is ParityAnswer.FAIL and reproduced is False:
+        answer, why, place = ParityAnswer.CANNOT_TELL, Why.NOT_REPRODUCED, None
     return ParityVerdict(
         answer=answer,
         why=why,
@@ -124,7 +165,8 @@ def _answer(
 ) -> Tuple[ParityAnswer, Why, Optional[Tuple[int, int]]]:
     """The answer, what it is based on, and where: a (step, tensor)."""
     cannot_tell = ParityAnswer.CANNOT_TELL
-    unsteady = ~(errors.repeated / REPEAT_LIMIT <= explained_errors(errors, precision))
+    repeated = np.minimum(REPEAT_LIMIT * explained_errors(errors, precision), WEAKEST / limit)
+    unsteady = ~(errors.repeated <= repeated)
     shown = np.where(judged, ratios, 0.0)
     middle = lasting(shown)
     tensor = int(middle.argmax())
@@ -208,21 +250,25 @@ def lasting(ratios: FloatArray) -> FloatArray:
     return middle
 
 
-def repeats(errors: ParityErrors, precision: str) -> bool:
-    """Whether eager is finite and repeats itself, so that something can be measured against it."""
-    steady = errors.repeated / REPEAT_LIMIT <= explained_errors(errors, precision)
-    return bool(np.isfinite(errors.eager).all() and steady.all())
-
-
 def departing(errors: ParityErrors, precision: str, limit: float) -> npt.NDArray[np.bool_]:
-    """(tensors,) which tensors the compiler computes wrongly: beyond the limit in most steps, where
-    eager is exact enough to tell, or not finite where eager is."""
-    if not repeats(errors, precision):
-        return np.zeros(len(errors.tensors), dtype=bool)
+    """(tensors,) which tensors the compiler computes wrongly, where the verdict is that it does:
+    beyond the limit in most steps, where eager is exact enough to tell, or not finite."""
     ratios = error_ratios(errors, precision)
+    if parity_verdict(errors, precision, limit).answer is not ParityAnswer.FAIL:
+        return np.zeros(len(errors.tensors), dtype=bool)
     judged = explained_errors(errors, precision) <= WEAKEST / limit
     with np.errstate(invalid="ignore"):
         found: npt.NDArray[np.bool_] = ~np.isfinite(ratios).all(axis=0) | (
             judged & (lasting(ratios) > limit)
         )
     return found
+
+
+def not_compared(parity: ParityRecord, errors: ParityErrors) -> Optional[str]:
+    """What of the model was not compared, in a sentence; None where nothing is missing."""
+    if not any(str(name).startswith(GRADIENT) for name in errors.tensors):
+        return "No gradient was compared, so the backward pass was not checked."
+    trained, compared = parity.trained_parameters, parity.compared_parameters
+    if trained and compared is not None and compared < COVERED * trained:
+        return f"Only {compared:,} of {trained:,} trained parameters were compared."
+    return None

@@ -90,6 +90,9 @@ class ParityRecord:
     "/" between its parts."""
     departs: Optional[str] = None
     """Which module's output or gradient departs first, in one sentence."""
+    reproduced: Optional[bool] = None
+    """Whether the captured graph, compiled by itself in a fresh process, departs as well; None
+    where that was not tried to the end."""
     trained_parameters: Optional[int] = None
     """Numbers in the parameters of all modules that the job compiles and trains."""
     compared_parameters: Optional[int] = None
@@ -322,7 +325,7 @@ class ParityErrors:
     """How far steps are from float64, at equal weights: one row per step, one column per tensor.
 
     An error is the norm of the difference over the norm of the float64 tensor;
-    compilegate.job.probes.variants says what holds for gradients that are next to zero. None is
+    compilegate.job.probes.reference says what holds for gradients that are next to zero. None is
     negative; one may be NaN or infinite.
     """
 

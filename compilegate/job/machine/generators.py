@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator, List, Optional
 
 _Restore = Callable[[], None]
 
@@ -37,6 +37,25 @@ class Generators:
         """Make them so again."""
         for restore in self._restores:
             restore()
+
+
+def restoring(generator: Any) -> Optional[_Restore]:
+    """What makes a generator of a script's own what it is now; None for what is none."""
+    if isinstance(generator, random.Random):
+        state: Any = generator.getstate()
+        return lambda: generator.setstate(state)
+    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+    if torch is not None and isinstance(generator, torch.Generator):
+        state = generator.get_state()
+        return lambda: generator.set_state(state)
+    if numpy is not None and isinstance(generator, numpy.RandomState):
+        state = generator.get_state()
+        return lambda: generator.set_state(state)
+    if numpy is not None and isinstance(generator, numpy.Generator):
+        source = generator.bit_generator
+        state = source.state
+        return lambda: setattr(source, "state", state)
+    return None
 
 
 @contextlib.contextmanager

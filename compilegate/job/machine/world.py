@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import List, Mapping
+from typing import Any, List, Mapping
 
 SEED_LIMIT = 2**31
 """A job's seed is below it, so that the seeds of its processes are all different."""
@@ -54,3 +54,23 @@ def host_rank(environment: Mapping[str, str]) -> int:
     named = hosts(environment)
     current = environment.get("SM_CURRENT_HOST")
     return named.index(current) if current in named else 0
+
+
+_AROUND = {
+    "DataParallel": "module",
+    "DistributedDataParallel": "module",
+    "DeepSpeedEngine": "module",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+}
+"""By class, where a wrapper that distributes a model keeps it."""
+
+
+def unwrapped(model: Any) -> Any:
+    """The model itself, without what was put around it to compile or distribute it."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None:
+            inner = getattr(model, _AROUND.get(type(model).__name__, ""), None)
+        if inner is None:
+            return model
+        model = inner

@@ -10,33 +10,49 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import pickle
+import random
+import types
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Tuple
 
+import numpy as np
 import torch
+
+from compilegate.job.errors import one_sentence
+from compilegate.job.stepping.precision import autocast_now, name_of
 
 Forward = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class RandomState:
-    """The generators that operations draw from."""
+    """The generators that a call draws from."""
 
     host: torch.Tensor
     device: Optional[torch.Tensor]
     """That of the GPU; None without one."""
+    others: Optional[bytes] = None
+    """Those of Python and NumPy; None where nobody asked."""
 
     @classmethod
     def now(cls, device: torch.device) -> RandomState:
         """As they are, where operations run on that device."""
-        on_gpu = device.type == "cuda"
-        return cls(torch.get_rng_state(), torch.cuda.get_rng_state(device) if on_gpu else None)
+        return cls(
+            torch.get_rng_state(),
+            torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+            pickle.dumps((random.getstate(), np.random.get_state())),
+        )
 
     def restore(self, device: torch.device) -> None:
         """Make them so again."""
         torch.set_rng_state(self.host)
         if self.device is not None:
             torch.cuda.set_rng_state(self.device, device)
+        if self.others is not None:
+            python, of_numpy = pickle.loads(self.others)  # noqa: S301 - pickled above
+            random.setstate(python)
+            np.random.set_state(of_numpy)
 
 
 @dataclass(frozen=True)
@@ -52,40 +68,25 @@ class Autocast:
     @classmethod
     def now(cls, device: torch.device) -> Autocast:
         """As it is, for operations on that device."""
-        if not hasattr(torch, "autocast"):  # torch 1.9: fp16 on GPUs, or none
-            enabled = device.type == "cuda" and torch.is_autocast_enabled()
-            return cls(device.type, enabled, torch.float16 if enabled else torch.float32)
-        if device.type == "cuda":
-            enabled, dtype = torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
-        elif device.type == "cpu":
-            enabled, dtype = torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
-        else:
+        if device.type not in ("cuda", "cpu"):
             return cls(device.type, False, torch.float32)
-        return cls(device.type, enabled, dtype, torch.is_autocast_cache_enabled())
+        return cls(device.type, *autocast_now(device.type), torch.is_autocast_cache_enabled())
 
-    @contextlib.contextmanager
-    def again(self) -> Iterator[None]:
+    def again(self) -> ContextManager[Any]:
         """As it was."""
         if self.device_type not in ("cuda", "cpu"):
-            yield
-            return
-        if not hasattr(torch, "autocast"):
-            with torch.cuda.amp.autocast(enabled=self.enabled):
-                yield
-            return
-        with torch.autocast(
+            return contextlib.nullcontext()
+        return torch.autocast(
             self.device_type,
             dtype=self.dtype,
             enabled=self.enabled,
             cache_enabled=self.cache_enabled,
-        ):
-            yield
+        )
 
     @property
     def precision(self) -> str:
         """In the words of a workload: fp32, bf16 or fp16."""
-        names = {torch.bfloat16: "bf16", torch.float16: "fp16"}
-        return names.get(self.dtype, "fp32") if self.enabled else "fp32"
+        return name_of(self.dtype) if self.enabled else "fp32"
 
 
 @dataclass
@@ -105,6 +106,8 @@ class Call:
     one that the script's backward pass brought; None where none came."""
     places: Tuple[torch.device, ...] = ()
     """Where its tensors were, in their order, while they are set aside in the host's memory."""
+    obstacle: Optional[str] = None
+    """Why a replay of it would not show what trained; None where it does."""
 
 
 @dataclass
@@ -134,15 +137,21 @@ class Compiled:
         return torch.device("cpu")
 
     def keep_call(self, step: int, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Call:
-        """Keep a call that is about to be made."""
+        """Keep a call that is about to be made. One that cannot be copied is an obstacle to the
+        probes, and none to the training."""
+        autocast = Autocast.now(self.device)
         copies = Copies()
-        call = Call(
-            step=step,
-            arguments=tuple(with_tensors(each, copies) for each in arguments),
-            named={name: with_tensors(each, copies) for name, each in named.items()},
-            random=RandomState.now(self.device),
-            autocast=Autocast.now(self.device),
-        )
+        try:
+            call = Call(
+                step=step,
+                arguments=tuple(with_tensors(each, copies) for each in arguments),
+                named={name: with_tensors(each, copies) for name, each in named.items()},
+                random=RandomState.now(self.device),
+                autocast=autocast,
+            )
+        except Exception as error:  # noqa: BLE001 - of classes of the script's own, or of memory
+            call = Call(step, (), {}, RandomState(torch.empty(0), None), autocast)
+            call.obstacle = f"a call's inputs cannot be copied: {one_sentence(error)}"
         self.calls.append(call)
         self.training = {name: each.training for name, each in self.module.named_modules()}
         return call
@@ -191,11 +200,20 @@ def await_cotangents(call: Call, output: Any) -> None:
     call.cotangents = [None] * len(tensors)
 
     def take(place: int, gradient: Optional[torch.Tensor]) -> None:
-        if gradient is None:
+        if gradient is None or call.obstacle is not None:
             return  # a compiled function's outputs have one node, which other outputs reached
-        before = call.cotangents[place]
-        new = gradient.detach().clone()
-        call.cotangents[place] = new if before is None else before + new
+        if torch.is_grad_enabled():
+            call.obstacle = (
+                "the training differentiates twice (as a gradient penalty does), and one backward "
+                "pass is all that is compared"
+            )
+            return
+        try:
+            before = call.cotangents[place]
+            new = gradient.detach().clone()
+            call.cotangents[place] = new if before is None else before + new
+        except Exception as error:  # noqa: BLE001 - the script's backward pass goes on
+            call.obstacle = f"a gradient cannot be kept: {one_sentence(error)}"
 
     for place, each in enumerate(tensors):
         each.register_hook(lambda gradient, place=place: take(place, gradient))
@@ -283,8 +301,8 @@ def _can_be_made_again(base: torch.Tensor, view: torch.Tensor) -> bool:
 
 
 def with_tensors(value: Any, changed: Convert) -> Any:
-    """The same value with each tensor changed, also in lists, tuples, dictionaries and dataclasses.
-    What holds no other tensor than before is the same object."""
+    """The same value with each tensor changed, also in lists, tuples, dictionaries and objects that
+    hold tensors. What holds no other tensor than before is the same object."""
     if isinstance(value, torch.Tensor):
         return changed(value)
     if isinstance(value, dict):
@@ -295,7 +313,9 @@ def with_tensors(value: Any, changed: Convert) -> Any:
         if _same(parts, value):
             return value
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    fields = _fields_of(value)
+    fields = attributes_of(value)
+    if not fields and dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     changed_fields = {name: with_tensors(each, changed) for name, each in fields.items()}
     if _same(changed_fields.values(), fields.values()):
         return value
@@ -305,24 +325,32 @@ def with_tensors(value: Any, changed: Convert) -> Any:
     return record
 
 
-def _fields_of(value: Any) -> Dict[str, Any]:
-    """The attributes of a dataclass, or of another object that holds tensors, as batches of a
-    script's own class do; none of anything else."""
-    if isinstance(value, (type, torch.nn.Module)):
+def tensors_in(value: Any) -> List[torch.Tensor]:
+    """The tensors that `with_tensors` would change."""
+    found: List[torch.Tensor] = []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    with_tensors(value, note)
+    return found
+
+
+def attributes_of(value: Any) -> Dict[str, Any]:
+    """The attributes of an object that holds tensors, as batches of a script's own class and caches
+    do; none of anything else."""
+    if isinstance(value, (type, torch.nn.Module, types.ModuleType)) or callable(value):
         return {}
-    if dataclasses.is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     fields = getattr(value, "__dict__", None)
-    if not isinstance(fields, dict) or callable(value):
+    if not isinstance(fields, dict):
         return {}
-    return dict(fields) if any(map(_holds_tensors, fields.values())) else {}
-
-
-def _holds_tensors(value: Any) -> bool:
-    if isinstance(value, dict):
-        value = list(value.values())
-    several = isinstance(value, (list, tuple))
-    return any(isinstance(each, torch.Tensor) for each in (value if several else [value]))
+    for each in fields.values():
+        parts = each.values() if isinstance(each, dict) else each
+        several = isinstance(each, (dict, list, tuple))
+        if any(isinstance(one, torch.Tensor) for one in (parts if several else [each])):
+            return fields
+    return {}
 
 
 def _same(these: Iterable[Any], those: Iterable[Any]) -> bool:

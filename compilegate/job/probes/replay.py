@@ -6,63 +6,82 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 
-from compilegate.job.errors import CompilegateError
 from compilegate.job.probes.capture import (
     Autocast,
     Call,
     Compiled,
     Forward,
     output_tensors,
+    tensors_in,
     with_tensors,
 )
-
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class ObstacleError(CompilegateError):
-    """Why a step cannot be taken again, in one sentence."""
+from compilegate.job.probes.obstacles import ObstacleError
+from compilegate.job.stepping.precision import AUTOCAST
 
 
 @dataclass(frozen=True)
 class Side:
-    """How one of the two trains whose steps are compared."""
+    """How one of the two trains whose steps are compared; None is as the other one does it."""
 
     compiler: str = "eager"
     batch_size: Optional[int] = None
-    """What each process takes in a step; None is what the other one takes."""
+    """What each process takes in a step."""
     precision: Optional[str] = None
-    """fp32, bf16 or fp16; None is that of the other."""
+    """fp32, bf16 or fp16."""
     padding: Optional[str] = None
-    """How texts of different lengths come into batches; None is as the other does it."""
+    """How texts of different lengths come into batches."""
 
 
-@dataclass
 class Replayed:
     """One call, ready to be made again and again."""
 
-    function: Forward
-    call: Call
-    leaves: List[torch.Tensor]
-    """Tensors among its inputs that get gradients."""
-    rows: Optional[Tuple[int, int]] = None
-    """The batch size of the captured call and that of this one, where they differ."""
-    prepared: Optional[List[Optional[torch.Tensor]]] = None
-    """The gradients for each of its outputs, in their shapes; None before its first time."""
+    def __init__(self, function: Forward, call: Call, old: int = 1, new: int = 1) -> None:
+        """`old` and `new` are the batch sizes of the captured call and of this one."""
+        self.function, self.call = function, call
+        self.inputs = tensors_in([call.arguments, call.named])
+        self._old, self._new = old, new
+        self._prepared: Optional[List[Optional[torch.Tensor]]] = None
+        """The gradients for each of its outputs, in their shapes; None before its first time."""
 
     def __call__(self) -> None:
-        """Forward and backward."""
+        """Forward and backward. Raises ObstacleError where the gradients are of other outputs."""
         with self.call.autocast.again():
             output = self.function(*self.call.arguments, **self.call.named)
         tensors = [each for each in output_tensors(output) if each.requires_grad]
-        if self.prepared is None:
-            self.prepared = _fitting_gradients(self.call.cotangents, tensors, self.rows)
-        pairs = [pair for pair in zip(tensors, self.prepared) if pair[1] is not None]
+        if self._prepared is None:
+            captured = self.call.cotangents
+            if len(captured) != len(tensors):
+                raise ObstacleError(
+                    f"a captured call returned {len(captured)} tensors with gradients, and now "
+                    f"returns {len(tensors)}"
+                )
+            self._prepared = [
+                None if gradient is None else self._fitting(gradient, tensor)
+                for gradient, tensor in zip(captured, tensors)
+            ]
+        pairs = [pair for pair in zip(tensors, self._prepared) if pair[1] is not None]
         if pairs:
             torch.autograd.backward([each for each, _ in pairs], [each for _, each in pairs])
+
+    def _fitting(self, gradient: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        """With other batches, what counts by examples is longer or shorter: (batch x length,
+        classes) as well as (batch, classes)."""
+        if gradient.shape != output.shape:
+            if (
+                gradient.dim() != output.dim()
+                or gradient.shape[1:] != output.shape[1:]
+                or gradient.shape[0] * self._new != output.shape[0] * self._old
+            ):
+                raise ObstacleError(
+                    f"an output that had shape {tuple(gradient.shape)} in training has shape "
+                    f"{tuple(output.shape)} in the probe"
+                )
+            gradient = _with_rows(gradient, output.shape[0])
+        return gradient.to(output.dtype)
 
 
 class Steps:
@@ -75,15 +94,11 @@ class Steps:
         leaves: Sequence[torch.Tensor],
     ) -> None:
         """`leaves` get gradients; they have none between two steps."""
-        self._steps = steps
-        self._optimizers = optimizers
-        self._given = leaves
-        inputs = [each for calls in steps for call in calls for each in call.leaves]
-        self._leaves = list({id(each): each for each in [*leaves, *inputs]}.values())
+        self._steps, self._optimizers, self._leaves = steps, optimizers, leaves
 
     def first(self, count: int) -> Steps:
         """The first of them alone."""
-        return Steps(self._steps[:count], self._optimizers, self._given)
+        return Steps(self._steps[:count], self._optimizers, self._leaves)
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -92,19 +107,26 @@ class Steps:
     def period(self) -> int:
         """After how many steps the work is the same again: one where all have the same shapes."""
         shapes = {
-            tuple(tuple(tensor.shape) for call in calls for tensor in _inputs(call.call))
+            tuple(tuple(tensor.shape) for call in calls for tensor in call.inputs)
             for calls in self._steps
         }
         return 1 if len(shapes) == 1 else len(self._steps)
 
     def take(self, number: int) -> None:
         """Take the step of that number, from 0."""
-        for call in self._steps[number % len(self._steps)]:
+        calls = self._steps[number % len(self._steps)]
+        for call in calls:
             call()
         for optimizer in self._optimizers:
             optimizer.step()
         for each in self._leaves:
             each.grad = None
+        for call in calls:
+            for each in call.inputs:
+                each.grad = None
+
+
+_Calls = List[List[Tuple[Compiled, Call]]]
 
 
 def candidate_steps(compiled: Sequence[Compiled]) -> List[List[Replayed]]:
@@ -113,11 +135,11 @@ def candidate_steps(compiled: Sequence[Compiled]) -> List[List[Replayed]]:
     found = _by_step(compiled)
     if not found:
         raise ObstacleError("none of the captured steps called what was compiled")
-    if not any(each is not None for call in _calls(found) for each in call.cotangents):
+    if all(each is None for step in found for _, call in step for each in call.cotangents):
         raise ObstacleError(
             "no gradient came back to what the compiled functions returned in the captured steps"
         )
-    return [[_again(each.compiled, call) for each, call in step] for step in found]
+    return [[Replayed(each.compiled, call) for each, call in step] for step in found]
 
 
 def baseline_steps(
@@ -131,98 +153,29 @@ def baseline_steps(
             "so the baseline's batches have other lengths than those that this job saw"
         )
     found = _by_step(compiled)
-    rows = _other_rows(candidate.batch_size, baseline.batch_size)
-    if rows is not None:
-        found = [[(each, _with_batch(call, *rows)) for each, call in step] for step in found]
     ours, theirs = candidate.precision, baseline.precision
     if ours is not None and theirs is not None and ours != theirs:
-        _require_autocast(compiled, _calls(found), ours, theirs)
-        found = [
-            [(each, _in_precision(call, ours, theirs)) for each, call in step] for step in found
-        ]
-    return [[_again(each.eager, call, rows) for each, call in step] for step in found]
-
-
-def _other_rows(old: Optional[int], new: Optional[int]) -> Optional[Tuple[int, int]]:
-    return None if old is None or new is None or old == new else (old, new)
-
-
-_Calls = List[List[Tuple[Compiled, Call]]]
+        _require_autocast(compiled, found, ours, theirs)
+        found = [[(one, _in(theirs, call, ours)) for one, call in step] for step in found]
+    old, new = candidate.batch_size, baseline.batch_size
+    if old is None or new is None or old == new:
+        old = new = 1
+    else:
+        found = [[(one, _with_batch(call, old, new)) for one, call in step] for step in found]
+    return [[Replayed(one.eager, call, old, new) for one, call in step] for step in found]
 
 
 def _by_step(compiled: Sequence[Compiled]) -> _Calls:
     """The calls of each captured step, function by function. Where a step made more than were
     kept, as one that accumulates gradients does, those stand for the others."""
-    numbers = sorted({call.step for each in compiled for call in each.calls})
-    found: _Calls = [[] for _ in numbers]
-    for place, number in enumerate(numbers):
+    found: _Calls = []
+    for number in sorted({call.step for each in compiled for call in each.calls}):
+        found.append([])
         for each in compiled:
             kept = [call for call in each.calls if call.step == number]
             wanted = max(each.calls_a_step, len(kept)) if kept else 0
-            found[place] += [(each, kept[turn % len(kept)]) for turn in range(wanted)]
+            found[-1] += [(each, kept[turn % len(kept)]) for turn in range(wanted)]
     return found
-
-
-def _calls(steps: _Calls) -> List[Call]:
-    return [call for step in steps for _, call in step]
-
-
-def _again(function: Forward, call: Call, rows: Optional[Tuple[int, int]] = None) -> Replayed:
-    return Replayed(function, call, [each for each in _inputs(call) if each.requires_grad], rows)
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a call's inputs, also in lists, tuples and dictionaries."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from tensors_in(each)
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from tensors_in(each)
-
-
-def _inputs(call: Call) -> List[torch.Tensor]:
-    return list(tensors_in([call.arguments, call.named]))
-
-
-def _fitting_gradients(
-    captured: Sequence[Optional[torch.Tensor]],
-    outputs: Sequence[torch.Tensor],
-    rows: Optional[Tuple[int, int]],
-) -> List[Optional[torch.Tensor]]:
-    """The captured gradients in the shapes and types of these outputs. Raises ObstacleError where
-    they are of other outputs."""
-    if len(captured) != len(outputs):
-        raise ObstacleError(
-            f"a captured call returned {len(captured)} tensors with gradients, and now returns "
-            f"{len(outputs)}"
-        )
-    return [
-        None if gradient is None else _fitting(gradient, output, rows)
-        for gradient, output in zip(captured, outputs)
-    ]
-
-
-def _fitting(
-    gradient: torch.Tensor, output: torch.Tensor, rows: Optional[Tuple[int, int]]
-) -> torch.Tensor:
-    """With other batches, what counts by examples is longer or shorter: (batch x length, classes)
-    as well as (batch, classes)."""
-    if gradient.shape != output.shape:
-        old, new = rows or (1, 1)
-        if (
-            gradient.dim() != output.dim()
-            or gradient.shape[1:] != output.shape[1:]
-            or gradient.shape[0] * new != output.shape[0] * old
-        ):
-            raise ObstacleError(
-                f"an output that had shape {tuple(gradient.shape)} in training has shape "
-                f"{tuple(output.shape)} in the probe"
-            )
-        gradient = _with_rows(gradient, output.shape[0])
-    return gradient.to(output.dtype)
 
 
 def _with_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
@@ -235,7 +188,7 @@ def _with_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
 def _with_batch(call: Call, old: int, new: int) -> Call:
     """The call with batches of another size: every tensor with `old` rows is cut to `new`, or
     repeated."""
-    inputs = _inputs(call)
+    inputs = tensors_in([call.arguments, call.named])
     if not any(each.dim() and each.shape[0] == old for each in inputs):
         raise ObstacleError(
             f"the baseline's batch size is {new}, and no input of a captured call has this job's, "
@@ -261,34 +214,24 @@ def _with_batch(call: Call, old: int, new: int) -> Call:
     )
 
 
-def _require_autocast(
-    compiled: Sequence[Compiled], calls: Sequence[Call], ours: str, theirs: str
-) -> None:
+def _require_autocast(compiled: Sequence[Compiled], steps: _Calls, ours: str, theirs: str) -> None:
     """Raises ObstacleError unless autocast is all that makes this job's precision."""
     found = f"the baseline trains in {theirs} and this job in {ours}"
-    if not any(call.autocast.precision == ours for call in calls):
+    if not any(call.autocast.precision == ours for step in steps for _, call in step):
         raise ObstacleError(f"{found}, not by autocast, so one cannot be made of the other")
-    narrow = [
-        str(each.dtype).replace("torch.", "")
-        for one in compiled
-        for each in one.module.parameters()
-        if each.is_floating_point() and each.dtype is not torch.float32
-    ]
-    if narrow:
-        raise ObstacleError(
-            f"{found}, and the model has parameters in {narrow[0]}, so autocast cannot make one of "
-            "the other"
-        )
+    for one in compiled:
+        for each in one.module.parameters():
+            if each.is_floating_point() and each.dtype is not torch.float32:
+                raise ObstacleError(
+                    f"{found}, and the model has parameters in {str(each.dtype)[6:]}, so autocast "
+                    "cannot make one of the other"
+                )
 
 
-def _in_precision(call: Call, ours: str, theirs: str) -> Call:
+def _in(theirs: str, call: Call, ours: str) -> Call:
     """The call under the baseline's autocast; a part that the script takes out of its own autocast
     stays out."""
     if call.autocast.precision != ours:
         return call
-    wanted = Autocast(
-        call.autocast.device_type,
-        enabled=theirs in _AUTOCAST,
-        dtype=_AUTOCAST.get(theirs, call.autocast.dtype),
-    )
-    return dataclasses.replace(call, autocast=wanted)
+    kind, dtype = call.autocast.device_type, AUTOCAST.get(theirs, call.autocast.dtype)
+    return dataclasses.replace(call, autocast=Autocast(kind, theirs in AUTOCAST, dtype))

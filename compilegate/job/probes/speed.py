@@ -17,42 +17,31 @@ import gc
 import inspect
 import math
 import time
-import traceback
-from dataclasses import dataclass
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 
 from compilegate.job.compilers import Compiler
-from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord
 from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.machine.world import ALONE, World
-from compilegate.job.probes.capture import Compiled, brought_back
-from compilegate.job.probes.exact import NoRoomError
-from compilegate.job.probes.replay import (
-    ObstacleError,
-    Side,
-    Steps,
-    baseline_steps,
-    candidate_steps,
-    tensors_in,
-)
-from compilegate.job.probes.untouched import Lent
+from compilegate.job.probes.capture import Compiled, brought_back, tensors_in
+from compilegate.job.probes.obstacles import ObstacleError, attempted, no_new_graphs
+from compilegate.job.probes.replay import Side, Steps, baseline_steps, candidate_steps
+from compilegate.job.probes.state import PreservedState, captured_modes
 
 SHARE_OF_TRAINING = 0.05
 MOST_SECONDS = 60.0
 """What the probe may take where the workload does not say: a share of the training's time, and no
 more than this."""
-
 BLOCK_SECONDS = 0.05
 """A block's length: long beside the timer, one synchronisation and a turn of the scheduler; short
 beside the time in which a machine's load changes."""
 SHORTEST_BLOCK_SECONDS = 0.002
 """Where there is little time, blocks are shorter, but not shorter than this."""
 LEAST_PAIRS, MOST_PAIRS = 6, 200
-"""Fewer pairs say nothing; more of them add little. Both are even; see `_timed`."""
+"""Fewer pairs say nothing; more of them add little. Both are even; see `_Probe.timed`."""
 MOST_CAPTURED_STEPS = 8
 _RATE = 1e-6
 """The learning rate's factor while steps are timed. The work is the same, and the weights stay
@@ -92,58 +81,48 @@ def probe_speed(
 
     Weights, buffers, gradients, training modes, the optimizers and the random generators are
     afterwards what they were before. Where there is nothing to compare, the record says why and
-    there are no blocks. Nothing is raised: a trained model must not be lost to a measurement.
+    there are no blocks. Nothing is raised.
     """
-    budget = _Budget(seconds, block_seconds, most_pairs)
-    obstacle: Optional[str] = None
-    blocks: Optional[PairedBlocks] = None
-    steps_per_block = 0
-    try:
-        _check(compiler, baseline, world)
-        _require_own_steps(optimizers)
+    began = time.perf_counter()
+
+    def measured() -> Tuple[int, PairedBlocks]:
+        _check(compiler, optimizers, baseline, world)
         recent = [_recent(each) for each in compiled]
-        steps_per_block, blocks = _measure(
-            recent,
-            optimizers,
-            sides=(candidate, baseline),
-            graphs=_Graphs(compiler),
-            budget=budget,
-            chance=np.random.default_rng(seed),
-        )
-    except (ObstacleError, NoRoomError) as error:
-        obstacle = str(error)
-    except Exception as error:  # noqa: BLE001 - from any kernel of any library; see the docstring
-        traceback.print_exc()
-        obstacle = f"the probe broke off: {one_sentence(error)}"
-    own = candidate.batch_size or baseline.batch_size or _examples(compiled)
+        own, theirs = candidate_steps(recent), baseline_steps(recent, candidate, baseline)
+        calls = [(call.arguments, call.named) for each in recent for call in each.calls]
+        state = PreservedState([each.module for each in recent], optimizers, inputs=calls)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(no_new_graphs(compiler))
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+            stack.enter_context(_without_collections())
+            for each in recent:
+                stack.enter_context(captured_modes(each))
+            stack.enter_context(state)
+            sides = (Steps(steps, optimizers, state.leaves) for steps in (own, theirs))
+            probe = _Probe(state, optimizers, *sides, ends=began + seconds, seconds=seconds)
+            plan = probe.planned(block_seconds)
+            return plan.steps, probe.timed(plan, most_pairs, np.random.default_rng(seed))
+
+    found, obstacle = attempted(measured)
+    examples = candidate.batch_size or baseline.batch_size or _examples(compiled)
     record = PairedSpeedRecord(
-        seconds=budget.elapsed(),
+        seconds=time.perf_counter() - began,
         baseline_compiler=baseline.compiler,
-        baseline_batch_size=baseline.batch_size or own,
-        candidate_batch_size=own,
-        steps_per_block=steps_per_block,
+        baseline_batch_size=baseline.batch_size or examples,
+        candidate_batch_size=examples,
+        steps_per_block=0 if found is None else found[0],
         obstacle=obstacle,
     )
-    return record, blocks
+    return record, None if found is None else found[1]
 
 
-class _Budget:
-    """The time that the probe has, and how it is to be spent."""
-
-    def __init__(self, seconds: float, block_seconds: float, most_pairs: int) -> None:
-        self.seconds = seconds
-        self.block_seconds = block_seconds
-        self.most_pairs = most_pairs
-        self._began = time.perf_counter()
-
-    def elapsed(self) -> float:
-        return time.perf_counter() - self._began
-
-    def left(self) -> float:
-        return self.seconds - self.elapsed()
-
-
-def _check(compiler: Compiler, baseline: Side, world: World) -> None:
+def _check(
+    compiler: Compiler,
+    optimizers: Sequence[torch.optim.Optimizer],
+    baseline: Side,
+    world: World,
+) -> None:
     """Raises ObstacleError where one process cannot take both steps."""
     if compiler.compiles_whole_steps:
         raise ObstacleError(
@@ -160,11 +139,7 @@ def _check(compiler: Compiler, baseline: Side, world: World) -> None:
             f"{world.size} processes trained together, and the blocks of one process would lack "
             "their exchange of gradients"
         )
-
-
-def _require_own_steps(optimizers: Sequence[torch.optim.Optimizer]) -> None:
-    """Raises ObstacleError for an optimizer that has to be given the model's step, as LBFGS."""
-    for each in optimizers:
+    for each in optimizers:  # such as LBFGS
         closure = inspect.signature(type(each).step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
             raise ObstacleError(
@@ -175,56 +150,18 @@ def _require_own_steps(optimizers: Sequence[torch.optim.Optimizer]) -> None:
 
 def _recent(compiled: Compiled) -> Compiled:
     """With the calls of so many steps at most, those that were kept last."""
+    for call in compiled.calls:
+        if call.obstacle is not None:
+            raise ObstacleError(call.obstacle)
     numbers = sorted({call.step for call in compiled.calls})[-MOST_CAPTURED_STEPS:]
     calls = [brought_back(call) for call in compiled.calls if call.step in numbers]
     return dataclasses.replace(compiled, calls=calls)
 
 
-def _set_modes(compiled: Compiled) -> None:
-    """Every submodule as it was at the captured calls: compiled code is for one mode."""
-    for name, each in compiled.module.named_modules():
-        training = compiled.training.get(name, True)
-        if each.training != training:
-            each.training = training
-
-
 def _examples(compiled: Sequence[Compiled]) -> int:
     """How many examples a step takes, where nobody said: the first dimension of the first input."""
-    for each in compiled:
-        for call in each.calls:
-            for tensor in tensors_in([call.arguments, call.named]):
-                if tensor.dim():
-                    return int(tensor.shape[0])
-    return 1
-
-
-def _measure(
-    compiled: Sequence[Compiled],
-    optimizers: Sequence[torch.optim.Optimizer],
-    *,
-    sides: Tuple[Side, Side],
-    graphs: _Graphs,
-    budget: _Budget,
-    chance: np.random.Generator,
-) -> Tuple[int, PairedBlocks]:
-    """How many steps a block has, and the blocks; `sides` are the job's own and the baseline's."""
-    own, theirs = candidate_steps(compiled), baseline_steps(compiled, *sides)
     calls = [(call.arguments, call.named) for each in compiled for call in each.calls]
-    lent = Lent([each.module for each in compiled], optimizers, inputs=calls)
-    with torch.inference_mode(False), torch.enable_grad(), _without_collections(), lent:
-        for each in compiled:
-            _set_modes(each)
-        timer = _Timer(lent, optimizers)
-        pair = _Pair(
-            baseline=Steps(theirs, optimizers, lent.leaves),
-            candidate=Steps(own, optimizers, lent.leaves),
-        )
-        pair, times = _warmed_up(pair, timer, budget)
-        graphs.require_same()
-        plan = _planned(times, pair.candidate.period, budget)
-        blocks = _timed(pair, timer, budget, plan, chance)
-        graphs.require_same()
-    return plan.steps, blocks
+    return next((int(each.shape[0]) for each in tensors_in(calls) if each.dim()), 1)
 
 
 @contextlib.contextmanager
@@ -239,62 +176,7 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-class _Graphs:
-    """How many graphs the compiler has compiled since."""
-
-    def __init__(self, compiler: Compiler) -> None:
-        self._compiler = compiler
-        self._before = compiler.graphs()
-
-    def require_same(self) -> None:
-        """Raises ObstacleError if there is a new one."""
-        if self._compiler.graphs() != self._before:
-            raise ObstacleError("the probe made the compiler compile anew, so it timed other code")
-
-
-@dataclass(frozen=True)
-class _Pair:
-    baseline: Steps
-    candidate: Steps
-
-
-class _Timer:
-    """Times steps in a row, from the lent state on."""
-
-    def __init__(self, lent: Lent, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        self._lent = lent
-        self._optimizers = optimizers
-
-    def begin(self) -> None:
-        """Put the state back to where every block starts: both sides do the same work."""
-        self._lent.restore()
-        for optimizer in self._optimizers:
-            for group in optimizer.param_groups:
-                if isinstance(group.get("lr"), torch.Tensor):
-                    group["lr"].mul_(_RATE)
-                elif isinstance(group.get("lr"), (int, float)):
-                    group["lr"] *= _RATE
-
-    def seconds(self, steps: Steps, count: int) -> float:
-        """Wall-clock seconds of `count` steps in a row."""
-        self._synchronise()
-        began = time.perf_counter()
-        for number in range(count):
-            steps.take(number)
-        self._synchronise()
-        return time.perf_counter() - began
-
-    def _synchronise(self) -> None:
-        for device in self._lent.devices:
-            wait = getattr(getattr(torch, device.type, None), "synchronize", None)
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            elif wait is not None:
-                wait()
-
-
-@dataclass(frozen=True)
-class _Plan:
+class _Plan(NamedTuple):
     """How the probe's time is spent."""
 
     steps: int
@@ -305,91 +187,117 @@ class _Plan:
     """What a pair of blocks takes, all that is around them included."""
 
 
-def _warmed_up(pair: _Pair, timer: _Timer, budget: _Budget) -> Tuple[_Pair, _Times]:
-    """Fill caches and allocators on both sides, and time them: no more of the captured steps than
-    there is time for. Raises ObstacleError where there is none."""
-    timer.begin()
-    quickest = timer.seconds(pair.candidate, 1)
-    if budget.left() > 0:  # the very first step is slower than any other
-        quickest = min(quickest, timer.seconds(pair.candidate, 1))
-    if budget.left() < LEAST_PAIRS * quickest:
-        raise _too_short(budget, budget.elapsed() + 2 * LEAST_PAIRS * quickest)
-    rounds = WARM_UP_SHARE * budget.seconds / quickest
-    pair = _Pair(*(each.first(max(1, int(rounds / 2))) for each in (pair.baseline, pair.candidate)))
-    times: List[float] = []
-    for each in (pair.candidate, pair.baseline):
-        timer.begin()
-        timer.seconds(each, len(each))
-        times.append(timer.seconds(each, len(each)) / len(each))
-    began = budget.elapsed()
-    timer.begin()
-    return pair, _Times(*times, restoring=budget.elapsed() - began)
+class _Probe:
+    """Times steps of both sides in a row, from the preserved state on."""
 
+    def __init__(
+        self,
+        state: PreservedState,
+        optimizers: Sequence[torch.optim.Optimizer],
+        own: Steps,
+        theirs: Steps,
+        *,
+        ends: float,
+        seconds: float,
+    ) -> None:
+        self._state, self._optimizers = state, optimizers
+        self._own, self._theirs = own, theirs
+        self._ends, self._seconds = ends, seconds
 
-@dataclass(frozen=True)
-class _Times:
-    """In seconds."""
+    def _left(self) -> float:
+        return self._ends - time.perf_counter()
 
-    own: float
-    """A step of the job's own."""
-    theirs: float
-    """A step of the baseline's."""
-    restoring: float
-    """Putting the state back."""
+    def _begin(self) -> None:
+        """Put the state back to where every block starts: both sides do the same work."""
+        self._state.restore()
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                if isinstance(group.get("lr"), torch.Tensor):
+                    group["lr"].mul_(_RATE)
+                elif isinstance(group.get("lr"), (int, float)):
+                    group["lr"] *= _RATE
 
+    def _take(self, steps: Steps, count: int) -> float:
+        """Wall-clock seconds of `count` steps in a row."""
+        self._synchronise()
+        began = time.perf_counter()
+        for number in range(count):
+            steps.take(number)
+        self._synchronise()
+        return time.perf_counter() - began
 
-def _planned(times: _Times, period: int, budget: _Budget) -> _Plan:
-    """The longest blocks up to the wanted ones of which at least `LEAST_PAIRS` pairs fit. Raises
-    ObstacleError where there is no time for them."""
-    quick, both = min(times.own, times.theirs), times.own + times.theirs
-    # Whole periods, where there is time: the captured batches may differ in their length.
-    wanted = math.ceil(budget.block_seconds / (quick * period)) * period
-    lead_in = 1 if wanted > 2 else 0
-    around = lead_in * both + 2 * times.restoring
-    fitting = int((budget.left() / LEAST_PAIRS - around) / both)
-    steps = min(wanted, fitting)
-    if steps > period:
-        steps -= steps % period
-    if steps < wanted and (steps < 1 or steps * quick < SHORTEST_BLOCK_SECONDS):
-        least = min(wanted, math.ceil(SHORTEST_BLOCK_SECONDS / quick))
-        needed = budget.elapsed() + LEAST_PAIRS * (least * both + around)
-        raise _too_short(budget, needed)
-    return _Plan(steps, lead_in, steps * both + around)
+    def _synchronise(self) -> None:
+        for device in self._state.devices:
+            wait = getattr(getattr(torch, device.type, None), "synchronize", None)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            elif wait is not None:
+                wait()
 
+    def planned(self, block_seconds: float) -> _Plan:
+        """Warm up caches and allocators on both sides, and plan the longest blocks up to the wanted
+        ones of which at least `LEAST_PAIRS` pairs fit. Raises ObstacleError where there is no time
+        for them."""
+        self._begin()
+        quickest = self._take(self._own, 1)
+        if self._left() > 0:  # the very first step is slower than any other
+            quickest = min(quickest, self._take(self._own, 1))
+        self._require(LEAST_PAIRS * quickest, 2 * LEAST_PAIRS * quickest)
+        rounds = max(1, int(WARM_UP_SHARE * self._seconds / quickest / 2))
+        self._own, self._theirs = self._own.first(rounds), self._theirs.first(rounds)
+        times: List[float] = []
+        for each in (self._own, self._theirs):
+            self._begin()
+            self._take(each, len(each))
+            times.append(self._take(each, len(each)) / len(each))
+        began = time.perf_counter()
+        self._begin()
+        restoring = time.perf_counter() - began
+        quick, both, period = min(times), sum(times), self._own.period
+        # Whole periods, where there is time: the captured batches may differ in their length.
+        wanted = math.ceil(block_seconds / (quick * period)) * period
+        lead_in = 1 if wanted > 2 else 0
+        around = lead_in * both + 2 * restoring
+        steps = min(wanted, int((self._left() / LEAST_PAIRS - around) / both))
+        if steps > period:
+            steps -= steps % period
+        if steps < wanted and (steps < 1 or steps * quick < SHORTEST_BLOCK_SECONDS):
+            least = min(wanted, math.ceil(SHORTEST_BLOCK_SECONDS / quick))
+            self._require(math.inf, LEAST_PAIRS * (least * both + around))
+        return _Plan(steps, lead_in, steps * both + around)
 
-def _too_short(budget: _Budget, needed: float) -> ObstacleError:
-    return ObstacleError(
-        f"the training was too short: the probe may take {budget.seconds:.2g} s and needs "
-        f"{needed:.2g} s or more; train longer, or set gate.speed_probe_seconds"
-    )
+    def _require(self, least: float, needed: float) -> None:
+        """Raises ObstacleError where less than `least` seconds are left; `needed` are named."""
+        if self._left() < least:
+            used = self._seconds - self._left()
+            raise ObstacleError(
+                f"the training was too short: the probe may take {self._seconds:.2g} s and needs "
+                f"{used + needed:.2g} s or more; train longer, or set gate.speed_probe_seconds"
+            )
 
+    def timed(self, plan: _Plan, most_pairs: int, chance: np.random.Generator) -> PairedBlocks:
+        """Time pairs of blocks, until there are enough or the time is over."""
+        first: List[bool] = []
+        seconds: List[Tuple[float, float]] = []
 
-def _timed(
-    pair: _Pair, timer: _Timer, budget: _Budget, plan: _Plan, chance: np.random.Generator
-) -> PairedBlocks:
-    """Time pairs of blocks, until there are enough or the time is over."""
-    first: List[bool] = []
-    seconds: List[Tuple[float, float]] = []
+        def block(steps: Steps) -> float:
+            self._begin()
+            gc.collect(0)  # of what the last block left; none is collected within one
+            self._take(steps, plan.lead_in)
+            return self._take(steps, plan.steps) / plan.steps
 
-    def block(steps: Steps) -> float:
-        timer.begin()
-        gc.collect(0)  # of what the last block left; none is collected within one
-        timer.seconds(steps, plan.lead_in)
-        return timer.seconds(steps, plan.steps) / plan.steps
-
-    def has_time() -> bool:
-        return budget.left() >= 2 * plan.pair_seconds and len(seconds) < budget.most_pairs
-
-    while len(seconds) < LEAST_PAIRS or has_time():
-        # Of two pairs the baseline comes first in one, so that a steady drift of the machine
-        # favours neither; which one, chance says.
-        turn = bool(chance.integers(2))
-        for baseline_first in (turn, not turn):
-            if baseline_first:
-                theirs, own = block(pair.baseline), block(pair.candidate)
-            else:
-                own, theirs = block(pair.candidate), block(pair.baseline)
-            first.append(baseline_first)
-            seconds.append((theirs, own))
-    table = np.array(seconds)
-    return PairedBlocks(table[:, 0], table[:, 1], np.array(first))
+        while len(seconds) < LEAST_PAIRS or (
+            len(seconds) < most_pairs and self._left() >= 2 * plan.pair_seconds
+        ):
+            # Of two pairs the baseline comes first in one, so that a steady drift of the machine
+            # favours neither; which one, chance says.
+            turn = bool(chance.integers(2))
+            for baseline_first in (turn, not turn):
+                if baseline_first:
+                    theirs, own = block(self._theirs), block(self._own)
+                else:
+                    own, theirs = block(self._own), block(self._theirs)
+                first.append(baseline_first)
+                seconds.append((theirs, own))
+        table = np.array(seconds)
+        return PairedBlocks(table[:, 0], table[:, 1], np.array(first))

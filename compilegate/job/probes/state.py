@@ -1,109 +1,249 @@
-"""Replaying a call leaves traces: buffers, counters, caches, random numbers. Here they go."""
+"""The state of a training, preserved: afterwards all of it is, bit for bit, what it was.
+
+    with PreservedState(modules, optimizers, inputs=calls) as state:
+        ...              # take steps; weights, buffers and the optimizers' state change
+        state.restore()  # as they were on entering
+        ...
+
+Tensors are restored in place: what was compiled for them, or captured as a CUDA graph, holds them
+by their address. What has not changed is not written to: dynamo's guards look at modules.
+"""
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional, Tuple
+import contextlib
+import sys
+from collections import deque
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 import torch
 
-from compilegate.job.machine.generators import Generators
+from compilegate.job.machine.generators import Generators, restoring
+from compilegate.job.probes.capture import Compiled, attributes_of
+from compilegate.job.probes.obstacles import NoRoomError, free_bytes, megabytes
+
+_Restore = Callable[[], None]
+
+_STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+_STEP_HOOKS_OF_ALL = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
+"""Where torch keeps what a script has called around an optimizer's steps: for one, for all."""
 
 
-class Snapshot:
-    """What of modules and generators a call can change, to be put back as often as wanted."""
+class PreservedState:
+    """A context in which modules and optimizers may be called and trained, as if it had never been.
 
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._generators = Generators()
-        self._modules = [_ModuleState(each) for each in module.modules()]
-        self._parameters: List[Tuple[torch.Tensor, torch.Tensor]] = []
+    Kept are attributes, parameters, buffers and gradients of the modules, all that the optimizers
+    hold, the tensors of `inputs`, each in any nest of containers, and the random generators. On
+    entering, gradients are set aside and the hooks around optimizer steps are taken off, since a
+    script counts or averages in them.
+    """
 
-    def keep_parameters(self, module: torch.nn.Module) -> None:
-        """Have parameters put back as well: this module's forward pass writes into its own."""
-        self._parameters = [(each, each.detach().clone()) for each in module.parameters()]
+    def __init__(
+        self,
+        modules: Sequence[torch.nn.Module],
+        optimizers: Sequence[torch.optim.Optimizer] = (),
+        inputs: Any = (),
+        *,
+        parameters: bool = True,
+    ) -> None:
+        """Without `parameters`, nobody may write into them, and no copies are made."""
+        self._modules = list({id(each): each for one in modules for each in one.modules()}.values())
+        self._optimizers = list(optimizers)
+        self._inputs = inputs
+        self._parameters = parameters
+        self._surroundings = contextlib.ExitStack()
+        self._originals: Dict[int, torch.Tensor] = {}
+        self._copies: List[Tuple[torch.Tensor, torch.Tensor]] = []
+        self._structures: List[_Restore] = []
+
+    @property
+    def devices(self) -> List[torch.device]:
+        """Where the tensors are."""
+        return list(dict.fromkeys(each.device for each in self._originals.values()))
+
+    @property
+    def leaves(self) -> List[torch.Tensor]:
+        """Every tensor to which a backward pass may bring a gradient, each once."""
+        return [each for each in self._originals.values() if each.is_leaf and each.requires_grad]
+
+    def __enter__(self) -> PreservedState:
+        with contextlib.ExitStack() as surroundings:
+            surroundings.enter_context(_without_step_hooks(self._optimizers))
+            seen: Set[int] = set()
+            for each in [*self._modules, *self._optimizers]:
+                self._keep(vars(each), seen)
+            self._keep(self._inputs, seen)
+            self._generators = Generators()
+            self._copy()
+            gradients = [(each, each.grad) for each in self.leaves]
+            surroundings.callback(_set_gradients, gradients)
+            for each, _ in gradients:
+                each.grad = None
+            self._surroundings = surroundings.pop_all()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        with self._surroundings:
+            try:
+                self.restore()
+            except Exception:  # noqa: BLE001 - no memory for a moment
+                self.restore()
 
     def restore(self) -> None:
-        """Make everything as it was."""
-        self._generators.restore()
-        for each in self._modules:
-            each.restore()
+        """Everything but gradients as it was on entering."""
+        for restore in self._structures:
+            restore()
         with torch.no_grad():
-            for parameter, value in self._parameters:
-                parameter.copy_(value)
+            for original, copy in self._copies:
+                # Of NaN, which is unequal to itself, once too often.
+                if original.device != copy.device or not torch.equal(original, copy):
+                    original.copy_(copy)
+        self._generators.restore()
 
+    def keep_parameters(self) -> None:
+        """Have parameters put back as well: the forward pass writes into its own."""
+        if not self._parameters:
+            self._parameters = True
+            self._copy()
 
-class _ModuleState:
-    """The attributes of one module, with the values of those that can change within."""
+    def _keep(self, value: Any, seen: Set[int]) -> None:
+        """Collect the tensors and generators of a nest, and how its containers get back what they
+        held."""
+        if isinstance(value, torch.Tensor):
+            self._originals[id(value)] = value
+            return
+        if id(value) in seen:
+            return
+        generator = restoring(value)
+        if generator is not None:
+            self._structures.append(generator)
+            return
+        if not isinstance(value, (dict, list, tuple, set, deque)):
+            value = attributes_of(value)
+            if not value:
+                return
+        seen.add(id(value))
+        parts: Iterable[Any] = value
+        if isinstance(value, dict):
+            self._structures.append(_restoring_dictionary(value))
+            parts = value.values()
+        elif not isinstance(value, tuple):
+            self._structures.append(_restoring_others(value))
+        for each in list(parts):
+            self._keep(each, seen)
 
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._module = module
-        self._attributes = dict(vars(module))
-        self._contents = {
-            name: each.copy()
-            for name, each in self._attributes.items()
-            if isinstance(each, (list, dict, set))  # _parameters and _buffers among them
-        }
-        tensors = [*self._attributes.values(), *module._buffers.values()]
-        self._values = [
-            (each, each.detach().clone())
+    def _copy(self) -> None:
+        """Raises NoRoomError where there is no memory for the copies: the system would end the
+        process. They are in the host's memory where there is too little on their own device."""
+        tensors = [
+            each
+            for each in self._originals.values()
+            if each.is_leaf and (self._parameters or not each.requires_grad) and not _overlaps(each)
+        ]
+        roomy = {device: _has_room(device, tensors) for device in self.devices}
+        on_host = [each for each in tensors if each.device.type == "cpu" or not roomy[each.device]]
+        needed, free = sum(map(_size, on_host)), free_bytes(torch.device("cpu"))
+        if 2 * needed > free:
+            raise NoRoomError(
+                "the memory is too small for the probe: a copy of weights and optimizers takes "
+                f"{megabytes(needed)}, and {megabytes(free)} are free"
+            )
+        self._copies = [
+            (each, each.detach().clone() if roomy[each.device] else each.detach().cpu())
             for each in tensors
-            if isinstance(each, torch.Tensor) and each.is_leaf and not each.requires_grad
         ]
 
-    def restore(self) -> None:
-        now = vars(self._module)
-        for name in [name for name in now if name not in self._attributes]:
-            del now[name]
-        for name, each in self._attributes.items():
-            if now.get(name, now) is not each:
-                now[name] = each
-        for name, content in self._contents.items():
-            _refill(now[name], content)
-        with torch.no_grad():
-            for tensor, value in self._values:
-                if not _same(tensor, value):
-                    tensor.copy_(value)
+
+@contextlib.contextmanager
+def captured_modes(compiled: Compiled) -> Iterator[None]:
+    """Have every submodule in the mode of the captured calls: compiled code is for one mode."""
+    before = [(each, each.training) for each in compiled.module.modules()]
+    wanted = {
+        id(each): compiled.training.get(name, each.training)
+        for name, each in compiled.module.named_modules()
+    }
+    _set_modes([(each, wanted[id(each)]) for each, _ in before])
+    try:
+        yield
+    finally:
+        _set_modes(before)
 
 
-def _refill(container: Any, content: Any) -> None:
-    """Give a container its content back; one that still has it is not touched."""
-    if isinstance(container, dict):
-        same = list(container) == list(content) and all(
-            container[name] is each for name, each in content.items()
-        )
-    elif isinstance(container, list):
-        same = len(container) == len(content) and all(
-            now is each for now, each in zip(container, content)
-        )
-    else:
-        same = container == content
-    if same:
-        return
-    container.clear()
-    if isinstance(container, list):
-        container.extend(content)
-    else:
-        container.update(content)
+def _set_modes(modes: Sequence[Tuple[torch.nn.Module, bool]]) -> None:
+    for module, training in modes:
+        if module.training != training:
+            module.training = training
 
 
-def _same(tensor: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether nothing has changed. NaN is unequal to itself, and is put back for nothing."""
-    if tensor.shape != value.shape or tensor.device != value.device:
+def _set_gradients(gradients: Sequence[Tuple[torch.Tensor, Any]]) -> None:
+    for each, gradient in gradients:
+        each.grad = gradient
+
+
+def _has_room(device: torch.device, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether copies leave half of the device's free memory free: a step needs some as well."""
+    if device.type != "cuda":
+        return True
+    needed = sum(_size(each) for each in tensors if each.device == device)
+    return 2 * needed < torch.cuda.mem_get_info(device)[0]
+
+
+def _size(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Whether several of its elements are one place in memory, as expand makes them: nobody can
+    write into it."""
+    if tensor.layout != torch.strided:
         return False
-    return bool(torch.equal(tensor, value))
+    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride()))
 
 
-class TrainingFlags:
-    """Which modules were in training mode in the captured calls: made so, and put back."""
+def _restoring_dictionary(value: Dict[Any, Any]) -> _Restore:
+    held = dict(value)
+    missing = object()
 
-    def __init__(self, module: torch.nn.Module, training: Optional[Mapping[str, bool]]) -> None:
-        self._before = [(each, each.training) for each in module.modules()]
-        for name, each in module.named_modules():
-            wanted = (training or {}).get(name)
-            if wanted is not None and each.training != wanted:
-                each.training = wanted
+    def restore() -> None:
+        for name in [name for name in value if name not in held]:
+            del value[name]
+        for name, each in held.items():
+            if value.get(name, missing) is not each:
+                value[name] = each
+        if [*map(id, value)] != [*map(id, held)]:  # keys may be tensors, which compare otherwise
+            value.clear()
+            value.update(held)
 
-    def restore(self) -> None:
-        """As they were."""
-        for module, training in self._before:
-            if module.training != training:
-                module.training = training
+    return restore
+
+
+def _restoring_others(value: Any) -> _Restore:
+    """For a list, a deque or a set."""
+    held = list(value)
+
+    def restore() -> None:
+        if len(value) != len(held) or any(ours is not now for ours, now in zip(held, value)):
+            value.clear()
+            (value.update if isinstance(value, set) else value.extend)(held)
+
+    return restore
+
+
+@contextlib.contextmanager
+def _without_step_hooks(optimizers: Sequence[torch.optim.Optimizer]) -> Iterator[None]:
+    """Torch before 2.0 has none for all optimizers, and before 1.14 none at all."""
+    module = sys.modules[torch.optim.Optimizer.__module__]  # torch.optim deletes its name
+    places = [
+        *(getattr(each, name, None) for each in optimizers for name in _STEP_HOOKS),
+        *(getattr(module, name, None) for name in _STEP_HOOKS_OF_ALL),
+    ]
+    hooks = [each for each in places if each is not None]
+    held = [list(each.items()) for each in hooks]
+    for each in hooks:
+        each.clear()
+    try:
+        yield
+    finally:
+        for each, entries in zip(hooks, held):
+            each.clear()
+            each.update(entries)

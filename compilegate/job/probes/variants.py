@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from types import TracebackType
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple, Type
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
-import numpy as np
 import torch
 
 from compilegate.job.compilers import Compiler
-from compilegate.job.errors import CompilegateError, one_sentence
+from compilegate.job.errors import one_sentence
+from compilegate.job.machine.world import unwrapped
 from compilegate.job.probes.capture import (
     Autocast,
     Call,
@@ -21,67 +20,52 @@ from compilegate.job.probes.capture import (
     RandomState,
     named_output_tensors,
     same_layout,
+    tensors_in,
     with_tensors,
 )
-from compilegate.job.probes.exact import (
-    ExactTensors,
+from compilegate.job.probes.obstacles import (
     NoRoomError,
+    ObstacleError,
     bounded,
-    exactly,
     free_bytes,
-    in_float64,
     megabytes,
+    no_collectives,
+    place_name,
+    require_whole,
 )
-from compilegate.job.probes.state import (
-    Snapshot,
-    TrainingFlags,
+from compilegate.job.probes.reference import (
+    BUFFER,
+    GRADIENT,
+    INPUT_GRADIENT,
+    Tensors,
+    channels_last,
+    exactly,
+    in_float64,
+    norm,
+    noting,
+    passes,
+    wide,
 )
+from compilegate.job.probes.state import PreservedState, captured_modes
 from compilegate.job.stepping.precision import autocast, products_precision
 
-SMALLEST_SHARE = 1e-3
-"""A gradient's error is relative to the gradient's norm, or to this share of the norm of all
-gradients together where that is more. Some gradients are zero in exact arithmetic, as that of a key
-bias in attention (softmax forgives a constant): what a variant has there is rounding alone."""
-BUFFER = "buffer "
-GRADIENT = "gradient of "
-INPUT_GRADIENT = "gradient of input "
-
-Tensors = Dict[str, torch.Tensor]
-"""What a variant computed in one call: outputs and gradients, by name."""
 _Named = List[Tuple[str, torch.Tensor]]
-
-
-class ObstacleError(CompilegateError):
-    """Why the variants cannot be compared, in one sentence."""
 
 
 class _OtherOutputsError(Exception):
     """The output has not as many differentiable tensors as gradients were captured for."""
 
 
-def relative_to(exact: Tensors) -> Dict[str, float]:
-    """What each tensor's error is relative to: the norm of the exact one; see `SMALLEST_SHARE`."""
-    norms = {name: float(each.norm()) for name, each in exact.items()}
-    smallest = {}
-    for group in (INPUT_GRADIENT, GRADIENT):
-        members = [name for name in norms if _group(name) == group]
-        smallest[group] = SMALLEST_SHARE * float(np.linalg.norm([norms[name] for name in members]))
-    return {name: max(norm, smallest.get(_group(name), 0.0)) for name, norm in norms.items()}
-
-
-def _group(name: str) -> str:
-    return next((each for each in (INPUT_GRADIENT, GRADIENT) if name.startswith(each)), "")
-
-
 class Replay:
-    """Replays calls of one function. The module is lent within the context, then as before."""
+    """Replays calls of one function. Within the context its module's state is preserved, and tensor
+    hooks of its parameters are taken off: they are no part of what is compiled."""
 
     def __init__(self, compiled: Compiled, compiler: Compiler) -> None:
         """Raises ObstacleError for a module whose parameters lie in parts on several devices."""
-        _require_whole(compiled.module)
+        require_whole(compiled.module)
         self._function = compiled
         self._compiler = compiler
-        self._module = unwrapped(compiled.module)
+        self._module: torch.nn.Module = unwrapped(compiled.module)
         self._eager: Forward = compiled.eager
         if getattr(compiled.eager, "__self__", None) is compiled.module:
             own = self._module is compiled.module
@@ -92,41 +76,89 @@ class Replay:
         self._parameters = [
             (name, each) for name, each in self._module.named_parameters() if each.requires_grad
         ]
-        self._reference: Optional[ExactTensors] = None
+        self._reference: Optional[_Exchanged] = None
         self._place = self._device
         self._names: Dict[int, List[str]] = {}
         """By call, the outputs that its captured gradients belong to."""
-        self._written: Dict[int, List[str]] = {}
-        """By call, the buffers that it changes."""
+        self._drawn_in: List[torch.dtype] = []
         self.precision: Optional[str] = None
         """What the last call computed its products in; None where that does not show."""
+        self.sizes: Dict[str, float] = {}
+        """The norms of buffers that the last calls changed."""
+        self.others_drawn: Optional[bytes] = None
+        """What the generators of Python and NumPy were after the last call, where it moved them."""
 
     def __enter__(self) -> Replay:
-        self._flags = TrainingFlags(
-            self._function.module, getattr(self._function, "training", None)
-        )
-        self._synchronisation = _NoSynchronisation(self._function.module)
-        self._snapshot = Snapshot(self._function.module)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(captured_modes(self._function))
+            stack.enter_context(_without_synchronisation(self._function.module))
+            self._state = PreservedState([self._function.module], parameters=False)
+            stack.enter_context(self._state)
+            stack.enter_context(_without_hooks([each for _, each in self._parameters]))
+            self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self._reference = None
-        self._snapshot.restore()
-        self._synchronisation.restore()
-        self._flags.restore()
+        self._stack.close()
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
     def eager(self, call: Call) -> Tensors:
         """The function as the script wrote it."""
         self._require_precision(call)
-        self._snapshot.restore()
-        return self._run(self._eager, call, self._parameters, same_layout, call.autocast.again())
+        try:
+            return self._eager_once(call)
+        except _OtherOutputsError:
+            self._names[id(call)] = self._differentiable(call)
+            return self._eager_once(call)
+
+    def _eager_once(self, call: Call) -> Tensors:
+        self._state.restore()
+        self._drawn_in = []
+        with noting(self._drawn_in):
+            return self._run(
+                self._eager, call, self._parameters, same_layout, call.autocast.again()
+            )
+
+    def has_images(self, call: Call) -> bool:
+        """Whether a parameter or an input has channels that could be last."""
+        inputs = tensors_in([call.arguments, call.named])
+        return any(each.dim() in (4, 5) for each in [*self._module.parameters(), *inputs])
+
+    def eager_channels_last(self, call: Call) -> Tensors:
+        """The same with images and kernels as compilers lay them out."""
+        self._state.restore()
+        exchanged = _Exchanged(self._module, channels_last)
+        with exchanged.lent():
+            return self._run(
+                self._eager,
+                call,
+                [(name, exchanged.parameter(each)) for name, each in self._parameters],
+                channels_last,
+                call.autocast.again(),
+            )
+
+    def compiled(self, call: Call) -> Tensors:
+        """What trains. It may compute on a device of its own."""
+        self._state.restore()
+        return self._run(
+            self._function.compiled, call, self._parameters, same_layout, self._under(call)
+        )
+
+    def exact(self, call: Call) -> Tensors:
+        """Eager in float64, without autocast: on the module's device, or else in the host's memory.
+        Random numbers are those of the last eager call, which comes before.
+
+        Raises ObstacleError where it is not to be had, and where the call draws random numbers that
+        the compiler does not share; NoRoomError where memory does not suffice.
+        """
+        try:
+            return self._exact_somewhere(call)
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            raise ObstacleError(
+                f"the step cannot be computed in float64 here: {one_sentence(error)}"
+            ) from error
 
     def _require_precision(self, call: Call) -> None:
         """Raises ObstacleError where torch has no eager in the call's precision. Before 2.3 the
@@ -139,34 +171,10 @@ class Replay:
             now = "nothing"
         if now != call.autocast.precision:
             raise ObstacleError(
-                f"eager cannot be had in {call.autocast.precision} on the {_words(place)} with "
+                f"eager cannot be had in {call.autocast.precision} on the {place_name(place)} with "
                 f"torch {str(torch.__version__).split('+')[0]}, so there is nothing to compare "
                 "the compiled step with"
             )
-
-    def compiled(self, call: Call) -> Tensors:
-        """What trains."""
-        self._snapshot.restore()
-        return self._run(
-            self._function.compiled, call, self._parameters, same_layout, self._under(call)
-        )
-
-    def exact(self, call: Call) -> Tensors:
-        """Eager in float64, without autocast: on the module's device, or else in the host's memory.
-
-        Raises ObstacleError where it is not to be had, and where the call draws random numbers that
-        the compiler does not share; NoRoomError where memory does not suffice.
-        """
-        try:
-            try:
-                return self._exact_somewhere(call)
-            except _OtherOutputsError:
-                self._names[id(call)] = self._differentiable(call)
-                return self._exact_somewhere(call)
-        except (RuntimeError, TypeError, NotImplementedError) as error:
-            raise ObstacleError(
-                f"the step cannot be computed in float64 here: {one_sentence(error)}"
-            ) from error
 
     def _exact_somewhere(self, call: Call) -> Tensors:
         host = torch.device("cpu")
@@ -181,25 +189,25 @@ class Replay:
         return self._exact(call)
 
     def _exact(self, call: Call) -> Tensors:
-        self._snapshot.restore()
+        self._state.restore()
         place = self._place
         room = self._room()
         if self._reference is None:
-            self._reference = ExactTensors(self._module, place)
+            self._reference = _Exchanged(self._module, lambda each: in_float64(each).to(place))
         reference = self._reference
         under = call.autocast.dtype if call.autocast.enabled else None
-        with reference.lent(), exactly(self._dtype, under), _no_collectives():
+        with reference.lent(), exactly(self._drawn_in, self._dtype, under), no_collectives():
             tensors = self._run(
                 self._eager,
                 call,
                 [(name, reference.parameter(each)) for name, each in self._parameters],
                 lambda tensor: in_float64(tensor).to(place),
-                bounded(room, f"the free memory of the {_words(place)}"),
+                bounded(room, f"the free memory of the {place_name(place)}"),
             )
         if _has_drawn(call.random, self._device):
             self._require_same_random_numbers()
         if reference.written():
-            self._snapshot.keep_parameters(self._module)
+            self._state.keep_parameters()
             self._reference = None
         return tensors
 
@@ -214,7 +222,7 @@ class Replay:
         if needed > free:
             raise NoRoomError(
                 f"float64 takes {megabytes(needed)} for parameters and gradients, and the "
-                f"{_words(self._place)} has {megabytes(free)} of memory free"
+                f"{place_name(self._place)} has {megabytes(free)} of memory free"
             )
         return free - needed
 
@@ -226,11 +234,11 @@ class Replay:
         if self._place.type != self._device.type:
             raise ObstacleError(
                 "the model draws random numbers (dropout), and float64 fits the host's memory "
-                f"alone, where others are drawn than on the {_words(self._device)}"
+                f"alone, where others are drawn than on the {place_name(self._device)}"
             )
 
     def _under(self, call: Call) -> ContextManager[Any]:
-        """The autocast of the compiled call, which may compute on a device of its own."""
+        """The autocast of the compiled call."""
         device = self._compiler.device(self._device)
         if device.type == self._device.type:
             return call.autocast.again()
@@ -238,7 +246,7 @@ class Replay:
 
     def _differentiable(self, call: Call) -> List[str]:
         """The compiled output's differentiable tensors: those that have captured gradients."""
-        self._snapshot.restore()
+        self._state.restore()
         arguments, named, _ = _copied(call, same_layout)
         call.random.restore(self._device)
         with torch.enable_grad(), self._under(call):
@@ -253,45 +261,33 @@ class Replay:
         convert: Convert,
         surroundings: ContextManager[Any],
     ) -> Tensors:
-        """A forward pass in these surroundings, and the gradients."""
+        """A forward pass in these surroundings: outputs, gradients, and how buffers changed."""
         arguments, named, inputs = _copied(call, convert)
         call.random.restore(self._device)
-        # By value: some operations write into buffers without a trace.
-        before = {name: each.clone() for name, each in self._buffers()}
-        with torch.enable_grad():
+
+        def compute() -> Tensors:
             with surroundings:
-                output = function(*arguments, **named)
-            outputs = _outputs(output)
-            self.precision = products_precision(each for _, each in outputs)
-            starts = self._starts(call, outputs)
-            found = {name: each.detach() for name, each in outputs}
-            if id(call) not in self._written:  # the exact one comes first
-                self._written[id(call)] = [
-                    name
-                    for name, each in self._buffers()
-                    if name not in before or not torch.equal(before[name], each)
-                ]
-            found.update(
-                (BUFFER + name, each.detach().clone())
-                for name, each in self._buffers()
-                if name in self._written[id(call)]
-            )
-            if starts:
-                wanted = [*((GRADIENT + name, each) for name, each in parameters), *inputs]
-                found.update(_gradients(starts, wanted))
+                outputs = dict(_outputs(function(*arguments, **named)))
+            after = RandomState.now(self._device).others
+            self.others_drawn = after if after != call.random.others else None
+            self.precision = products_precision(outputs.values())
+            return outputs
+
+        def buffers() -> Tensors:
+            return {BUFFER + name: each for name, each in self._module.named_buffers()}
+
+        wanted = {GRADIENT + name: each for name, each in parameters}
+        wanted.update(inputs)
+        with torch.enable_grad():
+            found = passes(compute, buffers, lambda outputs: self._starts(call, outputs), wanted)
+        self.sizes.update(
+            {name: norm(wide(each)) for name, each in buffers().items() if name in found}
+        )
         return found
 
-    def _buffers(self) -> _Named:
-        """The module's floating buffers as they are now."""
-        return [
-            (name, each)
-            for name, each in self._module.named_buffers()
-            if each.is_floating_point() or each.is_complex()
-        ]
-
-    def _starts(self, call: Call, outputs: _Named) -> _Named:
-        """The outputs that gradients came back to, each name with both tensors."""
-        differentiable = {name: each for name, each in outputs if each.requires_grad}
+    def _starts(self, call: Call, outputs: Tensors) -> List[Tuple[torch.Tensor, torch.Tensor]]:
+        """The outputs that gradients came back to, with those."""
+        differentiable = {name: each for name, each in outputs.items() if each.requires_grad}
         if all(each is None for each in call.cotangents):
             return []
         names = self._names.get(id(call))
@@ -300,7 +296,7 @@ class Replay:
                 raise _OtherOutputsError
             names = self._names[id(call)] = list(differentiable)
         came = dict(zip(names, call.cotangents))
-        starts: List[Tuple[Any, Any]] = []
+        starts: List[Tuple[torch.Tensor, torch.Tensor]] = []
         for name, output in differentiable.items():
             # What the compiled output cuts off had no gradient to capture: any will show that.
             one = came.get(name) if name in came else torch.ones_like(output)
@@ -309,43 +305,93 @@ class Replay:
         return starts
 
 
-def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
-    """The module that DistributedDataParallel wraps; any other as it is."""
-    inner = getattr(module, "module", None)
-    is_wrapper = type(module).__name__ in ("DistributedDataParallel", "DataParallel")
-    return inner if is_wrapper and isinstance(inner, torch.nn.Module) else module
+class _Exchanged:
+    """A module's tensors, converted, to be lent to it for the time of a call. So a function that
+    uses the module computes with others, also with tied weights, and with tensors that are no
+    parameters; nothing but tensors has to be copied."""
 
-
-class _NoSynchronisation:
-    """Has DistributedDataParallel neither send buffers nor expect gradients, until restored."""
-
-    _SWITCHES = ("require_backward_grad_sync", "require_forward_param_sync")
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._module = module
-        self._before = {
-            name: getattr(module, name) for name in self._SWITCHES if name in vars(module)
+    def __init__(self, module: torch.nn.Module, convert: Convert) -> None:
+        self._module, self._convert = module, convert
+        self._made: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {
+            id(each): (each, self._converted(each)) for each in module.parameters()
         }
-        vars(module).update(dict.fromkeys(self._before, False))
 
-    def restore(self) -> None:
-        vars(self._module).update(self._before)
+    def parameter(self, own: torch.Tensor) -> torch.Tensor:
+        """The one that stands for a parameter of the module."""
+        return self._made[id(own)][1]
+
+    def written(self) -> bool:
+        """Whether a call has written into a parameter."""
+        return any(each._version > 0 for _, each in self._made.values())
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """Exchange the module's tensors. Buffers start from their own values each time.
+
+        Whoever enters puts back attributes that the call sets itself; see `PreservedState`.
+        """
+        made = dict(self._made)
+
+        def exchange(tensor: torch.Tensor) -> torch.Tensor:
+            if id(tensor) not in made:
+                made[id(tensor)] = tensor, self._converted(tensor)
+            return made[id(tensor)][1]
+
+        changed: List[Tuple[Dict[str, Any], Dict[str, Any]]] = []
+        try:
+            for module in self._module.modules():
+                # Not by setattr: that tells dynamo that the module has changed.
+                for table in (module._parameters, module._buffers, vars(module)):
+                    new = {
+                        name: with_tensors(each, exchange)
+                        for name, each in table.items()
+                        if isinstance(each, (torch.Tensor, list, tuple, dict))
+                        and name not in _TABLES
+                    }
+                    new = {name: each for name, each in new.items() if each is not table[name]}
+                    changed.append((table, {name: table[name] for name in new}))
+                    table.update(new)
+            yield
+        finally:
+            for table, old in changed:
+                table.update(old)
+
+    def _converted(self, tensor: torch.Tensor) -> torch.Tensor:
+        converted = self._convert(tensor)
+        if isinstance(tensor, torch.nn.Parameter):
+            return torch.nn.Parameter(converted, requires_grad=tensor.requires_grad)
+        return converted
 
 
-def _require_whole(module: torch.nn.Module) -> None:
-    for each in module.modules():
-        if "FullySharded" in type(each).__name__ or type(each).__name__.startswith("FSDP"):
-            raise ObstacleError(
-                f"{type(each).__name__} keeps each parameter in parts on several devices, and the "
-                "probe needs them whole; probe the model in one process, or with "
-                "DistributedDataParallel"
-            )
-    places = {str(each.device) for each in module.parameters()}
-    if len(places) > 1:
-        raise ObstacleError(
-            f"the parameters lie on several devices ({', '.join(sorted(places))}), and the probe "
-            "needs them on one"
-        )
+_TABLES = frozenset(vars(torch.nn.Module()))
+"""The attributes in which torch itself keeps parameters, hooks and the like."""
+
+
+@contextlib.contextmanager
+def _without_synchronisation(module: torch.nn.Module) -> Iterator[None]:
+    """Have DistributedDataParallel neither send buffers nor expect gradients."""
+    switches = ("require_backward_grad_sync", "require_forward_param_sync")
+    before = {name: getattr(module, name) for name in switches if name in vars(module)}
+    vars(module).update(dict.fromkeys(before, False))
+    try:
+        yield
+    finally:
+        vars(module).update(before)
+
+
+@contextlib.contextmanager
+def _without_hooks(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Take off what a script has called with the gradients of these tensors: it may count."""
+    before: List[Tuple[Any, Any]] = [(each, each._backward_hooks) for each in tensors]
+    try:
+        for each, hooks in before:
+            if hooks:
+                each._backward_hooks = None
+        yield
+    finally:
+        for each, hooks in before:
+            if hooks:
+                each._backward_hooks = hooks
 
 
 def _copied(call: Call, convert: Convert) -> Tuple[Any, Any, _Named]:
@@ -377,58 +423,11 @@ def _outputs(output: Any) -> _Named:
     ]
 
 
-def _gradients(starts: Sequence[Tuple[Any, Any]], wanted: _Named) -> Tensors:
-    """The vector-Jacobian product, without leaving anything in `grad` or calling its hooks."""
-    outputs, cotangents = zip(*starts)
-    tensors = [each for _, each in wanted]
-    found = torch.autograd.grad(outputs, tensors, cotangents, allow_unused=True) if tensors else ()
-    gradients = {}
-    for (name, tensor), gradient in zip(wanted, found):
-        gradients[name] = _dense(gradient, tensor)
-    return gradients
-
-
-def _dense(gradient: Optional[torch.Tensor], of: torch.Tensor) -> torch.Tensor:
-    """No gradient at all is a gradient of zero, in whichever variant it happens."""
-    if gradient is None:
-        return torch.zeros((), dtype=of.dtype, device=of.device).expand(of.shape)
-    dense = gradient if gradient.layout is torch.strided else gradient.to_dense()
-    return dense.detach()
-
-
 def _has_drawn(before: RandomState, device: torch.device) -> bool:
-    """Whether random numbers were drawn since the generators were in that state."""
+    """Whether torch's random numbers were drawn since the generators were in that state."""
     now = RandomState.now(device)
     return not torch.equal(now.host, before.host) or (
         now.device is not None
         and before.device is not None
         and not torch.equal(now.device, before.device)
     )
-
-
-@contextlib.contextmanager
-def _no_collectives() -> Iterator[None]:
-    """Raise ObstacleError for code that waits for other processes: they may not be here."""
-    distributed = torch.distributed
-    if not (distributed.is_available() and distributed.is_initialized()):
-        yield
-        return
-    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415
-
-    class Alone(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if "c10d" in getattr(func, "namespace", ""):
-                raise ObstacleError(
-                    "the model waits for other processes within its forward or backward pass "
-                    f"({func}), and the probe runs in each one by itself"
-                )
-            return func(*args, **(kwargs or {}))
-
-    with Alone():
-        yield
-
-
-def _words(device: torch.device) -> str:
-    return "GPU" if device.type == "cuda" else "host" if device.type == "cpu" else device.type

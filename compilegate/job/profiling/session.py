@@ -111,13 +111,9 @@ class Session:
         if not self._own_clock or optimizer is not self._optimizer:
             return
         if self._clock is None:
-            from compilegate.job.script.counting.clock import (  # noqa: PLC0415 - imports this
-                DeviceClock,
-                HostClock,
-            )
+            from compilegate.job.script.steps import Clock  # noqa: PLC0415 - imports this
 
-            on_gpu = self._device().type == "cuda"
-            self._clock = DeviceClock(self._device()) if on_gpu else HostClock()
+            self._clock = Clock(self._device())
         else:
             self._clock.end()
         self.end_step()

@@ -40,7 +40,7 @@ from compilegate.job.script.saving import unwrapped
 from compilegate.job.script.steps import CALLS_LOOKED_AT, Course, batch_size_of, harmless
 from compilegate.job.script.told import Told
 from compilegate.job.stepping.distribution import is_sharded, mean_loss, take_own_gpu
-from compilegate.job.stepping.precision import DTYPES, observed_precision, precision_now
+from compilegate.job.stepping.precision import AUTOCAST, observed_precision, precision_now
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -362,7 +362,7 @@ class Compilation:
         name = type(owner).__name__ if isinstance(owner, torch.nn.Module) else _name_of(function)
         alike = sum(each.part.name.split("#")[0] == name for each in self.dispatches)
         part = Compiled(f"{name}#{alike + 1}" if alike else name, module, function, compiled)
-        dtype = DTYPES.get(self._told.precision or "fp32")
+        dtype = AUTOCAST.get(self._told.precision or "fp32")
         traced = Autocast("cpu", dtype is not None, dtype or torch.float32)
         dispatch = Dispatch(part, self._course, keeps=keeps, traced=traced if whole_steps else None)
         self.dispatches.append(dispatch)

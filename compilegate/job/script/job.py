@@ -651,6 +651,8 @@ class Job:
         """Whether the job goes on, after the first process has run the parity probe."""
         self._decided = -1
         if self._probes.is_wrong and self._stops_if_wrong:
+            self._probes.collect()
+        if self._probes.is_wrong and self._stops_if_wrong:
             # The others are in the next step by now, and wait for this process in it.
             self._decided = self._course.step + (0 if self.world.alone else 1)
         elif self._probes.is_wrong:
@@ -753,6 +755,7 @@ class Job:
                 probes.compare_arithmetic(compilation, left, self.precision)
         self._note_compiled(compiler)
         self.compare_speed()
+        probes.collect()
         examples = self._rows.examples() if self._rows.rows else None
         began, checkpoints = course.job_started, course.checkpoint_record(measured.resumptions)
         evidence = Evidence(

@@ -18,6 +18,7 @@ from compilegate.job.machine.memory import peak_memory
 from compilegate.job.script.told import Told
 
 if TYPE_CHECKING:
+    from compilegate.job.probes.parity import Parity
     from compilegate.job.script.dispatch import Compilation, Dispatch
 
 SHARDED = (
@@ -34,6 +35,7 @@ class Probes:
         self._ran: List[Tuple[float, float]] = []
         self.parity: Optional[ParityRecord] = None
         self.errors: Optional[ParityErrors] = None
+        self._found: Optional[Parity] = None
         self.speed: Optional[PairedSpeedRecord] = None
         self.blocks: Optional[PairedBlocks] = None
         self._peak: Optional[int] = 0
@@ -60,7 +62,8 @@ class Probes:
         if self.parity is None or self.errors is None:
             return False
         precision = self.parity.precision
-        verdict = parity_verdict(self.errors, precision, names.DEFAULT_PARITY_LIMITS[precision])
+        limit = names.DEFAULT_PARITY_LIMITS[precision]
+        verdict = parity_verdict(self.errors, precision, limit, self.parity.reproduced)
         return verdict.answer is ParityAnswer.FAIL
 
     def have_an_obstacle(self, obstacle: str, precision: str) -> None:
@@ -83,25 +86,30 @@ class Probes:
             from compilegate.job.probes.parity import probe_parity  # noqa: PLC0415 - torch
 
             looked_at = [each for each in compilation.dispatches if each in ready or not each.keeps]
-            # What takes whole steps has its module at home by now, and there its calls are.
-            at_home = compilation.compiler.compiles_whole_steps
             try:
                 with self._aside(compilation):
-                    parts = [
-                        each.part if at_home else each.part.with_calls_back() for each in looked_at
-                    ]
-                    self.parity, self.errors = probe_parity(
-                        parts,
+                    if self._found is not None:
+                        self._found.stop()
+                    self._found = probe_parity(
+                        [each.part for each in looked_at],
                         compiler=compilation.compiler,
                         folder=Path(self._told.output) / names.EVIDENCE_FOLDER,
                         declared=precision,
                     )
+                self.parity, self.errors = self._found.record, self._found.errors
             except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
                 reason = f"the parity probe failed: {one_sentence(error)}"
                 print(f"compilegate: {reason}. The training goes on.", flush=True)
                 self.have_an_obstacle(reason, precision)
         for dispatch in ready:
             dispatch.keep_no_more()
+
+    def collect(self) -> None:
+        """Wait for the search for a repro that runs beside the training, and record what it found.
+        Where the captured graph by itself is right, the arithmetic is not wrong any more."""
+        found, self._found = self._found, None
+        if found is not None:
+            self.parity = found.collected()
 
     def compare_speed(
         self, compilation: Compilation, train_seconds: float, precision: str, batch_size: int
@@ -114,6 +122,7 @@ class Probes:
         from compilegate.job.probes.replay import Side  # noqa: PLC0415 - torch
         from compilegate.job.probes.speed import probe_speed, seconds_allowed  # noqa: PLC0415
 
+        self.collect()
         with self._aside(compilation):
             self.speed, self.blocks = probe_speed(
                 compilation.parts,

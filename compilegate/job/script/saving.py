@@ -10,38 +10,21 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 from compilegate.job.digests import folder_digest
 from compilegate.job.errors import InputError
 from compilegate.job.files import whole_file
-from compilegate.job.script.sharded import is_sharded
+from compilegate.job.machine.world import unwrapped
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
 WEIGHTS = "model.safetensors"
-_AROUND = {
-    "DataParallel": "module",
-    "DistributedDataParallel": "module",
-    "DeepSpeedEngine": "module",
-    "FullyShardedDataParallel": "_fsdp_wrapped_module",
-}
-"""By class, where a wrapper that distributes a model keeps it."""
-
 State = Dict[str, Tuple[int, int]]
 """Which tensor each parameter of a model is, and how often it was written to."""
-
-
-def unwrapped(model: Any) -> Any:
-    """The model itself, without what was put around it to compile or distribute it."""
-    while True:
-        inner = getattr(model, "_orig_mod", None)
-        if inner is None:
-            inner = getattr(model, _AROUND.get(type(model).__name__, ""), None)
-        if inner is None:
-            return model
-        model = inner
 
 
 def state_of(module: Module) -> State:
     """To be compared with a later one: any write to a parameter changes it. Nothing of a sharded
     model, whose parameters come and go."""
+    from compilegate.job.stepping.distribution import is_sharded  # noqa: PLC0415 - torch
+
     if is_sharded(module):
         return {}
     return {name: (id(each), each._version) for name, each in module.named_parameters()}

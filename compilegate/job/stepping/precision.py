@@ -10,20 +10,29 @@ import torch
 
 from compilegate.job.errors import ArmError
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-"""By precision, the type that autocast computes in; of fp32 there is none."""
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""The types of autocast, by the words of a workload."""
+_NAMES = {dtype: name for name, dtype in AUTOCAST.items()}
 
 
 def autocast(precision: str, device: torch.device) -> ContextManager[Any]:
     """The context in which a step's forward pass runs; another precision than fp16 and bf16 is
     the model's own."""
-    if precision not in DTYPES:
+    if precision not in AUTOCAST:
         return contextlib.nullcontext()
     if device.type == "xla":
-        context: ContextManager[Any] = _xla().autocast(DTYPES[precision])
+        context: ContextManager[Any] = _xla().autocast(AUTOCAST[precision])
         return context
-    return torch.autocast(device.type, dtype=DTYPES[precision])
+    return torch.autocast(device.type, dtype=AUTOCAST[precision])
+
+
+def autocast_now(kind: str) -> Tuple[bool, torch.dtype]:
+    """Whether autocast is on for that kind of device (cuda, cpu), and its type."""
+    if hasattr(torch, "get_autocast_dtype"):  # since torch 2.4
+        return torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+    if kind == "cpu":
+        return torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
+    return torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()  # torch_xla 1 takes GPUs'
 
 
 def precision_now(module: torch.nn.Module) -> str:
@@ -33,14 +42,13 @@ def precision_now(module: torch.nn.Module) -> str:
     own = own_precision(module)
     if first is None or own != "fp32":
         return own
-    kind = first.device.type
-    if hasattr(torch, "get_autocast_dtype"):  # since torch 2.4
-        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-    elif kind == "cpu":
-        enabled, dtype = torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
-    else:  # torch_xla 1 takes that of GPUs
-        enabled, dtype = torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
-    return _NAMES.get(dtype, "fp32") if enabled else "fp32"
+    enabled, dtype = autocast_now(first.device.type)
+    return name_of(dtype) if enabled else "fp32"
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """fp32, bf16 or fp16; fp32 for any other type."""
+    return _NAMES.get(dtype, "fp32")
 
 
 def observed_precision(
@@ -57,7 +65,7 @@ def observed_precision(
 def own_precision(module: torch.nn.Module) -> str:
     """fp32, bf16 or fp16: the type of the module's parameters, by the first."""
     first = next(module.parameters(), None)
-    return "fp32" if first is None else _NAMES.get(first.dtype, "fp32")
+    return "fp32" if first is None else name_of(first.dtype)
 
 
 def products_precision(outputs: Iterable[torch.Tensor]) -> Optional[str]:
@@ -81,7 +89,7 @@ def products_precision(outputs: Iterable[torch.Tensor]) -> Optional[str]:
             kinds = [each.dtype for each in getattr(node, "_input_metadata", ())]  # torch 2.1 on
             if not kinds:
                 return None
-            found.add(_NAMES.get(kinds[0], "fp32"))
+            found.add(name_of(kinds[0]))
         waiting += [each for each, _ in node.next_functions]
     return found.pop() if len(found) == 1 else None
 

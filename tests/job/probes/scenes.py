@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,32 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from compilegate.job.compilers import load_compiler
+from compilegate.job.compilers.immediate import ImmediateSteps
 from compilegate.job.probes.capture import Compiled, await_cotangents
 
 Batch = tuple[Any, ...]
+
+
+class Plain(ImmediateSteps):
+    """A compiler that returns what it is given, or what `change` makes of it."""
+
+    shares_random_numbers = True
+
+    def __init__(self, change: Callable[[Any], Any] = lambda function: function) -> None:
+        self.change = change
+        self.counted = 1
+
+    def compile(self, function: Callable[..., Any], model: Any) -> Callable[..., Any]:
+        return self.change(function)
+
+    def graphs(self) -> int:
+        return self.counted
+
+
+def bits(tensor: Tensor) -> tuple[Any, ...]:
+    """Its bytes, so that -0.0 is not 0.0 and NaN is itself."""
+    flat = tensor.detach().contiguous().reshape(-1)
+    return str(tensor.dtype), tuple(tensor.shape), flat.view(torch.uint8).numpy().tobytes()
 
 
 class Perceptron(nn.Module):
@@ -210,6 +234,17 @@ def captured(
                     each.sub_(0.01 * each.grad)
                     each.grad = None
     return compiled
+
+
+def wrong_in_the_job(graph: Any, inputs: list[Any]) -> Any:
+    """A backend that is wrong in the process that trains, and right in any other."""
+    if "pytest" not in sys.modules:
+        return graph
+
+    def wrong(*arguments: Any) -> Any:
+        return [each * 1.01 for each in graph(*arguments)]
+
+    return wrong
 
 
 def backend(name: str) -> Any:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from compilegate.job.probes.capture import Compiled, Forward, await_cotangents
+from tests.job.probes.scenes import bits
 
 BATCH, CLASSES, FEATURES = 6, 3, 8
 
@@ -86,15 +87,10 @@ MODELS: tuple[type[nn.Module], ...] = (Normalised, Tied, PartlyFrozen)
 
 OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], torch.optim.Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
-    "nesterov": lambda parameters: torch.optim.SGD(
-        parameters, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1
-    ),
-    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01, amsgrad=True),
-    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, fused=True),
+    "adam": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, amsgrad=True),
     "tensor-rate": lambda parameters: torch.optim.Adam(
         parameters, lr=torch.tensor(0.01), foreach=False
     ),
-    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=0.01),
     "lists": lambda parameters: KeepsLists(parameters, {"lr": 0.01}),
 }
 
@@ -190,12 +186,6 @@ def state_of(script: Script) -> list[Any]:
         found.append(len(optimizer._optimizer_step_post_hooks))  # type: ignore[attr-defined]
         found.append(sorted(key for key in vars(optimizer) if key != "_optimizer_state_dict_hooks"))
     return [*found, list(script.spoken)]
-
-
-def bits(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Its bytes, so that -0.0 is not 0.0 and NaN is itself."""
-    flat = tensor.detach().contiguous().reshape(-1)
-    return str(tensor.dtype), tuple(tensor.shape), flat.view(torch.uint8).numpy().tobytes()
 
 
 def plain(value: Any) -> Any:

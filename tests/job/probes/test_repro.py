@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from benchmarks.miscompilers import MISCOMPILERS
 from compilegate.job.compilers import load_compiler
 from compilegate.job.evidence.parity import departing
+from compilegate.job.names import REPRO_SCRIPT as SCRIPT
 from compilegate.job.probes.parity import probe_parity
 from compilegate.job.probes.repro import search
-from compilegate.job.probes.repro.case import SCRIPT, TENSORS
-from compilegate.job.probes.repro.locate import REPRO_FOLDER, hand_over
-from compilegate.job.probes.repro.program import module_path, program_of
+from compilegate.job.probes.repro.locate import REPRO_FOLDER, Wrong, hand_over
+from compilegate.job.probes.repro.program import TENSORS, module_path, program_of
 from tests.job.every_call import states
 from tests.job.probes.scenes import backend, captured, new_model
 
@@ -82,9 +82,9 @@ def of(kind: str, compiler: Any) -> Any:
     )
 
 
-def searched(compiled: Any, compiler: Any, folder: Path) -> str:
+def searched(compiled: Any, compiler: Any, wrong: list[Wrong], folder: Path) -> str:
     """Where the search sees it depart first; in this process, which spares it a start."""
-    hand_over(compiled, compiler, "fp32", folder, seconds=1e6)
+    hand_over(compiled, compiler, wrong, "fp32", folder, seconds=1e6)
     search.main(folder)
     found = json.loads((folder / search.FOUND).read_text(encoding="utf-8"))
     assert found["finished"]
@@ -103,9 +103,8 @@ def test_a_miscompiled_model_is_found_and_located(wrong: str, tmp_path: Path) ->
     compiler = backend(f"benchmarks.miscompilers.{wrong}")
     compiled = of(kind, compiler)
     graphs, generators = compiler.graphs(), states()
-    record, errors = probe_parity(
-        [compiled], compiler=compiler, folder=tmp_path, search_seconds=0.0
-    )
+    found = probe_parity([compiled], compiler=compiler, folder=tmp_path, search_seconds=0.0)
+    record, errors = found.collected(), found.errors
     assert states() == generators
     assert (record.obstacle, compiler.graphs()) == (None, graphs)
     assert errors is not None
@@ -113,14 +112,20 @@ def test_a_miscompiled_model_is_found_and_located(wrong: str, tmp_path: Path) ->
     assert departing(errors, "fp32", 100.0).any()
     np.testing.assert_array_equal(errors.repeated, 0)
     assert "There is no repro: the search needed more than 0 s." in str(record.departs)
-    assert searched(compiled, compiler, tmp_path).startswith(place)
+    departs = departing(errors, "fp32", 20.0)
+    tensors = [
+        Wrong(str(errors.tensors[place]), float(np.median(errors.compiled[:, place])), 0.0)
+        for place in np.flatnonzero(departs)
+    ]
+    assert searched(compiled, compiler, tensors, tmp_path).startswith(place)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["perceptron", "convolutions", "language", "unet", "difference"])
 def test_an_honest_compiler_is_not_accused(kind: str, tmp_path: Path) -> None:
     compiler = backend("benchmarks.miscompilers.honest")
-    record, errors = probe_parity([of(kind, compiler)], compiler=compiler, folder=tmp_path)
+    found = probe_parity([of(kind, compiler)], compiler=compiler, folder=tmp_path)
+    record, errors = found.record, found.errors
     assert (record.obstacle, record.departs, record.repro) == (None, None, None)
     assert errors is not None
     assert not departing(errors, "fp32", 3.0).any()
@@ -141,9 +146,8 @@ def test_a_repro_runs_by_itself_and_shows_the_defect(tmp_path: Path) -> None:
     torch.compiler.reset()
     compiler = load_compiler("inductor")
     compiled = captured(model, compiler, batch=lambda: (torch.randn(64, 32, 8, 8),), steps=2)
-    record, errors = probe_parity(
-        [compiled], compiler=compiler, folder=tmp_path, search_seconds=300.0
-    )
+    found = probe_parity([compiled], compiler=compiler, folder=tmp_path, search_seconds=300.0)
+    record, errors = found.collected(), found.errors
     assert errors is not None
     lost = [str(name) for name in errors.tensors[departing(errors, "fp32", 20.0)]]
     if not lost:
@@ -205,7 +209,7 @@ def test_a_graph_as_text_computes_what_the_graph_does_wherever_it_is_cut() -> No
         return product.float() + offset - torch.zeros(1, device="cpu", dtype=inputs.dtype)
 
     given = {"inputs": torch.randn(3, 3), "weight": torch.randn(3, 3), "values": torch.randn(3)}
-    program, constants = program_of(graph_of(steps, *given.values()))
+    program, constants = program_of(graph_of(steps, *given.values()), {})
     assert constants == {}
     values = {name: given[name.removeprefix("l_").removesuffix("_")] for name in program.inputs}
     expected = steps(*given.values())

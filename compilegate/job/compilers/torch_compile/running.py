@@ -140,7 +140,7 @@ class TorchCompile(Compiler):
         return self._backend.graphs
 
     def again(self) -> Dict[str, Any]:
-        """How a fresh process compiles alike: what `side_by_side.compiled_by` of the parity probe's
+        """How a fresh process compiles alike: what `reference.compiled_by` of the parity probe's
         repro takes."""
         return {
             "backend": self._chosen,

@@ -1,9 +1,10 @@
-"""Which part of a model is compiled wrongly, and a script that shows it."""
+"""Which part of a model is compiled wrongly, and a script that shows it: the job's side of the
+search, which runs in a process beside the training."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import dataclasses
 import functools
 import json
 import os
@@ -12,29 +13,28 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from compilegate.job.compilers import Compiler
 from compilegate.job.compilers.graphs import watching
-from compilegate.job.errors import one_sentence
 from compilegate.job.evidence.parity import EPSILON
+from compilegate.job.machine.world import unwrapped
 from compilegate.job.names import (
     COMPILE_THREADS_VARIABLE,
     DEFAULT_PARITY_LIMITS,
     INDUCTOR_CACHE_VARIABLE,
 )
 from compilegate.job.probes.capture import Compiled, Copies, with_tensors
-from compilegate.job.probes.exact import megabytes
-from compilegate.job.probes.repro.case import How, beyond
-from compilegate.job.probes.repro.program import NotStandaloneError, program_of
+from compilegate.job.probes.obstacles import ObstacleError, attempted, megabytes
+from compilegate.job.probes.reference import GRADIENT
+from compilegate.job.probes.repro.program import Case, How, program_of
 from compilegate.job.probes.repro.search import FOUND, HANDED_OVER
-from compilegate.job.probes.repro.side_by_side import Arguments, Row, compared, variants
-from compilegate.job.probes.variants import GRADIENT, ObstacleError, Replay, unwrapped
+from compilegate.job.probes.variants import Replay
 
 REPRO_FOLDER = "parity_repro"
 """Where the script lies, below the evidence folder."""
@@ -66,68 +66,110 @@ class Wrong:
         return f"{self.name} (error {self.error:.2g} of its size, eager {self.eager:.1g})"
 
 
-@dataclass(frozen=True)
-class Located:
-    """What the search found: `ParityRecord.departs` and `ParityRecord.repro`."""
+class Located(NamedTuple):
+    """What the search found: the fields of that name of a `ParityRecord`."""
 
-    departs: Optional[str] = None
+    departs: str
     repro: Optional[str] = None
+    reproduced: Optional[bool] = None
 
 
-def locate(
-    compiled: Compiled,
-    compiler: Compiler,
-    wrong: Sequence[Wrong],
-    *,
-    precision: str,
-    folder: Path,
-    seconds: float,
-) -> Located:
-    """Find what departs first, and write a script that shows it below `folder`.
+class Search:
+    """A search that runs beside the training, or why there is none."""
 
-    The search uses `seconds` of a processor, and where the machine is busy up to six times that.
-    Where it is not possible, or finds nothing, the sentence
-    says what the tensors tell by themselves, and why there is nothing else.
-    """
-    plain = first_departing(compiled, wrong)
-    work = folder / REPRO_FOLDER
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-        hand_over(compiled, compiler, precision, work, seconds=seconds)
-        ended = _searched(work, _WAITED * seconds)
-        found = _found(work)
-    except (NotStandaloneError, ObstacleError) as error:
-        return Located(f"{plain} There is no repro: {error}.")
-    except Exception as error:  # noqa: BLE001 - the finding stands without its place
-        traceback.print_exc()
-        return Located(f"{plain} There is no repro: the search broke off: {one_sentence(error)}.")
-    finally:
-        _tidy(work)
-    if found is None:
-        return Located(f"{plain} There is no repro: {_why_none(ended, seconds)}.")
-    ran_out = f" The search for a smaller part ended after {seconds:g} s."
-    return Located(
-        departs=f"{plain} {found['departs']}{'' if found['finished'] else ran_out}",
-        repro=REPRO_FOLDER,
-    )
+    def __init__(
+        self,
+        compiled: Compiled,
+        compiler: Compiler,
+        wrong: Sequence[Wrong],
+        *,
+        precision: str,
+        folder: Path,
+        seconds: float,
+    ) -> None:
+        """Start to look for what departs first, and to write a script that shows it below `folder`.
+        It uses `seconds` of a processor, and where the machine is busy takes up to six times that.
+        """
+        self._plain, self._work = first_departing(compiled, wrong), folder / REPRO_FOLDER
+        self._seconds, self._ends = seconds, time.monotonic() + _WAITED * seconds
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._cache = tempfile.TemporaryDirectory(prefix="repro-")
+        self._work.mkdir(parents=True, exist_ok=True)
+        _, self._obstacle = attempted(
+            lambda: hand_over(compiled, compiler, wrong, precision, self._work, seconds=seconds)
+        )
+        if self._obstacle is None:
+            self._start()
+        else:
+            self._tidy()
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was started."""
+        return self._process is not None
 
-def _why_none(ended: Optional[int], seconds: float) -> str:
-    if ended is None:
-        return f"the search needed more than {seconds:g} s"
-    if ended:
-        return f"the search failed, as {REPRO_FOLDER}/{_LOG} shows"
-    return "the captured graph, compiled by itself in a fresh process, is right"
+    def _start(self) -> None:
+        environment = {
+            **{name: each for name, each in os.environ.items() if name not in _OF_PROCESSES},
+            "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path),
+            INDUCTOR_CACHE_VARIABLE: self._cache.name,
+            COMPILE_THREADS_VARIABLE: "1",  # compilers that it starts are waited for, and counted
+            "OMP_NUM_THREADS": str(torch.get_num_threads()),
+        }
+        atexit.register(self.stop)
+        with (self._work / _LOG).open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "compilegate.job.probes.repro.search", str(self._work)],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
+    def collected(self) -> Located:
+        """What was found; the search is waited for, in the time that it has."""
+        if self._process is None:
+            return Located(f"{self._plain} There is no repro: {self._obstacle}.")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=max(self._ends - time.monotonic(), 0.0))
+        ended = self.stop()
+        file = self._work / FOUND
+        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        self._tidy()
+        if not found:
+            why = f"the search needed more than {self._seconds:g} s"
+            if ended:
+                why = f"the search failed, as {REPRO_FOLDER}/{_LOG} shows"
+            return Located(f"{self._plain} There is no repro: {why}.")
+        if found["departs"] is None:
+            why = "the captured graph, compiled by itself in a fresh process, is right"
+            return Located(f"{self._plain} There is no repro: {why}.", reproduced=False)
+        departs = f"{self._plain} {found['departs']}"
+        if not found["finished"]:
+            departs += f" The search for a smaller part ended after {self._seconds:g} s."
+        return Located(departs, REPRO_FOLDER, reproduced=True)
 
-def _tidy(work: Path) -> None:
-    """Leave the script, its tensors and the log; nothing where the search never began."""
-    with contextlib.suppress(OSError):
-        for name in (HANDED_OVER, FOUND):
-            with contextlib.suppress(FileNotFoundError):
-                (work / name).unlink()
-        if not any(work.iterdir()):
-            work.rmdir()
+    def stop(self) -> Optional[int]:
+        """End its process and all that it started; the exit status, None of one that still ran."""
+        atexit.unregister(self.stop)
+        process = self._process
+        ended = None if process is None else process.poll()
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._cache.cleanup()
+        return ended
+
+    def _tidy(self) -> None:
+        """Leave the script, its tensors and the log; nothing where the search never began."""
+        with contextlib.suppress(OSError):
+            for name in (HANDED_OVER, FOUND):
+                with contextlib.suppress(FileNotFoundError):
+                    (self._work / name).unlink()
+            if not any(self._work.iterdir()):
+                self._work.rmdir()
 
 
 @dataclass
@@ -135,8 +177,6 @@ class _GraphCall:
     """A call of a graph within a replayed call."""
 
     graph: Any
-    run: Any
-    """What was compiled of it."""
     values: Dict[str, Any]
     cotangents: Dict[str, torch.Tensor]
     labels: Dict[str, str]
@@ -144,58 +184,67 @@ class _GraphCall:
 
 
 def hand_over(
-    compiled: Compiled, compiler: Compiler, precision: str, work: Path, *, seconds: float
+    compiled: Compiled,
+    compiler: Compiler,
+    wrong: Sequence[Wrong],
+    precision: str,
+    work: Path,
+    *,
+    seconds: float,
 ) -> None:
     """Leave the graph that is compiled wrongly for the search, which may use `seconds` of a
-    processor. Raises ObstacleError and NotStandaloneError."""
-    how = getattr(compiler, "again", dict)()
-    if not how:
+    processor. Raises ObstacleError."""
+    again = getattr(compiler, "again", dict)()
+    if not again:
         raise ObstacleError("its compiler is no backend of torch.compile")
-    call = compiled.calls[-1]
-    calls = _graph_calls(compiled, compiler)
-    if not calls:
-        raise ObstacleError("no graph was called")
-    settings = How(
-        compiler=how,
-        device=str(compiled.device),
-        autocast=str(call.autocast.dtype).rpartition(".")[2] if call.autocast.enabled else None,
+    autocast = compiled.calls[-1].autocast
+    how = How(
+        compiler=again,
+        device=compiled.device.type,
+        autocast=str(autocast.dtype).rpartition(".")[2] if autocast.enabled else None,
         epsilon=EPSILON[precision],
         limit=DEFAULT_PARITY_LIMITS[precision],
     )
-    wrong = {place: _wrong_in(each, settings) for place, each in enumerate(calls)}
-    place = next((place for place, rows in wrong.items() if rows), 0)
-    chosen, rows = calls[place], wrong[place]
-    program, constants = program_of(chosen.graph)
-    values = {**chosen.values, **constants}
-    size = sum(each.numel() * each.element_size() for each in values.values() if _is_tensor(each))
+    calls = _graph_calls(compiled, compiler)
+    if not calls:
+        raise ObstacleError("no graph was called")
+    lost = {each.name[len(GRADIENT) :] for each in wrong if each.name.startswith(GRADIENT)}
+    # Where the model is several graphs: the last one with a parameter whose gradient is wrong.
+    chosen = next((each for each in reversed(calls) if lost & set(each.labels.values())), calls[0])
+    names = _readable_names(chosen)
+    program, constants = program_of(chosen.graph, names)
+    values = {**{names.get(name, name): each for name, each in chosen.values.items()}, **constants}
+    size = sum(
+        each.numel() * each.element_size()
+        for each in values.values()
+        if isinstance(each, torch.Tensor)
+    )
     if size > _MOST_BYTES:
         raise ObstacleError(
             f"the graph's inputs take {megabytes(size)}, and a repro holds at most "
             f"{megabytes(_MOST_BYTES)}"
         )
-    labels = chosen.labels
-    names = {
-        name: "p_" + re.sub(r"\W", "_", labels[name])
-        if name in labels
-        else re.sub(r"^l_(\w+?)_*$", r"\1", name)
-        for name in values
-    }
-    if len(set(names.values())) < len(names):
-        names = {}
-    handed = {
-        "program": program.renamed(names).to_json(),
-        "values": {names.get(name, name): each for name, each in values.items()},
-        "cotangents": chosen.cotangents,
-        "how": dataclasses.asdict(settings),
+    labels = {names.get(name, name): label for name, label in chosen.labels.items()}
+    forward = any(not each.name.startswith(GRADIENT) for each in wrong)
+    told = {
+        "parameters": {name for name, label in labels.items() if label in lost and not forward},
+        "worst": max(each.error for each in wrong),
         "seconds": seconds,
-        "known": {_renamed(name, names): tuple(row) for name, row in rows.items()},
-        "labels": {names.get(name, name): label for name, label in labels.items()},
     }
-    torch.save(handed, work / HANDED_OVER)
+    case = Case(program, values, chosen.cotangents)
+    torch.save((case, how, labels, told), work / HANDED_OVER)
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
+def _readable_names(call: _GraphCall) -> Dict[str, str]:
+    """Names of inputs that a reader knows; none where they would not be unique."""
+    names = {
+        name: "p_" + re.sub(r"\W", "_", call.labels[name])
+        if name in call.labels
+        else re.sub(r"^l_(\w+?)_*$", r"\1", name)
+        for name in call.values
+    }
+    others = {node.name for node in call.graph.graph.nodes} - set(names)
+    return names if len({*names.values()} - others) == len(names) else {}
 
 
 def _graph_calls(compiled: Compiled, compiler: Compiler) -> List[_GraphCall]:
@@ -213,11 +262,11 @@ def _graph_calls(compiled: Compiled, compiler: Compiler) -> List[_GraphCall]:
             for name, each in zip(names, arguments)
         }
         labels = {name: own[id(each)] for name, each in zip(names, arguments) if id(each) in own}
-        call = _GraphCall(graph, run, values, {}, labels)
+        call = _GraphCall(graph, values, {}, labels)
         found.append(call)
         results = graph(*arguments)
         for node, result in zip(_output_nodes(graph), results):
-            if _is_tensor(result) and result.requires_grad:
+            if isinstance(result, torch.Tensor) and result.requires_grad:
                 result.register_hook(functools.partial(_keep, call.cotangents, node.name))
         return results
 
@@ -234,56 +283,6 @@ def _keep(cotangents: Dict[str, torch.Tensor], name: str, gradient: Optional[tor
 def _output_nodes(graph: Any) -> Sequence[Any]:
     results = next(node.args[0] for node in graph.graph.nodes if node.op == "output")
     return results if isinstance(results, (tuple, list)) else (results,)
-
-
-def _renamed(tensor: str, names: Dict[str, str]) -> str:
-    return " ".join(names.get(word, word) for word in tensor.split(" "))
-
-
-def _wrong_in(call: _GraphCall, how: How) -> Dict[str, Row]:
-    """What departs in the compiled graph, called by itself."""
-    outputs = tuple(getattr(node, "name", "") for node in _output_nodes(call.graph))
-    arguments = Arguments(
-        call.values, outputs, call.cotangents, torch.device(how.device).type, how.autocast
-    )
-    return beyond(compared(variants(call.graph, call.run, arguments)), how)
-
-
-def _searched(work: Path, seconds: float) -> Optional[int]:
-    """Run the search in a process of its own; its exit status, or None if it was ended."""
-    with tempfile.TemporaryDirectory(prefix="repro-") as cache:
-        environment = {
-            **{name: each for name, each in os.environ.items() if name not in _OF_PROCESSES},
-            "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path),
-            INDUCTOR_CACHE_VARIABLE: cache,
-            COMPILE_THREADS_VARIABLE: "1",  # compilers that it starts are waited for, and counted
-            "OMP_NUM_THREADS": str(torch.get_num_threads()),
-        }
-        with (work / _LOG).open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "compilegate.job.probes.repro.search", str(work)],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-            try:
-                return process.wait(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                return None
-            finally:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-def _found(work: Path) -> Optional[Dict[str, Any]]:
-    file = work / FOUND
-    if not file.exists():
-        return None
-    found: Dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
 
 
 def first_departing(compiled: Compiled, wrong: Sequence[Wrong]) -> str:

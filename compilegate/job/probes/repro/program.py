@@ -1,58 +1,53 @@
-"""A captured graph as straight-line Python that needs nothing but torch, and parts of it."""
+"""A captured graph as a script that needs nothing but torch and numpy, and parts of it."""
 
 from __future__ import annotations
 
-import ast
-import builtins
+import functools
 import importlib
-import json
+import platform
 import re
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+import numpy as np
 import torch
 
-from compilegate.job.errors import CompilegateError
+from compilegate.job.evidence.parity import WEAKEST
+from compilegate.job.files import whole_file, write_text
+from compilegate.job.names import REPRO_SCRIPT
+from compilegate.job.probes import reference
+from compilegate.job.probes.obstacles import ObstacleError
+from compilegate.job.probes.reference import Arguments, Row, compared, compiled_by
 
-PRELUDE = (
-    "import operator",
-    "from math import inf, nan",
-    "import torch",
-    "from torch import device",
-)
-_GIVEN = ("operator", "inf", "nan", "torch", "device", "NoneType")
-
-
-class NotStandaloneError(CompilegateError):
-    """Why a graph cannot be written down as a script, in one sentence."""
+TENSORS = "tensors.npz"
+_COTANGENT = "cotangent."
+_GIVEN = ("torch", "operator", "builtins")
 
 
 @dataclass(frozen=True)
 class Statement:
     """One operation, as a line of Python."""
 
+    name: str
     text: str
-    sets: Tuple[str, ...]
+    """What the name is set to."""
     uses: Tuple[str, ...]
+    operation: str
+    """What it calls: conv2d, flatten; or the text of an operator."""
     module: str
     """Path of the module that the operation belongs to; empty for the outermost."""
     kind: str
     """That module's class."""
-    within: Tuple[str, ...] = ()
-    """What stands behind `with` around it, outermost first."""
-
-    @property
-    def operation(self) -> str:
-        """What it calls: conv2d, flatten, +."""
-        found = re.search(r"=\s*(?:[\w.]*?\.)?(\w+)\(", self.text)
-        return found.group(1) if found else self.text.partition("=")[2].strip()
+    within: Tuple[str, ...]
+    """What stands behind `with` around it."""
 
     @property
     def title(self) -> str:
         """Where it is, for a reader: `layers.0.norm (LayerNorm)`, or its operation."""
-        if not self.module:
-            return f"the model's own {self.operation}"
-        return f"{self.module} ({self.kind})"
+        return (
+            f"{self.module} ({self.kind})" if self.module else f"the model's own {self.operation}"
+        )
 
 
 @dataclass(frozen=True)
@@ -68,225 +63,174 @@ class Program:
         """The statements from `first` on, before `last`; its outputs are what the rest uses, or
         those that are given."""
         own = self.statements[first:last]
-        later = {name for each in self.statements[last:] for name in each.uses}
-        later.update(self.outputs)
-        sets: List[str] = []
-        uses: List[str] = []
-        for each in own:
-            uses += [name for name in each.uses if name not in sets and name not in uses]
-            sets += [name for name in each.sets if name not in sets]
+        sets = {each.name for each in own}
         if outputs is None:
-            outputs = [name for name in sets if name in later]
-        uses += [name for name in outputs if name not in sets and name not in uses]
-        return replace(self, inputs=tuple(uses), statements=own, outputs=tuple(outputs))
+            later = {name for each in self.statements[last:] for name in each.uses}
+            later.update(self.outputs)
+            outputs = [each.name for each in own if each.name in later]
+        used = [name for each in own for name in each.uses] + list(outputs)
+        inputs = dict.fromkeys(name for name in used if name not in sets)
+        return replace(self, inputs=tuple(inputs), statements=own, outputs=tuple(outputs))
 
-    def source(self, name: str = "part") -> str:
+    def source(self) -> str:
         """A function of the inputs that returns a tuple of the outputs."""
-        lines = [f"def {name}({', '.join(self.inputs)}):"]
-        told, open_ = None, ()
+        lines = [f"def part({', '.join(self.inputs)}):"]
+        titled: Optional[str] = None
+        within: Tuple[str, ...] = ()
         for each in self.statements:
-            if each.within != open_:
-                shared = _shared(open_, each.within)
-                lines += [
-                    f"{'    ' * (depth + 1)}with {each.within[depth]}:"
-                    for depth in range(shared, len(each.within))
-                ]
-                open_ = each.within
-            space = "    " * (len(open_) + 1)
-            if each.title != told and each.module:
+            if each.within != within and each.within:
+                lines.append(f"    with {', '.join(each.within)}:")
+            within = each.within
+            space = "        " if within else "    "
+            if each.title != titled and each.module:
                 lines.append(f"{space}# {each.title}")
-            told = each.title
-            lines.append(space + each.text)
+            titled = each.title
+            lines.append(f"{space}{each.name} = {each.text}")
         returned = "".join(f"{output}, " for output in self.outputs).rstrip()
         return "\n".join([*lines, f"    return ({returned})", ""])
 
-    def renamed(self, names: Mapping[str, str]) -> Program:
-        """The same with other names of inputs."""
-        found = re.compile(r"\b(" + "|".join(map(re.escape, names)) + r")\b")
-
-        def new(text: str) -> str:
-            return found.sub(lambda match: names[match.group(1)], text)
-
-        if not names:
-            return self
-        return replace(
-            self,
-            inputs=tuple(new(each) for each in self.inputs),
-            outputs=tuple(new(each) for each in self.outputs),
-            statements=tuple(
-                replace(
-                    each,
-                    text=new(each.text),
-                    sets=tuple(new(name) for name in each.sets),
-                    uses=tuple(new(name) for name in each.uses),
-                )
-                for each in self.statements
-            ),
-        )
-
     def function(self) -> Any:
-        """The function itself."""
-        return compiled_function([*PRELUDE, *self.imports, "", self.source()])
+        """The function itself, in a source that dynamo can look up."""
+        import linecache  # noqa: PLC0415
+
+        source = "\n".join(["import operator", "import torch", *self.imports, "", self.source()])
+        file = f"<part {abs(hash(source))}>"
+        linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+        space: Dict[str, Any] = {"__name__": "part"}
+        exec(compile(source, file, "exec"), space)  # noqa: S102 - the text is a graph's, and ours
+        return space["part"]
 
     def titles(self) -> List[str]:
         """Where its statements are, each place once, in order."""
         return list(dict.fromkeys(each.title for each in self.statements))
 
-    def to_json(self) -> str:
-        """For another process."""
-        return json.dumps(asdict(self))
 
-    @classmethod
-    def from_json(cls, text: str) -> Program:
-        """What `to_json` wrote."""
-        said = json.loads(text)
-        statements = tuple(
-            Statement(**{name: _tuples(value) for name, value in each.items()})
-            for each in said.pop("statements")
-        )
-        return cls(statements=statements, **{name: tuple(value) for name, value in said.items()})
-
-
-def compiled_function(lines: Iterable[str], name: str = "part") -> Any:
-    """The function of that name in a source text, which dynamo can look up."""
-    import linecache  # noqa: PLC0415
-
-    source = "\n".join(lines)
-    file = f"<part {abs(hash(source))}>"
-    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
-    space: Dict[str, Any] = {"NoneType": type(None), "__name__": "part"}
-    exec(compile(source, file, "exec"), space)  # noqa: S102 - the text is a graph's, and ours
-    return space[name]
-
-
-def program_of(graph: Any) -> Tuple[Program, Dict[str, torch.Tensor]]:
+def program_of(graph: Any, names: Mapping[str, str]) -> Tuple[Program, Dict[str, torch.Tensor]]:
     """A captured graph as a program, and the tensors that are constants of it, which the program
-    takes as inputs. Raises NotStandaloneError."""
-    code = graph.graph.python_code("self")
-    forward = next(each for each in ast.parse(code.src).body if isinstance(each, ast.FunctionDef))
-    reading = _Reading(graph, code)
-    for each in forward.body:
-        reading.read(each)
-    return reading.program(), reading.constants
+    takes as inputs. Some nodes have other `names` in it. Raises ObstacleError."""
+    inputs: List[str] = []
+    outputs: List[str] = []
+    statements: List[Statement] = []
+    constants: Dict[str, torch.Tensor] = {}
+    imports: Dict[str, None] = {}
+    within: List[str] = []
 
+    def name_of(node: Any) -> str:
+        return names.get(node.name, node.name)
 
-class _Reading:
-    """Goes through the lines that torch.fx writes for a graph."""
-
-    def __init__(self, graph: Any, code: Any) -> None:
-        self._graph, self._code = graph, code
-        self._nodes = {each.name: each for each in graph.graph.nodes}
-        self._inputs = [each.name for each in graph.graph.nodes if each.op == "placeholder"]
-        self._statements: List[Statement] = []
-        self._outputs: List[str] = []
-        self._imports: Dict[str, None] = {}
-        self._within: List[str] = []
-        self._known = set(self._inputs)
-        self.constants: Dict[str, torch.Tensor] = {}
-
-    def program(self) -> Program:
-        inputs = (*self._inputs, *self.constants)
-        return Program(tuple(self._imports), inputs, tuple(self._statements), tuple(self._outputs))
-
-    def read(self, line: ast.stmt) -> None:
-        if isinstance(line, ast.Return):
-            found = [each.id for each in ast.walk(line) if isinstance(each, ast.Name)]
-            self._outputs = [each for each in dict.fromkeys(found) if each in self._known]
-            return
-        if isinstance(line, ast.Pass) or _forgets(line):
-            return
-        sets = tuple(
-            each.id
-            for each in ast.walk(line)
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-        )
-        if len(sets) == 1 and sets[0] in self._inputs:
-            return  # a placeholder under the name of its node
-        node = self._nodes.get(sets[0]) if sets else None
-        if node is not None and node.op == "get_attr":
-            self._take_constant(node)
-        elif node is not None and self._surrounds(node):
-            return
-        else:
-            self._take(line, sets, node)
-        self._known.update(sets)
-
-    def _take(self, line: ast.stmt, sets: Tuple[str, ...], node: Any) -> None:
-        if node is not None and node.op == "call_module":
-            raise NotStandaloneError(
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            inputs.append(name_of(node))
+        elif node.op == "get_attr":
+            constants[name_of(node)] = _constant(graph, str(node.target))
+        elif node.op == "output":
+            outputs = [name_of(each) for each in dict.fromkeys(node.all_input_nodes)]
+        elif node.op == "call_module":
+            raise ObstacleError(
                 f"this torch ({torch.__version__}) captures whole modules instead of operations"
             )
-        text = ast.get_source_segment(self._code.src, line) or ""
-        names = [each.id for each in _names(line)]
-        if isinstance(line, ast.AugAssign):
-            names = [*sets, *names]
-        for name in names:
-            if name not in self._known and name not in sets:
-                self._import(name)
-        module, kind = _place(node) if node is not None else ("", "")
-        uses = tuple(dict.fromkeys(name for name in names if name in self._known))
-        text = re.sub(r"^(\w+) : [\w.\[\], ]+ = ", r"\1 = ", text)
-        self._statements.append(Statement(text, sets, uses, module, kind, tuple(self._within)))
-
-    def _take_constant(self, node: Any) -> None:
-        value: Any = self._graph
-        for name in str(node.target).split("."):
-            value = getattr(value, name)
-        if not isinstance(value, torch.Tensor):
-            raise NotStandaloneError(
-                f"the graph holds another one ({node.target}, as activation checkpointing and "
-                "autograd functions make them)"
+        elif not _surrounds(node, within):
+            text, operation = _expression(node, name_of, imports)
+            uses = tuple(name_of(each) for each in node.all_input_nodes)
+            module, kind = _place(node)
+            statements.append(
+                Statement(name_of(node), text, uses, operation, module, kind, tuple(within))
             )
-        self.constants[node.name] = value
+    program = Program(tuple(imports), (*inputs, *constants), tuple(statements), tuple(outputs))
+    return program, constants
 
-    def _surrounds(self, node: Any) -> bool:
-        """Whether the node begins or ends what a `with` is for."""
-        name = getattr(node.target, "__name__", "")
-        if name == "_enter_autocast":
-            kind, dtype, enabled, *_ = (*node.args, None, True)
-            self._within.append(f"torch.autocast({kind!r}, dtype={dtype}, enabled={enabled})")
-        elif name == "_exit_autocast":
-            self._within.pop()
-        elif name == "_set_grad_enabled":
-            switch = f"torch.set_grad_enabled({node.args[0]})"
-            grads = [each for each in self._within if each.startswith("torch.set_grad_enabled")]
-            if grads:
-                self._within.remove(grads[-1])
-            else:
-                self._within.append(switch)
+
+def _constant(graph: Any, target: str) -> torch.Tensor:
+    value = functools.reduce(getattr, target.split("."), graph)
+    if not isinstance(value, torch.Tensor):
+        raise ObstacleError(
+            f"the graph holds another one ({target}, as activation checkpointing and autograd "
+            "functions make them)"
+        )
+    return value
+
+
+def _surrounds(node: Any, within: List[str]) -> bool:
+    """Whether the node begins or ends what a `with` is for."""
+    name = getattr(node.target, "__name__", "")
+    if name == "_enter_autocast":
+        kind, dtype, enabled, *_ = (*node.args, None, True)
+        within.append(f"torch.autocast({kind!r}, dtype={dtype}, enabled={enabled})")
+    elif name == "_exit_autocast":
+        within.pop()
+    elif name == "_set_grad_enabled":
+        switches = [each for each in within if each.startswith("torch.set_grad_enabled")]
+        if switches:
+            within.remove(switches[-1])
         else:
-            return False
-        return True
-
-    def _import(self, name: str) -> None:
-        if name in _GIVEN or hasattr(builtins, name):
-            return
-        value = self._code.globals.get(name)
-        module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
-        found: Any = None
-        if module and path.isidentifier():
-            found = getattr(importlib.import_module(module), path, None)
-        if found is None or found is not value:
-            raise NotStandaloneError(f"the graph calls {name}, which no module has by a name")
-        self._imports[f"from {module} import {path} as {name}"] = None
+            within.append(f"torch.set_grad_enabled({node.args[0]})")
+    else:
+        return False
+    return True
 
 
-def _names(line: ast.stmt) -> Iterator[ast.Name]:
-    for each in ast.walk(getattr(line, "value", line)):
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
-            yield each
-    targets = getattr(line, "targets", [])
-    for target in targets:  # as in x[1] = y
-        for each in ast.walk(target):
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
-                yield each
+def _expression(node: Any, name_of: Any, imports: Dict[str, None]) -> Tuple[str, str]:
+    """What a node computes, and how it is called in a sentence."""
+    arguments = [_text(each, name_of) for each in node.args]
+    named = [f"{name} = {_text(each, name_of)}" for name, each in node.kwargs.items()]
+    if node.op == "call_method":
+        return f"{arguments[0]}.{node.target}({', '.join([*arguments[1:], *named])})", node.target
+    name = getattr(node.target, "__name__", str(node.target))
+    of_operators = getattr(node.target, "__module__", "") == "_operator"
+    if of_operators and name in torch.fx.graph.magic_methods and not named:
+        text = torch.fx.graph.magic_methods[name].format(*arguments)
+        return text, text
+    if of_operators and name == "getitem":
+        return f"{arguments[0]}[{arguments[1]}]", name
+    if node.target is getattr and len(arguments) == 2:
+        return f"{arguments[0]}.{node.args[1]}", name
+    called = _path_of(node.target, imports)
+    return f"{called}({', '.join([*arguments, *named])})", called.rpartition(".")[2]
 
 
-def _forgets(line: ast.stmt) -> bool:
-    """Whether it is `x = y = None`, with which torch.fx drops what it no longer needs."""
-    if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant):
-        return line.value.value is None
-    return False
+def _text(value: Any, name_of: Any) -> str:
+    """An argument as Python. Raises ObstacleError."""
+    if isinstance(value, slice):
+        return f"slice{_text((value.start, value.stop, value.step), name_of)}"
+    if isinstance(value, (tuple, list)):
+        parts = [_text(each, name_of) for each in value]
+        if isinstance(value, list):
+            return f"[{', '.join(parts)}]"
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    for kinds, text in _TEXTS:
+        if isinstance(value, kinds):
+            return str(name_of(value) if kinds is torch.fx.Node else text(value))
+    raise ObstacleError(f"the graph has an argument of type {type(value).__name__}")
+
+
+_TEXTS: Sequence[Tuple[Any, Any]] = (
+    (torch.fx.Node, None),
+    ((torch.dtype, torch.memory_format, torch.layout), str),
+    (torch.device, lambda value: f"torch.device({str(value)!r})"),
+    (float, lambda value: repr(value) if np.isfinite(value) else f"float({str(value)!r})"),
+    ((bool, int, complex, str, type(None)), repr),
+    (type(...), lambda value: "..."),
+)
+"""How values of these types are written."""
+
+
+def _path_of(function: Any, imports: Dict[str, None]) -> str:
+    """The dotted name that a script finds a function by. Raises ObstacleError."""
+    path = torch.fx.node._get_qualified_name(function).replace("_operator.", "operator.")
+    root, *rest = path.split(".")
+    if not rest:
+        root, rest = "builtins", [path]
+    module = getattr(function, "__module__", None) or root
+    try:
+        importlib.import_module(module)
+        found = functools.reduce(getattr, rest, importlib.import_module(root))
+    except (ImportError, AttributeError):
+        found = None
+    if found is not function:
+        raise ObstacleError(f"the graph calls {path}, which no module has by that name")
+    if root not in _GIVEN:
+        imports[f"import {module}"] = None
+    return path
 
 
 def _place(node: Any) -> Tuple[str, str]:
@@ -306,15 +250,127 @@ def module_path(path: str) -> str:
     return re.sub(r"^(__self__|_orig_mod|module)(\.|$)", "", path)
 
 
-def _shared(these: Sequence[str], those: Sequence[str]) -> int:
-    """How many of the first ones are equal."""
-    count = 0
-    for this, that in zip(these, those):
-        if this != that:
-            break
-        count += 1
-    return count
+@dataclass(frozen=True)
+class How:
+    """How a case is run."""
+
+    compiler: Dict[str, Any]
+    """Backend, mode, options, dynamic, fallback_random: see `reference.compiled_by`."""
+    device: str
+    """Its type: cpu, cuda."""
+    autocast: Optional[str]
+    """The precision that surrounds it, such as bfloat16; None without autocast."""
+    epsilon: float
+    """Distance from 1 to the next number of the precision."""
+    limit: float
+    """How many times eager's error is too far."""
+
+    def wrong(self, rows: Mapping[str, Row]) -> Dict[str, Row]:
+        """The tensors that are compiled wrongly: beyond the limit, where eager is exact enough to
+        tell."""
+        return {
+            name: row
+            for name, row in rows.items()
+            if not row.compiled_error <= self.limit * max(row.eager_error, self.epsilon)
+            and row.eager_error * self.limit <= WEAKEST
+        }
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+@dataclass(frozen=True)
+class Case:
+    """A program, its inputs by name, and the gradients that come back to its outputs."""
+
+    program: Program
+    values: Dict[str, Any]
+    cotangents: Dict[str, torch.Tensor]
+
+    def wrong(self, how: How) -> Dict[str, Row]:
+        """Run it in float64, eager and compiled: what is compiled wrongly."""
+        function = self.program.function()
+        inputs = {name: self.values[name] for name in self.program.inputs}
+        arguments = Arguments(
+            inputs, self.program.outputs, self.cotangents, how.device, how.autocast
+        )
+        return how.wrong(compared(function, compiled_by(function, how.compiler), arguments))
+
+    def write(self, how: How, labels: Mapping[str, str], title: str, folder: Path) -> None:
+        """Write the script that shows it, and its tensors, into a folder. `labels` are the model's
+        names of inputs."""
+        inputs = self.program.inputs
+        cotangents = {_COTANGENT + name: each for name, each in self.cotangents.items()}
+        stored = {**{name: self.values[name] for name in inputs}, **cotangents}
+        tensors = {name: each for name, each in stored.items() if isinstance(each, torch.Tensor)}
+        numbers = {name: each for name, each in stored.items() if name not in tensors}
+        with whole_file(folder / TENSORS) as part, open(part, "wb") as file:
+            np.savez(file, **{name: _bytes(each) for name, each in tensors.items()})
+        helpers = Path(reference.__file__).read_text(encoding="utf-8").split('"""', 2)[2].strip()
+        future, _, rest = helpers.partition("\n")
+        imports, _, rest = rest.strip().partition("\n\nTensors =")
+        own = [*imports.splitlines(), "import operator", *self.program.imports]
+        lines = [
+            f'"""{title}',
+            *_DOCSTRING,
+            future,
+            "",
+            *dict.fromkeys(own),
+            "",
+            "",
+            self.program.source(),
+            "",
+            f"Tensors ={rest}",
+            "",
+            "",
+            f"HOW = {how.compiler!r}",
+            f"DEVICE, AUTOCAST = {how.device!r}, {how.autocast!r}",
+            f"LIMIT, EPSILON = {how.limit!r}, {how.epsilon!r}",
+            f"INPUTS = {list(inputs)!r}",
+            f"OUTPUTS = {list(self.program.outputs)!r}",
+            f"NUMBERS = {numbers!r}",
+            "LAYOUTS = {",
+            *(f"    {name!r}: {_layout(each)!r}," for name, each in tensors.items()),
+            "}",
+            f"LABELS = { ({name: each for name, each in labels.items() if name in inputs})!r}",
+            *_MAIN,
+        ]
+        write_text(folder / REPRO_SCRIPT, "\n".join(lines))
+
+
+def _bytes(value: torch.Tensor) -> Any:
+    """The elements in order, byte by byte: numpy knows no bfloat16."""
+    flat = value.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
+
+
+def _layout(tensor: torch.Tensor) -> Tuple[str, Tuple[int, ...], Tuple[int, ...], bool, bool]:
+    """What `reference.saved` makes a tensor of."""
+    strides = torch.empty_like(tensor).stride()  # of one without overlaps
+    dtype = str(tensor.dtype).rpartition(".")[2]
+    parameter = isinstance(tensor, torch.nn.Parameter)
+    return dtype, tuple(tensor.shape), tuple(strides), parameter, tensor.requires_grad
+
+
+_DOCSTRING = (
+    "",
+    "Eager, compiled and float64 side by side, forward and backward. Run it with",
+    "",
+    f"    python {REPRO_SCRIPT}",
+    "",
+    "With --check its exit status is 1 where something is compiled wrongly.",
+    "",
+    f"Made with torch {torch.__version__}, Python {platform.python_version()}, on "
+    f"{platform.machine()}. It needs torch and numpy, and {TENSORS} beside it.",
+    '"""',
+    "",
+)
+_MAIN: Iterable[str] = (
+    "",
+    'if __name__ == "__main__":',
+    f"    stored = {{**saved({TENSORS!r}, DEVICE, LAYOUTS), **NUMBERS}}",
+    "    inputs = {name: stored[name] for name in INPUTS}",
+    f"    start = {_COTANGENT!r}",
+    "    cotangents = {n[len(start) :]: v for n, v in stored.items() if n.startswith(start)}",
+    "    arguments = Arguments(inputs, OUTPUTS, cotangents, DEVICE, AUTOCAST)",
+    "    wrong = show(compared(part, compiled_by(part, HOW), arguments), LABELS, LIMIT, EPSILON)",
+    '    sys.exit(1 if wrong and "--check" in sys.argv else 0)',
+    "",
+)

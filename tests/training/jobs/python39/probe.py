@@ -52,9 +52,8 @@ def found(precision: str) -> dict[str, Any]:
         await_cotangents(call, output)
         output.loss.backward()
     with tempfile.TemporaryDirectory() as folder:
-        record, errors = probe_parity(
-            [compiled], compiler=load_compiler("eager"), folder=Path(folder)
-        )
+        probed = probe_parity([compiled], compiler=load_compiler("eager"), folder=Path(folder))
+    record, errors = probed.record, probed.errors
     largest = None if errors is None else float(errors.eager.max())
     return {"obstacle": record.obstacle, "steps": record.steps, "largest_error": largest}
 

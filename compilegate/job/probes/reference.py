@@ -1,0 +1,481 @@
+"""A function in float64, eager and compiled, forward and backward: how each is run, and compared.
+
+The parity probe and the scripts that show what is compiled wrongly have this file in common. The
+scripts contain it, so it needs nothing but torch and numpy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import sys
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
+
+import numpy as np
+import torch
+
+Tensors = Dict[str, torch.Tensor]
+GRADIENT, INPUT_GRADIENT, BUFFER = "gradient of ", "gradient of input ", "buffer "
+AFTERWARDS = " afterwards"
+"""Behind the name of an input that the function writes into: how much it changed."""
+SMALLEST_SHARE = 1e-3
+"""A gradient's error is relative to the gradient's norm, or to this share of the norm of all
+gradients together where that is more; so is that of a buffer's change. Some are zero in exact
+arithmetic, as the gradient of a key bias in attention (softmax forgives a constant) or the mean
+behind a normalisation: what a variant has there is rounding alone."""
+HUGE = 3.4e38
+"""Numbers of this size are infinite ones: masks of the least number of a precision."""
+
+
+# Errors.
+
+
+def scales(exact: Tensors) -> Dict[str, float]:
+    """What each tensor's error is relative to: the norm of the exact one; see `SMALLEST_SHARE`."""
+    norms = {name: norm(wide(each)) for name, each in exact.items()}
+    groups = {INPUT_GRADIENT: [0.0], GRADIENT: [0.0], BUFFER: [0.0], "": [0.0]}
+    group_of = {name: next(each for each in groups if name.startswith(each)) for name in norms}
+    for name, group in group_of.items():
+        groups[group].append(norms[name])
+    least = {group: SMALLEST_SHARE * float(np.linalg.norm(each)) for group, each in groups.items()}
+    least[""] = 0.0
+    return {name: max(norm, least[group_of[name]]) for name, norm in norms.items()}
+
+
+def error(found: Optional[torch.Tensor], exact: torch.Tensor, scale: float) -> float:
+    """How far a tensor is from the exact one: the norm of the difference, on that scale."""
+    if found is None or found.shape != exact.shape:
+        return float("inf")
+    distance = norm(difference(exact, found.to(exact.device)))
+    return 0.0 if distance == 0 else distance / scale if scale > 0 else float("inf")
+
+
+def is_lost(found: Optional[torch.Tensor], eager: torch.Tensor, exact: torch.Tensor) -> bool:
+    """Whether a tensor is exactly zero that eager computes, however small it is: eager's is nearer
+    to the exact one than zero is."""
+    if found is None or found.any() or not eager.any() or eager.shape != exact.shape:
+        return False
+    return error(eager, exact, norm(wide(exact))) < 0.5
+
+
+def difference(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """The second less the first, in float64; equal infinite numbers have none."""
+    before, after = wide(before), wide(after)
+    if before.shape != after.shape:
+        return after
+    return torch.where(before == after, torch.zeros_like(after), after - before)
+
+
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    """In float64, or complex128, of any other type, with `HUGE` numbers as infinite ones."""
+    if tensor.is_complex():
+        return tensor.detach().to(torch.complex128)
+    found = tensor.detach().to(torch.float64)
+    return torch.where(found.abs() >= HUGE, found.sign() * float("inf"), found)
+
+
+def norm(tensor: torch.Tensor) -> float:
+    """NaN counts, infinite numbers do not: those that eager has as well differ by nothing."""
+    return float(torch.where(tensor.abs() == float("inf"), torch.zeros_like(tensor), tensor).norm())
+
+
+# Float64.
+
+_LOW = (torch.float32, torch.float16, torch.bfloat16)
+_TWICE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
+
+
+def in_float64(tensor: torch.Tensor) -> torch.Tensor:
+    """A detached copy in float64, or complex128; of another type, such as integers, in that."""
+    if tensor.is_complex():
+        return tensor.detach().to(torch.complex128, copy=True)
+    kind = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to(kind, copy=True)
+
+
+def _functions(*names: str) -> FrozenSet[Any]:
+    """Those of torch and of its tensors that this torch has."""
+    return frozenset(
+        getattr(owner, name)
+        for owner in (torch, torch.Tensor)
+        for name in names
+        if hasattr(owner, name)
+    )
+
+
+_CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
+_DRAWN = _functions("rand", "randn", "normal", "rand_like", "randn_like")
+_SAMPLED = _functions("bernoulli", "multinomial", "poisson")
+_FILLED = _functions(
+    *("normal_", "uniform_", "exponential_", "log_normal_"),
+    *("bernoulli_", "cauchy_", "geometric_", "random_"),
+)
+_DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
+_ATTENTION = getattr(torch.nn.functional, "scaled_dot_product_attention", None)  # torch 2
+_Mode: Any = getattr(torch.overrides, "TorchFunctionMode", object)  # since torch 1.13
+
+
+class _Noting(_Mode):
+    """Notes the types that random numbers are drawn in."""
+
+    def __init__(self, drawn_in: List[torch.dtype]) -> None:
+        super().__init__()
+        self._drawn_in = drawn_in
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if function in _DRAWN:
+            self._drawn_in.append(result.dtype)
+        elif function in _SAMPLED or function in _FILLED or function in _DROPOUTS:
+            self._drawn_in.append(_first(args, kwargs or {}).dtype)
+        return result
+
+
+class _Exactly(_Mode):
+    """Computes in float64, and draws random numbers as eager does."""
+
+    def __init__(
+        self, drawn_in: Sequence[torch.dtype], usual: torch.dtype, attention: torch.dtype
+    ) -> None:
+        super().__init__()
+        self._drawn_in, self._usual, self._attention = iter(drawn_in), usual, attention
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        named = dict(kwargs or {})
+        draws = function in _DRAWN or function in _SAMPLED or function in _FILLED
+        if draws or function in _DROPOUTS:
+            low = next(self._drawn_in, self._usual)
+            if function in _DROPOUTS and _first(args, named).is_cuda:
+                return _dropped(args, named, low)
+            if draws:
+                return _drawn(function, args, named, low)
+        if function in _CASTS:
+            return args[0].double()
+        if function is _ATTENTION and _drops_in_one_kernel(args, named):
+            return attended(args, named, self._attention)
+        return function(
+            *(_exact_type(each) for each in args),
+            **{name: _exact_type(each) for name, each in named.items()},
+        )
+
+
+def _drawn(function: Any, args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> Any:
+    """What eager draws in that type."""
+    if function in _FILLED:
+        tensor = args[0]
+        if tensor.dtype is not torch.float64:
+            return function(*args, **named)
+        return tensor.copy_(function(torch.empty_like(tensor, dtype=low), *args[1:], **named))
+    if function in _DRAWN and (function is not torch.normal or not any(map(_is_tensor, args))):
+        named["dtype"] = low  # of tensors torch.normal takes none
+    args = [
+        each.to(low) if _is_tensor(each) and each.is_floating_point() else each for each in args
+    ]
+    return in_float64(function(*args, **named))
+
+
+def noting(drawn_in: List[torch.dtype]) -> Any:
+    """Have the types that random numbers are drawn in appended to a list."""
+    return contextlib.nullcontext() if _Mode is object else _Noting(drawn_in)
+
+
+# .nullcontext()
+
+
+@contextlib.contextmanager
+def exactly(
+    drawn_in: Sequence[torch.dtype] = (),
+    usual: torch.dtype = torch.float32,
+    attention: Optional[torch.dtype] = None,
+) -> Iterator[None]:
+    """Have code that names a precision compute in float64 all the same, without autocast.
+
+    Random numbers are drawn in eager's types, one after another `drawn_in`, and where that is not
+    known in the `usual` one: drawn in float64 they would be others. On a GPU that goes for
+    attention that drops, which is one kernel in lower precisions and draws by itself; eager's
+    computes in `attention`, or the usual type. Its rounding is then the reference's, too.
+    """
+    default = torch.get_default_dtype()
+    with contextlib.ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if kind == "cpu" or torch.cuda.is_available():
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        if _Mode is not object:
+            stack.enter_context(_Exactly(drawn_in, usual, attention or usual))
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(default)
+
+
+def _first(args: Sequence[Any], named: Dict[str, Any]) -> torch.Tensor:
+    tensor: torch.Tensor = args[0] if args else next(iter(named.values()))
+    return tensor
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _exact_type(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value in _LOW else _TWICE.get(value, value)
+    return value
+
+
+def _drops_in_one_kernel(args: Sequence[Any], named: Dict[str, Any]) -> bool:
+    """The arguments are those of torch.nn.functional.scaled_dot_product_attention."""
+    share = named.get("dropout_p", args[4] if len(args) > 4 else 0.0)
+    return share > 0 and _first(args, named).device.type != "cpu"
+
+
+def attended(args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> torch.Tensor:
+    """Attention as eager computes it, in that precision: gradients flow through both casts."""
+
+    def lower(value: Any) -> Any:
+        if not _is_tensor(value) or not value.is_floating_point():
+            return value
+        # A mask made of the least float64 stays finite: a row of nothing else would become NaN.
+        within = value.clamp(torch.finfo(low).min, torch.finfo(low).max)
+        return torch.where(value.isinf(), value, within).to(low)
+
+    result: torch.Tensor = torch.nn.functional.scaled_dot_product_attention(
+        *map(lower, args), **{name: lower(each) for name, each in named.items()}
+    )
+    return result.to(torch.float64)
+
+
+def _dropped(args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> torch.Tensor:
+    """Dropout of the elements that a GPU drops in eager: which they are depends on the type.
+
+    The arguments are those of torch.nn.functional.dropout, or of torch.dropout.
+    """
+    given = dict(zip(("input", "p", "training", "inplace"), args), **named)
+    tensor: torch.Tensor = given["input"]
+    share: float = given.get("p", 0.5)
+    if not given.get("training", given.get("train", True)) or share == 0:
+        return tensor
+    kept = torch.dropout(torch.ones_like(tensor, dtype=low), share, True) != 0
+    if given.get("inplace"):
+        return tensor.mul_(kept).div_(1 - share)
+    return tensor * kept / (1 - share)
+
+
+def channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    """A detached copy of an image or a kernel with its channels last, as compilers lay them out.
+    Eager's convolutions round otherwise then. A copy of any other tensor."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    own = tensor.detach()
+    if own.layout is not torch.strided or own.dim() not in formats:
+        return own.clone()
+    return own.clone(memory_format=formats[own.dim()])
+
+
+# A function with its inputs: what a script is made of.
+
+
+class Arguments(NamedTuple):
+    """What a function is run with."""
+
+    inputs: Dict[str, Any]
+    """Its arguments by name, in order."""
+    outputs: Sequence[str]
+    """The names of its results."""
+    cotangents: Tensors
+    """What the backward pass starts from, by the name of a result."""
+    device: str
+    autocast: Optional[str]
+    """The precision that surrounds it, such as bfloat16; None without autocast."""
+
+
+class Row(NamedTuple):
+    """One tensor: its norm in float64, eager and compiled; and how far the latter two are from
+    float64, relative to its scale."""
+
+    exact: float
+    eager: float
+    compiled: float
+    eager_error: float
+    compiled_error: float
+
+
+def compiled_by(function: Callable[..., Any], how: Dict[str, Any]) -> Callable[..., Any]:
+    """The function as torch.compile makes it; `how` is backend, mode, options, dynamic, ..."""
+    told = {} if how["mode"] == "default" else {"mode": how["mode"]}
+    if how["backend"] == "inductor":
+        inductor = importlib.import_module("torch._inductor")
+        config: Any = importlib.import_module("torch._inductor.config")
+        config.fallback_random = how["fallback_random"]
+        options = {**inductor.list_mode_options(how["mode"], how["dynamic"]), **how["options"]}
+        return torch.compile(function, dynamic=how["dynamic"], options=options or None)
+    if how["options"]:
+        told["options"] = how["options"]
+    module, _, name = how["backend"].rpartition(".")
+    if module:
+        backend = getattr(importlib.import_module(module), name)
+    else:
+        backend = importlib.import_module("torch._dynamo.backends.registry").lookup_backend(name)
+    if told:
+        backend = functools.partial(backend, **told)
+    return torch.compile(function, backend=backend, dynamic=how["dynamic"])
+
+
+def compared(
+    function: Callable[..., Any], compiled: Callable[..., Any], arguments: Arguments
+) -> Dict[str, Row]:
+    """Outputs, gradients and changed inputs of the function, by name."""
+    drawn_in: List[torch.dtype] = []
+    with noting(drawn_in):
+        eagers = [_run(function, arguments, torch.clone)]
+    if any(_is_tensor(each) and each.dim() in (4, 5) for each in arguments.inputs.values()):
+        eagers.append(_run(function, arguments, channels_last))
+    exact = _run(function, arguments, in_float64, drawn_in)
+    found = _run(compiled, arguments, torch.clone)
+    eager = eagers[0]
+    scale = scales({**found, **exact})
+    exact.update({name: torch.zeros_like(found[name]) for name in set(found) - set(exact)})
+    rows = {}
+    for name, each in exact.items():
+        own = max(error(one.get(name), each, scale[name]) for one in eagers)
+        theirs = error(found.get(name), each, scale[name])
+        if name in eager and is_lost(found.get(name), eager[name], each):
+            theirs = max(theirs, 1.0)
+        norms = [norm(wide(one[name])) if name in one else 0.0 for one in (exact, eager, found)]
+        rows[name] = Row(norms[0], norms[1], norms[2], own, theirs)
+    return rows
+
+
+def _run(
+    function: Callable[..., Any],
+    arguments: Arguments,
+    convert: Callable[[torch.Tensor], torch.Tensor],
+    drawn_in: Sequence[torch.dtype] = (),
+) -> Tensors:
+    values = {name: _copy(each, convert) for name, each in arguments.inputs.items()}
+    tensors = {name: each for name, each in values.items() if _is_tensor(each)}
+    torch.default_generator.manual_seed(0)  # torch.manual_seed would seed unused GPUs as well
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
+
+    def compute() -> Tensors:
+        low = getattr(torch, arguments.autocast) if arguments.autocast else None
+        with contextlib.ExitStack() as stack:
+            if convert is in_float64:
+                stack.enter_context(exactly(drawn_in))
+            elif arguments.device in ("cpu", "cuda"):
+                stack.enter_context(torch.autocast(arguments.device, low, enabled=low is not None))
+            results = dict(zip(arguments.outputs, function(*values.values())))
+        return {name: each for name, each in results.items() if _floats(each)}
+
+    return passes(
+        compute,
+        watched=lambda: {
+            name + AFTERWARDS: each for name, each in tensors.items() if not each.requires_grad
+        },
+        starts=lambda results: [
+            (each, arguments.cotangents[name].to(each.dtype))
+            for name, each in results.items()
+            if each.requires_grad and name in arguments.cotangents
+        ],
+        wanted={GRADIENT + name: each for name, each in tensors.items() if each.requires_grad},
+    )
+
+
+def passes(
+    compute: Callable[[], Tensors],
+    watched: Callable[[], Tensors],
+    starts: Callable[[Tensors], List[Tuple[torch.Tensor, torch.Tensor]]],
+    wanted: Tensors,
+) -> Tensors:
+    """A forward and a backward pass: what it computes, how what is `watched` changes, and the
+    gradients of what is `wanted`, by name. `starts` are outputs with the gradients that come back.
+
+    No gradient at all is a gradient of zero, in whichever variant it happens. Nothing is left in
+    `grad`.
+    """
+    # By value: some operations write into buffers without a trace.
+    before = {name: each.clone() for name, each in watched().items()}
+    outputs = compute()
+    found = {name: each.detach() for name, each in outputs.items()}
+    for name, each in watched().items():
+        if name in before and not torch.equal(before[name], each):
+            found[name] = difference(before[name], each)
+    pairs = starts(outputs)
+    if pairs and wanted:
+        gradients = torch.autograd.grad(
+            [output for output, _ in pairs],
+            list(wanted.values()),
+            [cotangent for _, cotangent in pairs],
+            allow_unused=True,
+        )
+        for (name, each), gradient in zip(wanted.items(), gradients):
+            if gradient is None:
+                found[name] = torch.zeros_like(each).detach()
+            else:
+                strided = gradient.layout is torch.strided
+                found[name] = gradient.detach() if strided else gradient.detach().to_dense()
+    return found
+
+
+def _floats(value: Any) -> bool:
+    return _is_tensor(value) and (value.is_floating_point() or value.is_complex())
+
+
+def _copy(value: Any, convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if not _is_tensor(value):
+        return value
+    copy = convert(value.detach())
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(copy, requires_grad=value.requires_grad)
+    return copy.requires_grad_() if value.requires_grad else copy
+
+
+def saved(file: str, device: str, layouts: Dict[str, Any]) -> Dict[str, Any]:
+    """Tensors from a file of numpy's. `layouts` has for each its precision, shape, strides, whether
+    it is a parameter, and whether it wants a gradient."""
+    values: Dict[str, Any] = {}
+    path = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), file)
+    with np.load(path) as stored:
+        for name, (dtype, shape, strides, parameter, gradient) in layouts.items():
+            flat = torch.from_numpy(stored[name]).view(getattr(torch, dtype)).reshape(shape)
+            value = torch.empty_strided(shape, strides, dtype=flat.dtype, device=device)
+            value.copy_(flat)
+            if parameter:
+                value = torch.nn.Parameter(value, requires_grad=gradient)
+            values[name] = value.requires_grad_() if gradient else value
+    return values
+
+
+def show(rows: Dict[str, Row], labels: Dict[str, str], limit: float, epsilon: float) -> bool:
+    """Print norms and errors side by side, with a mark at what errs `limit` times as much as
+    eager's rounding explains; whether anything does."""
+    print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
+    titles = ("float64", "eager", "compiled", "error of eager", "of compiled")
+    print(" ".join(f"{title:>14}" for title in titles))
+    wrong = False
+    for name, row in rows.items():
+        title = " ".join(labels.get(word, word) for word in name.split(" "))
+        mark = ""
+        if not row.compiled_error <= limit * max(row.eager_error, epsilon):
+            wrong, mark = True, "  <- wrong"
+        norms = " ".join(f"{each:14.7g}" for each in row[:3])
+        print(f"{norms} {row.eager_error:14.2g} {row.compiled_error:14.2g}  {title}{mark}")
+    return wrong
