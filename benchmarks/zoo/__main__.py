@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     _set_environment(given.rows.resolve())
     every = list(_names("", given.precision))
-    names = [] if given.page else list(_names(given.only, given.precision))
+    chosen = [] if given.page else _names(given.only, given.precision)
+    names = sorted(chosen, key=lambda name: hashlib.sha256(name.encode()).digest())  # families mix
     keys = _keys()
     folder = given.rows / _version("torch") / given.precision / given.backend
 
@@ -86,16 +87,15 @@ def _rows(folder: Path, names: Sequence[str]) -> list[Row]:
 
 def _keys() -> dict[str, str]:
     """What a row is true of: the zoo and its libraries; and for the probe `compilegate.job`."""
-    zoo = sorted((ROOT / "benchmarks/zoo").glob("*.py"))
+    zoo: Iterable[Path] = (ROOT / "benchmarks/zoo").glob("*.py")
     zoo = [each for each in zoo if each.stem not in {"__init__", "__main__", "page", "preloaded"}]
     truth = _digest([*zoo, ROOT / "benchmarks/miscompilers.py"], map(_version, LIBRARIES))
-    job = sorted((ROOT / "compilegate/job").rglob("*.py"))
-    return {"truth": truth, "probe": _digest(job, [truth])}
+    return {"truth": truth, "probe": _digest((ROOT / "compilegate/job").rglob("*.py"), [truth])}
 
 
-def _digest(files: Sequence[Path], words: Iterator[str] | list[str]) -> str:
+def _digest(files: Iterable[Path], words: Iterable[str]) -> str:
     digest = hashlib.sha256(" ".join(words).encode())
-    for each in files:
+    for each in sorted(files):
         digest.update(each.read_bytes())
     return digest.hexdigest()[:16]
 
