@@ -75,7 +75,7 @@ def classifier(
 
 
 def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
-    """Of what the model makes of all of the batch but its last part, the classes."""
+    """The loss for a batch whose last part are the classes."""
     return functional.cross_entropy(model(*batch[:-1]), batch[-1])
 
 

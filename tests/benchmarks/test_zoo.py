@@ -53,7 +53,8 @@ FOUND = ("wrong",) * 3
     [
         ([row("alike", "sound", *FOUND)], True),
         ([row("wrong", "wrong", *FOUND)], True),
-        ([row("died", "torch refuses")], True),
+        ([row("alike", "sound", *FOUND)] * 9 + [row("died", "torch refuses")], True),
+        ([row("alike", "sound", *FOUND)] * 9 + [row("died", "left to eager mode")], False),
         ([row("cannot tell", "sound", "wrong", "wrong", "cannot tell")], True),
         ([row("cannot tell", "sound", *FOUND)] * 9, False),
         ([row("wrong", "sound", *FOUND)], False),
