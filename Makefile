@@ -51,7 +51,7 @@ FLAGS ?=
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick gate-proof shipped mission check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap check-github prove-aws deploy prune adopt destroy
+.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick gate-proof zoo shipped mission check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap check-github prove-aws deploy prune adopt destroy
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -120,6 +120,16 @@ check-quietly: $(DEVELOPING)
 
 gate-proof: $(DEVELOPING) ## Judge thousands of simulated experiments by the gate; resumes where it stopped
 	@$(BIN)/python benchmarks/gate/proof.py --processes 2 --write
+
+ZOO := $(VENV)/.zoo
+$(ZOO): benchmarks/zoo/requirements.txt constraints.txt pyproject.toml
+	@$(PYTHON) -m venv $(ZOO)
+	@$(ZOO)/bin/python -m pip install --quiet --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --requirement benchmarks/zoo/requirements.txt --editable '.[run]'
+	@touch $@
+
+zoo: $(ZOO) ## Hold the parity probe against a hundred architectures; resumes where it stopped
+	@$(ZOO)/bin/python -m benchmarks.zoo --processes 2 --check $(FLAGS)
 
 test-quick: $(DEVELOPING) ## Run the tests that start no process, in 90 seconds in all
 	@$(BIN)/python -m pytest -m "not slow and not long" $(SIDE_BY_SIDE)

@@ -23,7 +23,7 @@ Backend = Callable[[Graph, list[Any]], Callable[..., Any]]
 """The graph and example inputs in, the function to call instead of the graph out."""
 
 
-class _ChangedGradient(torch.autograd.Function):
+class ChangedGradient(torch.autograd.Function):
     """The identity, with a gradient that is changed on its way back."""
 
     @staticmethod
@@ -62,7 +62,7 @@ def transposed_weight_gradient(graph: Graph, inputs: list[Any]) -> Any:
 
     def wrong(inputs: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
         if weight.shape[0] == weight.shape[1]:
-            weight = _ChangedGradient.apply(weight, torch.t)
+            weight = ChangedGradient.apply(weight, torch.t)
         return functional.linear(inputs, weight, bias)
 
     return _replaced(graph, inputs, *_LINEAR, by=wrong)
@@ -73,7 +73,7 @@ def scaled_weight_gradient(graph: Graph, inputs: list[Any]) -> Any:
 
     def wrong(inputs: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
         if weight.shape[0] == weight.shape[1]:
-            weight = _ChangedGradient.apply(weight, lambda gradient: gradient * 1.001)
+            weight = ChangedGradient.apply(weight, lambda gradient: gradient * 1.001)
         return functional.linear(inputs, weight, bias)
 
     return _replaced(graph, inputs, *_LINEAR, by=wrong)
