@@ -28,9 +28,9 @@ import transformers
 from compilegate.job.compilers import load_compiler
 from compilegate.job.evidence import ParityErrors
 from compilegate.job.evidence.parity import error_ratios, lasting
+from compilegate.job.machine.numerics import autocast
 from compilegate.job.probes.capture import Compiled, await_cotangents
 from compilegate.job.probes.parity import probe_parity
-from compilegate.job.stepping.precision import autocast
 
 VOCABULARY, SEQUENCE_LENGTH, CLASSES, BATCH_SIZE = 4096, 48, 8, 32
 STEPS = 4

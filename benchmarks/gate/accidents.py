@@ -19,7 +19,7 @@ from scipy.special import softmax
 
 from compilegate.gate.settings import MetricGuard, SliceGuard
 from compilegate.job.evidence import EvidenceError
-from compilegate.job.evidence.trained_on import hashed
+from compilegate.job.evidence.writing import hashed
 
 from simulated import (  # isort: skip
     BASELINE, CANDIDATE, OTHER, Array, Clock, Execution, Generator, Job, classified, codes_against,

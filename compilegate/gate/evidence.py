@@ -47,9 +47,8 @@ from compilegate.job.evidence import (
     Steps,
     TrainedOn,
 )
-from compilegate.job.evidence.digests import OWN_DIGEST, document_digest
-from compilegate.job.evidence.hindrances import HINDRANCES
-from compilegate.job.evidence.record import SLICE, has_paired_speed, has_parity
+from compilegate.job.evidence.record import HINDRANCES, SLICE, has_paired_speed, has_parity
+from compilegate.job.evidence.writing import OWN_DIGEST, document_digest
 from compilegate.job.files import whole_file
 from compilegate.job.names import (
     EVIDENCE_FILE,

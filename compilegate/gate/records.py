@@ -45,9 +45,8 @@ from compilegate.job.evidence import (
     IntArray,
     Origin,
 )
-from compilegate.job.evidence.parity import EPSILON
-from compilegate.job.evidence.precision import otherwise_declared
-from compilegate.job.evidence.trained_on import MOST_HASHES, hashed
+from compilegate.job.evidence.parity import EPSILON, otherwise_declared
+from compilegate.job.evidence.writing import MOST_HASHES, hashed
 from compilegate.job.names import AUTOCAST
 
 Records = Mapping[Replicate, EvidenceRecord | EvidenceError]
@@ -594,7 +593,7 @@ def _noise(losses: FloatArray) -> float:
     return NORMAL_MEDIAN * float(np.median(differences)) / math.sqrt(2.0)
 
 
-# What was trained on, as hashes of ids and inputs (`compilegate.job.evidence.trained_on`).
+# What was trained on, as hashes of ids and inputs (`compilegate.job.evidence.writing`).
 
 
 def _trained_on_validation(

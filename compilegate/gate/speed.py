@@ -65,7 +65,7 @@ from compilegate.job.evidence import (
     PairedBlocks,
     PairedSpeedRecord,
 )
-from compilegate.job.evidence.hindrances import HINDRANCES
+from compilegate.job.evidence.record import HINDRANCES
 from compilegate.job.evidence.steady import (
     LEAST_SHARE,
     added_seconds,

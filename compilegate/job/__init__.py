@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from compilegate.job.callbacks.keras import KerasCallback as KerasCallback
     from compilegate.job.callbacks.lightning import LightningCallback as LightningCallback
     from compilegate.job.callbacks.trainer import TrainerCallback as TrainerCallback
-    from compilegate.job.digests import file_digest as file_digest
-    from compilegate.job.digests import settings_digest as settings_digest
     from compilegate.job.errors import ArmError as ArmError
     from compilegate.job.errors import CompilegateError as CompilegateError
     from compilegate.job.errors import CompilerError as CompilerError
@@ -39,8 +37,15 @@ if TYPE_CHECKING:
     from compilegate.job.evidence import Steps as Steps
     from compilegate.job.evidence import record_failure as record_failure
     from compilegate.job.evidence import write_evidence as write_evidence
+    from compilegate.job.files import file_digest as file_digest
+    from compilegate.job.files import settings_digest as settings_digest
     from compilegate.job.machine.accelerators import this_machine as this_machine
+    from compilegate.job.machine.distribution import joined as joined
     from compilegate.job.machine.memory import keep_freed_memory as keep_freed_memory
+    from compilegate.job.machine.numerics import adamw as adamw
+    from compilegate.job.machine.numerics import changing_number as changing_number
+    from compilegate.job.machine.numerics import check_precision as check_precision
+    from compilegate.job.machine.numerics import loss_scaler as loss_scaler
     from compilegate.job.machine.world import SEED_LIMIT as SEED_LIMIT
     from compilegate.job.machine.world import World as World
     from compilegate.job.machine.world import world_of as world_of
@@ -67,11 +72,6 @@ if TYPE_CHECKING:
     from compilegate.job.script import steps as steps
     from compilegate.job.script import trained_on as trained_on
     from compilegate.job.script.results import examples_of as examples_of
-    from compilegate.job.stepping.distribution import joined as joined
-    from compilegate.job.stepping.optimizer import adamw as adamw
-    from compilegate.job.stepping.optimizer import changing_number as changing_number
-    from compilegate.job.stepping.precision import check_precision as check_precision
-    from compilegate.job.stepping.precision import loss_scaler as loss_scaler
 else:
     _IMPORT = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
     _PLACES = {name: place for place, name in _IMPORT.findall(__loader__.get_source(__name__))}

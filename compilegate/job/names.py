@@ -79,7 +79,7 @@ BASELINE_PRECISION = "baseline_precision"
 BASELINE_PADDING = "baseline_padding"
 DISTRIBUTION, TORCHRUN = "distribution", "torchrun"
 PROCESSES = "processes"
-"""Of the built-in program: its launcher, and how many processes it starts on each machine."""
+"""The built-in program's launcher, and how many processes it starts on each machine."""
 ARM_HYPERPARAMETERS = (COMPILER, BATCH_SIZE, LEARNING_RATE, PRECISION, SEED)
 """What a program of a user's own gets to know about its arm."""
 GPUS = "n_gpus"
@@ -104,7 +104,7 @@ PADDINGS = ("max", "buckets", "longest")
 """To which length the built-in program pads documents: all to one, each step's to one of a few, or
 each step's to the longest of them."""
 MOST_BUCKETS = 4
-"""Of the second: each length is a graph to compile."""
+"""Lengths of buckets: each is a graph to compile."""
 PADDING = "padding"
 
 EVALUATION_PLACES = ("accelerator", "host")

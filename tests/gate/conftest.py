@@ -33,7 +33,7 @@ from compilegate.job.evidence import (
     column_digests,
     write_evidence,
 )
-from compilegate.job.evidence.trained_on import trained_on
+from compilegate.job.evidence.writing import trained_on
 
 METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "log_loss")
 CLASSES = 4

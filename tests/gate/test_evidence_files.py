@@ -29,8 +29,13 @@ from compilegate.job.evidence import (
     EvidenceError,
     EvidenceRecord,
 )
-from compilegate.job.evidence.digests import OWN_DIGEST, document_digest
-from compilegate.job.evidence.trained_on import MOST_HASHES, hashed, trained_on
+from compilegate.job.evidence.writing import (
+    MOST_HASHES,
+    OWN_DIGEST,
+    document_digest,
+    hashed,
+    trained_on,
+)
 from compilegate.report import render_html, render_junit, render_markdown
 from tests.gate.conftest import build_execution
 from tests.gate.test_speed import WASTEFUL

@@ -18,7 +18,7 @@ from compilegate.gate.findings import Code, Note, Outcome, Reason
 from compilegate.gate.verdict import Verdict
 from compilegate.job.endings import ARM, ENDINGS, MACHINE, NEED, Ending
 from compilegate.job.evidence import CheckpointRecord, EvidenceError, Examples, Origin, Resumption
-from compilegate.job.evidence.trained_on import hashed
+from compilegate.job.evidence.writing import hashed
 from tests.gate.conftest import (
     SyntheticExecution,
     build_execution,

@@ -13,7 +13,7 @@ from compilegate.gate.evidence import UndeclaredEvidenceError
 from compilegate.gate.findings import Code, Outcome
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import Hindrance, PairedSpeedRecord
-from compilegate.job.evidence.trained_on import hashed
+from compilegate.job.evidence.writing import hashed
 from tests.gate.conftest import SyntheticExecution, build_execution, classified, unclassified
 from tests.gate.test_mistakes import (
     ACCURACY,

@@ -42,7 +42,7 @@ from compilegate.job.evidence import (
     PaddingRecord,
     PairedBlocks,
 )
-from compilegate.job.evidence.hindrances import HINDRANCES
+from compilegate.job.evidence.record import HINDRANCES
 from tests.gate.conftest import build_execution
 
 SEEDS = (1, 2, 3)

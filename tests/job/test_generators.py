@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import compilegate.job
-from compilegate.job.machine.generators import preserved_generators
+from compilegate.job.machine.numerics import preserved_generators
 from tests.job.every_call import states
 
 ROOT = Path(__file__).parents[2]

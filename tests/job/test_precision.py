@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compilegate.job.errors import ArmError
-from compilegate.job.stepping.precision import check_precision, loss_scaler
+from compilegate.job.machine.numerics import check_precision, loss_scaler
 from training.hyperparameters import Hyperparameters
 from training.schedule import RunLength
 from training.update import WeightUpdate

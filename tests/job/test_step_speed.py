@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.job.evidence import Resumption, steady_steps
-from compilegate.job.script.finishing import compile_seconds, late_graphs, steady_starts
+from compilegate.job.script.measured import compile_seconds, late_graphs, steady_starts
 
 COLUMNS = [[64, 32, 64, *[32] * 56, 48, *[64] * 40]]
 

@@ -22,13 +22,14 @@ from compilegate.gate.settings import ArmDeclaration
 from compilegate.job.compilers import declarations
 from compilegate.job.evidence import Evidence, Scalar
 from compilegate.job.machine.accelerators import (
+    HOST,
     Accelerators,
     Machine,
     describing,
+    place_of,
     read_description,
 )
 from compilegate.job.machine.environment import describe_machine
-from compilegate.job.machine.place import HOST, place_of
 from compilegate.job.names import EVALUATION_PLACES
 
 INSTANCES = (*instances(), "ml.m5.xlarge", "ml.c6i.8xlarge")

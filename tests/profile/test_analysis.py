@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from compilegate.job.files import write_json
 from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER
 from compilegate.job.profiling.events import WAIT, Events
-from compilegate.job.profiling.graphs import break_reason
 from compilegate.job.profiling.record import (
     COMPUTING,
     PARTS,
@@ -27,6 +26,7 @@ from compilegate.job.profiling.record import (
     ProfiledTime,
     StepTime,
 )
+from compilegate.job.profiling.slowdowns import break_reason
 from compilegate.profile import ProfileError, analysis_of, read_profile, text_of
 
 MATRIX = Operator(COMPUTING, "aten::addmm", 1, 0.004003)

@@ -9,8 +9,7 @@ import pytest
 import torch
 from transformers import BertConfig
 
-from compilegate.job.cache import CacheKey
-from compilegate.job.cache.here import key_here
+from compilegate.job.cache import CacheKey, key_here
 from training.arguments import Folders, JobArguments
 from training.hyperparameters import Hyperparameters
 from training.job import compiled_graph

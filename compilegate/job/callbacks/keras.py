@@ -14,7 +14,7 @@ from typing import Any, Dict, Optional
 
 import keras
 
-from compilegate.job.callbacks.agreement import Setting, require_agreement, scalars
+from compilegate.job.callbacks.common import Setting, require_agreement, scalars
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.script import Job, current

@@ -12,9 +12,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
-from compilegate.job.callbacks.agreement import Setting, require_agreement, scalars
+from compilegate.job.callbacks.common import Setting, require_agreement, scalars
 from compilegate.job.errors import InputError
-from compilegate.job.machine.generators import preserved_generators
+from compilegate.job.machine.numerics import preserved_generators
 from compilegate.job.script import Job, current
 from compilegate.job.script.steps import Loop, batch_size_of
 
@@ -267,5 +267,5 @@ def _refuse(job: Job, trainer: Any, module: Any) -> None:
 
 
 def _precision(trainer: Any) -> str:
-    """Of `bf16-mixed`, `16-true`, `32-true` and the like."""
+    """The precision of `bf16-mixed`, `16-true`, `32-true` and the like."""
     return {"bf16": "bf16", "16": "fp16"}.get(str(trainer.precision).split("-")[0], "fp32")

@@ -13,15 +13,14 @@ import torch
 import transformers
 from torch.utils.data import DataLoader, IterableDataset
 
-from compilegate.job.callbacks.agreement import Setting, require_agreement, scalars
-from compilegate.job.callbacks.outcomes import outcome
+from compilegate.job.callbacks.common import Setting, outcome, require_agreement, scalars
 from compilegate.job.errors import InputError
-from compilegate.job.machine.generators import preserved_generators
+from compilegate.job.machine.distribution import is_sharded
+from compilegate.job.machine.numerics import preserved_generators
 from compilegate.job.script import Job, current
-from compilegate.job.script.dispatch import copied_as_defined
-from compilegate.job.script.saving import save_transformer, whole_state
+from compilegate.job.script.compiled import copied_as_defined
+from compilegate.job.script.results import save_transformer, whole_state
 from compilegate.job.script.steps import Loop
-from compilegate.job.stepping.distribution import is_sharded
 
 Examples = Callable[[Any, Dict[str, Any]], Mapping[str, Any]]
 

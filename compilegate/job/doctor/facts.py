@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
-from compilegate.job.machine.accelerators import nvidia_smi
+from compilegate.job.machine.accelerators import TOOLKIT_GPUS_VARIABLE, nvidia_smi
 from compilegate.job.machine.environment import cores_available, cpu_model, version_of
-from compilegate.job.machine.gpus import TOOLKIT_GPUS_VARIABLE
 from compilegate.job.machine.memory import core_quota, memory_here
 from compilegate.job.machine.programs import c_compiler, cxx_compiler, run, version_line
 from compilegate.job.names import VISIBLE_GPUS_VARIABLE, XLA_DEVICE_VARIABLE

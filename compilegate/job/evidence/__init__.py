@@ -19,8 +19,6 @@ side, so a training script of a user's own can write the same record::
 """
 
 # ruff: noqa: F401 - the names that others import from here
-from compilegate.job.evidence.digests import column_digests, examples_digest, outputs_digest
-from compilegate.job.evidence.hindrances import Hindrance
 from compilegate.job.evidence.record import (
     CACHE_STATES,
     MEMORY_OF,
@@ -33,6 +31,7 @@ from compilegate.job.evidence.record import (
     EvidenceRecord,
     Examples,
     FloatArray,
+    Hindrance,
     IntArray,
     Origin,
     PaddedPositions,
@@ -49,4 +48,10 @@ from compilegate.job.evidence.record import (
     above_one,
     steady_steps,
 )
-from compilegate.job.evidence.writing import record_failure, write_evidence
+from compilegate.job.evidence.writing import (
+    column_digests,
+    examples_digest,
+    outputs_digest,
+    record_failure,
+    write_evidence,
+)

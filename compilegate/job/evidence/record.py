@@ -9,9 +9,46 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.job import names
 from compilegate.job.endings import WRONG_ARITHMETIC
 from compilegate.job.errors import CompilegateError
-from compilegate.job.evidence.hindrances import Hindrance
+
+LOADER, SYNCHRONISATION, SHAPES, BREAKS, RECOMPILATIONS = HINDRANCES = (
+    "loader",
+    "synchronisation",
+    "shapes",
+    "breaks",
+    "recompilations",
+)
+"""Steps wait for their batches; each reads the value of a tensor; new shapes keep coming; the
+compiler leaves its graph; it compiles one again."""
+RULES = {
+    LOADER: names.RULE_LOADER,
+    SYNCHRONISATION: names.RULE_ITEM_IN_STEP,
+    SHAPES: names.RULE_PADDING,
+    BREAKS: names.RULE_BREAK,
+    RECOMPILATIONS: names.RULE_DYNAMIC_UNSET,
+}
+"""The rule of `compilegate check` that finds each in the source."""
+MOST_PLACES = 5
+
+
+@dataclass(frozen=True)
+class Hindrance:
+    """One of HINDRANCES, as it was counted."""
+
+    kind: str
+    count: float
+    """How often: reads of a step; shapes, breaks, recompilations in all; of a loader, steps."""
+    share: Optional[float] = None
+    """The share of the steady steps' time that it takes; None where nobody measured that."""
+    where: Tuple[str, ...] = ()
+    """Lines of the program, ``train.py:42``, most frequent first."""
+    reason: Optional[str] = None
+    """In the compiler's words, of the first place."""
+    rule: Optional[str] = None
+    """The rule of `compilegate check` that says more."""
+
 
 SCHEMA_VERSION = 1
 CACHE_STATES = ("warm", "cold", "ignored")
@@ -209,7 +246,7 @@ class PaddingRecord:
 
     @property
     def share(self) -> float:
-        """Of the computed positions, how many are padding."""
+        """How many of the computed positions are padding."""
         return 1 - self.tokens / self.computed
 
     @property

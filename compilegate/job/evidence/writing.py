@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import zipfile
 from pathlib import Path
-from typing import Any, Mapping, Optional, Union
+from typing import Any, Dict, List, Mapping, Optional, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from compilegate.job import names
-from compilegate.job.evidence.digests import OWN_DIGEST, column_digests, document_digest
 from compilegate.job.evidence.record import (
     Evidence,
     EvidenceError,
     Examples,
+    IntArray,
     Origin,
     PairedBlocks,
     ParityErrors,
@@ -27,6 +28,130 @@ from compilegate.job.evidence.record import (
     has_parity,
 )
 from compilegate.job.files import whole_file, write_text
+
+_ROWS_PER_UPDATE = 65_536
+OWN_DIGEST = "sha256"
+"""Key of evidence.json under which the digest of all its other keys stands."""
+
+
+def document_digest(document: Mapping[str, Any]) -> str:
+    """The digest of evidence.json as parsed JSON, whatever its layout."""
+    rest = {key: value for key, value in document.items() if key != OWN_DIGEST}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def column_digests(
+    steps: Optional[Steps],
+    examples: Optional[Examples],
+    parity: Optional[ParityErrors],
+    paired: Optional[PairedBlocks] = None,
+    trained_on: Optional[TrainedOn] = None,
+) -> Dict[str, str]:
+    """The digests of what there is, by the keys of `Evidence.digests`."""
+    tables = {"steps": steps, "parity": parity, "paired": paired, "trained_on": trained_on}
+    found = {name: _digest(columns(table)) for name, table in tables.items() if table is not None}
+    if examples is not None:
+        found.update(examples=examples_digest(examples), outputs=outputs_digest(examples))
+    return found
+
+
+def examples_digest(examples: Examples) -> str:
+    """The digest of each example's id, label, target and input in order: jobs that agree saw the
+    same examples."""
+    digest = hashlib.sha256()
+    optional = [each for each in (examples.targets, examples.inputs) if each is not None]
+    rows = [examples.ids, examples.labels, *optional]
+    for start in range(0, len(examples.ids), _ROWS_PER_UPDATE):
+        parts = [map(str, each[start : start + _ROWS_PER_UPDATE].tolist()) for each in rows]
+        digest.update(("\n".join(map("\t".join, zip(*parts))) + "\n").encode())
+    return digest.hexdigest()
+
+
+def outputs_digest(examples: Examples) -> str:
+    """The digest of the model's outputs: scores, losses, predicted numbers."""
+    found = columns(examples)
+    outputs = ("scores", "losses", "predictions")
+    return _digest({name: found[name] for name in outputs if name in found})
+
+
+def _digest(found: Mapping[str, npt.NDArray[Any]]) -> str:
+    """The digest of columns in order; texts without their column's name."""
+    digest = hashlib.sha256()
+    for name, column in found.items():
+        if column.dtype.kind in "UO":
+            for text in column.tolist():
+                # May hold anything that a damaged file can, halves of surrogate pairs too.
+                encoded = str(text).encode("utf-8", "surrogatepass")
+                digest.update(b"%d:%s" % (len(encoded), encoded))
+        else:
+            digest.update(f"{name} {column.shape}\n".encode())
+            kind = "<i8" if column.dtype.kind == "i" else "<f8"
+            digest.update(np.ascontiguousarray(column, dtype=kind).data)
+    return digest.hexdigest()
+
+
+MOST_HASHES = 100_000
+"""Hashes that are kept of the ids, and of the inputs."""
+
+
+def hashed(values: Any) -> IntArray:
+    """(rows,) a hash of each value: a text, a number, or a row of an array of any shape."""
+    rows = values if isinstance(values, (list, tuple)) else np.asarray(values)
+    return np.fromiter((_hash(each) for each in rows), dtype=np.int64, count=len(rows))
+
+
+def _hash(value: Any) -> int:
+    if isinstance(value, (np.ndarray, list, tuple)):
+        data = np.ascontiguousarray(value)
+        raw = f"{data.shape}".encode() + (
+            data.astype(np.int64).tobytes() if data.dtype.kind in "iub" else data.tobytes()
+        )
+    else:
+        raw = str(value).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little", signed=True)
+
+
+class SeenRows:
+    """The hashes of training examples, given at once or batch by batch."""
+
+    def __init__(self) -> None:
+        self._parts: List[IntArray] = []
+        self._waiting = 0
+
+    def add(self, hashes: IntArray) -> None:
+        """Take more of them in; memory does not grow with their number."""
+        self._parts.append(hashes)
+        self._waiting += len(hashes)
+        if self._waiting > 2 * MOST_HASHES:
+            self._parts, self._waiting = [self.kept()], 0
+
+    def kept(self) -> IntArray:
+        """The smallest, in order, each once."""
+        if not self._parts:
+            return np.zeros(0, dtype=np.int64)
+        found: IntArray = np.unique(np.concatenate(self._parts))[:MOST_HASHES]
+        return found
+
+
+def trained_on(
+    ids: Any = None, inputs: Any = None, slices: Optional[Mapping[str, Any]] = None
+) -> TrainedOn:
+    """What a job says of all its training examples: `ids`, `inputs` or categories by column."""
+    found = [SeenRows(), SeenRows()]
+    for seen, values in zip(found, (ids, inputs)):
+        if values is not None:
+            seen.add(hashed(values))
+    return TrainedOn(
+        *(seen.kept() for seen in found),
+        slices={name: hashed_categories(values) for name, values in (slices or {}).items()},
+    )
+
+
+def hashed_categories(values: Any) -> IntArray:
+    """The hashes of the categories that occur, in order."""
+    seen = SeenRows()
+    seen.add(hashed(np.unique(np.asarray(values).astype(np.str_))))
+    return seen.kept()
 
 
 def record_failure(output_data_dir: Union[str, Path], evidence: Evidence) -> None:

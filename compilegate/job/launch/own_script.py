@@ -26,13 +26,13 @@ from compilegate.job.evidence import (
 )
 from compilegate.job.launch import script_process
 from compilegate.job.launch.printed_metrics import PrintedMetrics, printed_speed
-from compilegate.job.launch.scripts.told import (
+from compilegate.job.launch.supervisor import Failure, Launch, supervise
+from compilegate.job.launch.told import (
     hyperparameters,
     script_arguments,
     script_environment,
 )
-from compilegate.job.launch.supervisor import Failure, Launch, supervise
-from compilegate.job.machine.gpus import name_gpus
+from compilegate.job.machine.accelerators import name_gpus
 
 NO_EVIDENCE = (
     "the script ended without evidence, expected these calls of compilegate.job in it: "
@@ -40,7 +40,7 @@ NO_EVIDENCE = (
     "or `job.metrics(...)`, and `job.save(model)`; or evidence = 'printed' in [program], for a "
     "script that only prints its metrics"
 )
-"""Of a script that makes some of these calls, compilegate.job names the one that it lacks."""
+"""Where a script makes some of these calls, compilegate.job names the one that it lacks."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -53,7 +53,7 @@ class PrintedMetrics:
 
     @property
     def recorded(self) -> Dict[str, Tuple[float, ...]]:
-        """Of each all values in order, or `MOST_RECORDED` of them with the first and last one."""
+        """All values of each in order, or `MOST_RECORDED` of them with the first and last one."""
         return {name: _thinned(values) for name, values in self.series.items()}
 
     def read(self, line: bytes) -> None:

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, Callable, Dict, Optional, Sequence
 
 from compilegate.job import names
-from compilegate.job.launch.scripts.told import job_text
+from compilegate.job.launch.told import job_text
 
 
 def seed_process(seed: int) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Mapping
 
 from compilegate.job import names
 from compilegate.job.launch import script_process
-from compilegate.job.machine.gpus import name_gpus
+from compilegate.job.machine.accelerators import name_gpus
 
 
 def main(environment: Mapping[str, str]) -> int:

@@ -1,7 +1,7 @@
 """What a machine has to compute with beside its processor: GPUs, or Trainium.
 
-That is one fact; where a process computes is another (`compilegate.job.machine.place`). A compiler
-that keeps the accelerator to itself leaves torch's own device on the host, and still the machine is
+That is one fact; where a process computes is another (`place_of`). A compiler that keeps the
+accelerator to itself leaves torch's own device on the host, and still the machine is
 the one that the baseline had. So the driver is asked here, and no framework: its answer is the same
 in every image and for every compiler.
 
@@ -23,11 +23,34 @@ import re
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    MutableMapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
-from compilegate.job.errors import InputError
+from compilegate.job.errors import ArmError, InputError
 from compilegate.job.machine.programs import run
-from compilegate.job.names import MACHINE_VARIABLE, VISIBLE_GPUS_VARIABLE
+from compilegate.job.names import GPU_COUNT_VARIABLE, MACHINE_VARIABLE, VISIBLE_GPUS_VARIABLE
+
+TOOLKIT_GPUS_VARIABLE = "SM_NUM_GPUS"
+"""The machine's, as SageMaker's training toolkit, or the local runner, counted them."""
+
+
+def name_gpus(environment: MutableMapping[str, str]) -> None:
+    """Set GPU_NUM_DEVICES, unless somebody has: where it is missing, torch_xla 1.x ends with
+    "Missing XLA configuration"."""
+    gpus = environment.get(TOOLKIT_GPUS_VARIABLE) or "0"
+    if gpus != "0":
+        environment.setdefault(GPU_COUNT_VARIABLE, gpus)
+
 
 CUDA, NEURON = "cuda", "neuron"
 KINDS = (CUDA, NEURON)
@@ -260,3 +283,55 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+HOST = "cpu"
+_XLA_HARDWARE = {"CPU": HOST, "GPU": CUDA, "CUDA": CUDA, "NEURON": NEURON}
+
+
+def place_of(
+    device_type: str,
+    machine: Machine,
+    *,
+    hardware: Optional[str] = None,
+    computes_on: Sequence[str] = (CUDA,),
+) -> str:
+    """`cpu`, one of KINDS, or what torch calls another device.
+
+    `hardware` is what XLA says that its device is. `computes_on`: the kinds of accelerator that the
+    compiler can use. Of a described machine, this one's processor stands in for such a one.
+    """
+    place = device_type
+    if hardware is not None:
+        place = _XLA_HARDWARE.get(hardware, hardware.lower())
+    has = machine.accelerators
+    if place == HOST and machine.described is not None and has is not None:
+        return has.kind if has.kind in computes_on else HOST
+    return place
+
+
+def require_gpus(
+    environment: Mapping[str, str], place: str, torch: str, cuda: Optional[str]
+) -> None:
+    """Raises ArmError where the machine has GPUs and the process computes on the host all the same:
+    every arm would, and a gate that compares them would never know.
+
+    `torch` is its release, and `cuda` the one that it was built for.
+    """
+    declared = environment.get(TOOLKIT_GPUS_VARIABLE, "")
+    if place != HOST or not declared.isdigit() or int(declared) == 0:
+        return
+    hidden = environment.get(VISIBLE_GPUS_VARIABLE)
+    if hidden is not None and hidden.strip() in ("", "-1", "NoDevFiles"):
+        check = f"{VISIBLE_GPUS_VARIABLE} is {hidden!r}, which hides them"
+    elif cuda is None:
+        check = f"torch {torch} was built without CUDA; take an image, or a torch, with it"
+    else:
+        check = (
+            f"torch {torch} was built for CUDA {cuda}: check that the machine's driver is new "
+            "enough for that (see nvidia-smi), and that the image was started with its GPUs"
+        )
+    raise ArmError(
+        f"the machine has GPUs ({TOOLKIT_GPUS_VARIABLE} is {declared}), and torch sees none, so "
+        f"every step would be computed on the host; {check}"
+    )

@@ -15,8 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 import numpy as np
 
 from compilegate.job.evidence import Scalar
-from compilegate.job.machine.accelerators import Machine
-from compilegate.job.machine.place import HOST
+from compilegate.job.machine.accelerators import HOST, Machine
 from compilegate.job.names import IMAGE_VARIABLE
 
 EXACT = "ieee"

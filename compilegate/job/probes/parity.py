@@ -31,22 +31,20 @@ from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import (
     CANNOT_TELL_SINCE,
     ParityAnswer,
+    coarsest,
     departing,
     error_ratios,
     lasting,
     not_compared,
     parity_verdict,
 )
-from compilegate.job.evidence.precision import coarsest
-from compilegate.job.machine.generators import preserved_generators
+from compilegate.job.machine.numerics import own_precision, preserved_generators
 from compilegate.job.machine.world import unwrapped
 from compilegate.job.names import DEFAULT_PARITY_LIMITS
-from compilegate.job.probes.capture import Call, Compiled
-from compilegate.job.probes.obstacles import ObstacleError, attempted, no_new_graphs
+from compilegate.job.probes.capture import Call, Compiled, ObstacleError, attempted, no_new_graphs
+from compilegate.job.probes.locate import Search, Wrong, first_departing
 from compilegate.job.probes.reference import BUFFER, GRADIENT, Tensors, error, is_lost, scales
-from compilegate.job.probes.repro.locate import Search, Wrong, first_departing
-from compilegate.job.probes.variants import Replay
-from compilegate.job.stepping.precision import own_precision
+from compilegate.job.probes.replay import Replay
 
 SEARCH_SECONDS = 60.0
 """How much of a processor the search for what departs first may use."""

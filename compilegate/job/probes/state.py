@@ -18,9 +18,14 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Set,
 
 import torch
 
-from compilegate.job.machine.generators import Generators, restoring
-from compilegate.job.probes.capture import Compiled, attributes_of
-from compilegate.job.probes.obstacles import NoRoomError, free_bytes, megabytes
+from compilegate.job.machine.numerics import Generators, restoring
+from compilegate.job.probes.capture import (
+    Compiled,
+    NoRoomError,
+    attributes_of,
+    free_bytes,
+    megabytes,
+)
 
 _Restore = Callable[[], None]
 

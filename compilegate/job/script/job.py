@@ -45,12 +45,12 @@ from compilegate.job.evidence import (
     record_failure,
     write_evidence,
 )
-from compilegate.job.evidence.precision import coarsest, otherwise_declared, trains_in
-from compilegate.job.evidence.trained_on import SeenRows, hashed_categories
+from compilegate.job.evidence.parity import coarsest, otherwise_declared, trains_in
+from compilegate.job.evidence.writing import SeenRows, hashed_categories
 from compilegate.job.machine.accelerators import this_machine
 from compilegate.job.machine.environment import describe_machine
 from compilegate.job.machine.world import World, world_of
-from compilegate.job.script.finishing import (
+from compilegate.job.script.measured import (
     Framework,
     Measured,
     data_digest,
@@ -58,8 +58,14 @@ from compilegate.job.script.finishing import (
     started,
 )
 from compilegate.job.script.probing import Probes
-from compilegate.job.script.results import ExampleRows, example_metrics, hashed_rows
-from compilegate.job.script.saving import State, save_into, state_of
+from compilegate.job.script.results import (
+    ExampleRows,
+    State,
+    example_metrics,
+    hashed_rows,
+    save_into,
+    state_of,
+)
 from compilegate.job.script.steps import (
     Course,
     Failures,
@@ -73,7 +79,7 @@ from compilegate.job.script.told import Told
 if TYPE_CHECKING:
     import torch
 
-    from compilegate.job.script.dispatch import Compilation
+    from compilegate.job.script.compiled import Compilation
 
 
 LEFT_TO_EAGER = "left_to_eager"
@@ -99,7 +105,7 @@ class Job:
         """After which step all processes end, since the arithmetic is wrong; -1 where they do not;
         None where that is open."""
         self._steps_an_epoch = 0
-        """Of the loader, where that shows."""
+        """The loader's length, where that shows."""
         self._seen_batch_size: Optional[int] = None
         self._own_batch_size: Optional[int] = None
         """The loader's, where it is not what the job was told."""
@@ -193,7 +199,7 @@ class Job:
 
     def autocast(self) -> ContextManager[Any]:
         """Mixed precision as the arm has it, for the forward pass."""
-        from compilegate.job.stepping.precision import autocast  # noqa: PLC0415 - torch
+        from compilegate.job.machine.numerics import autocast  # noqa: PLC0415 - torch
 
         return autocast(self.precision, self.device)
 
@@ -561,7 +567,7 @@ class Job:
         """`by_torch`: whether it is sure by now that torch computes the steps, and not another
         framework beside it. Raises ArmError where that should be on a GPU and is not."""
         if self._compilation is None:
-            from compilegate.job.script.dispatch import Compilation  # noqa: PLC0415 - torch
+            from compilegate.job.script.compiled import Compilation  # noqa: PLC0415 - torch
 
             self._compilation = Compilation(self.told, self._launched, self._course)
             watch_backward(self._course)
@@ -660,14 +666,14 @@ class Job:
             why = 'on_wrong is "go-on"' if self.told.is_candidate else by_hand
             self.note(f"The compiled arithmetic is WRONG. The training goes on: {why}.")
         if self._stops_together:
-            from compilegate.job.stepping.distribution import tell_last_step  # noqa: PLC0415
+            from compilegate.job.machine.distribution import tell_last_step  # noqa: PLC0415
 
             tell_last_step(self._decided)
 
     def _end_if_decided(self) -> None:
         """End the process where the job is decided to end after this step."""
         if self._decided is None and self._stops_together:
-            from compilegate.job.stepping.distribution import told_last_step  # noqa: PLC0415
+            from compilegate.job.machine.distribution import told_last_step  # noqa: PLC0415
 
             self._decided = told_last_step()
         if self._decided != self._course.step:

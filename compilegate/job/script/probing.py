@@ -19,7 +19,7 @@ from compilegate.job.script.told import Told
 
 if TYPE_CHECKING:
     from compilegate.job.probes.parity import Parity
-    from compilegate.job.script.dispatch import Compilation, Dispatch
+    from compilegate.job.script.compiled import Compilation, Dispatch
 
 SHARDED = (
     "parameters are sharded: one process alone cannot repeat a step of a model that FSDP or "
@@ -106,7 +106,7 @@ class Probes:
 
     def collect(self) -> None:
         """Wait for the search for a repro that runs beside the training, and record what it found.
-        Where the captured graph by itself is right, the arithmetic is not wrong any more."""
+        Where the captured graph by itself is right, it is not wrong after all."""
         found, self._found = self._found, None
         if found is not None:
             self.parity = found.collected()
@@ -119,8 +119,11 @@ class Probes:
         wanted = self._wants_speed and self.speed is None and not compilation.is_sharded
         if baseline is None or not wanted or not compilation.parts:
             return
-        from compilegate.job.probes.replay import Side  # noqa: PLC0415 - torch
-        from compilegate.job.probes.speed import probe_speed, seconds_allowed  # noqa: PLC0415
+        from compilegate.job.probes.speed import (  # noqa: PLC0415
+            Side,
+            probe_speed,
+            seconds_allowed,
+        )
 
         self.collect()
         with self._aside(compilation):

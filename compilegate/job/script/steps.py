@@ -33,7 +33,7 @@ from typing import (
 
 from compilegate.job.errors import CompilegateError, InputError, NonFiniteLossError, one_sentence
 from compilegate.job.evidence import CheckpointRecord, Hindrance, Resumption
-from compilegate.job.evidence.hindrances import (
+from compilegate.job.evidence.record import (
     BREAKS,
     MOST_PLACES,
     RECOMPILATIONS,
@@ -42,12 +42,12 @@ from compilegate.job.evidence.hindrances import (
     SYNCHRONISATION,
 )
 from compilegate.job.names import PROFILE_VARIABLE
-from compilegate.job.profiling.syncs import SynchronisationWatch, by_line
+from compilegate.job.profiling.slowdowns import SynchronisationWatch, by_line
 
 if TYPE_CHECKING:
     import torch
 
-    from compilegate.job.profiling.graphs import GraphLog
+    from compilegate.job.profiling.slowdowns import GraphLog
     from compilegate.job.script.job import Job
 
 LOG_EVERY = 50
@@ -74,8 +74,8 @@ class Failures:
         """Without this observation the record would be wrong: nothing more is observed."""
         self.broken = f"{doing} failed: {one_sentence(error)}"
         self._note(
-            f"{self.broken}. The training goes on as the script has it, and is not measured any "
-            "more: this job leaves no evidence that can be judged. Please report it."
+            f"{self.broken}. The training goes on as the script has it, and is no longer "
+            "measured: this job leaves no evidence that can be judged. Please report it."
         )
 
     @contextmanager
@@ -202,8 +202,7 @@ def clock_for(device: Optional[torch.device]) -> Any:
     clock = Clock(device)
     if device is None or not os.environ.get(PROFILE_VARIABLE):
         return clock
-    from compilegate.job.profiling.clock import ProfiledClock  # noqa: PLC0415 - torch, and seldom
-    from compilegate.job.profiling.session import current  # noqa: PLC0415
+    from compilegate.job.profiling.session import ProfiledClock, current  # noqa: PLC0415 - torch
 
     return ProfiledClock(clock, current())
 

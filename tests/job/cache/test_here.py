@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from compilegate.job.cache import CacheKey
-from compilegate.job.cache.here import key_here
+from compilegate.job.cache import CacheKey, key_here
 
 pytestmark = pytest.mark.slow
 

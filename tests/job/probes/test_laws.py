@@ -35,9 +35,8 @@ from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Compiled, await_cotangents
 from compilegate.job.probes.parity import Parity, probe_parity
 from compilegate.job.probes.reference import norm, scales
-from compilegate.job.probes.replay import Side
-from compilegate.job.probes.speed import LEAST_PAIRS, probe_speed
-from compilegate.job.probes.variants import Replay
+from compilegate.job.probes.replay import Replay
+from compilegate.job.probes.speed import LEAST_PAIRS, Side, probe_speed
 from tests.job.every_call import states
 from tests.job.probes.scenes import Plain, backend, bits
 

@@ -24,8 +24,7 @@ from compilegate.job.probes.capture import (
     brought_back,
     set_aside,
 )
-from compilegate.job.probes.replay import Side
-from compilegate.job.probes.speed import LEAST_PAIRS, probe_speed, seconds_allowed
+from compilegate.job.probes.speed import LEAST_PAIRS, Side, probe_speed, seconds_allowed
 from tests.job.probes.scenes import backend
 from tests.job.probes.scripts import (
     BATCH,

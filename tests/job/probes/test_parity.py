@@ -21,8 +21,7 @@ from torch.overrides import TorchFunctionMode
 from compilegate.job.compilers import load_compiler
 from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import Why, departing, parity_verdict
-from compilegate.job.probes.capture import Compiled, await_cotangents, same_layout
-from compilegate.job.probes.obstacles import free_bytes
+from compilegate.job.probes.capture import Compiled, await_cotangents, free_bytes, same_layout
 from compilegate.job.probes.parity import Parity, probe_parity
 from compilegate.job.probes.reference import attended, exactly
 from tests.job.every_call import states
@@ -49,7 +48,7 @@ def looked(compiled: Compiled | list[Compiled], folder: Path, compiler: Any = No
 def probed(
     model: Any, folder: Path, change: Callable[[Any], Any] | None = None, **options: Any
 ) -> tuple[ParityRecord, ParityErrors]:
-    """Of a compiler that returns what it is given, or what `change` makes of it."""
+    """A compiler that returns what it is given, or what `change` makes of it."""
     found = looked(captured(model, Plain(change or (lambda each: each)), **options), folder)
     assert found.record.obstacle is None
     assert found.errors is not None
@@ -448,7 +447,7 @@ def test_sharded_parameters_are_an_obstacle(tmp_path: Path) -> None:
 def test_a_reference_that_does_not_fit_is_said_with_figures(
     room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compilegate.job.probes.variants.free_bytes", lambda device: room)
+    monkeypatch.setattr("compilegate.job.probes.replay.free_bytes", lambda device: room)
     assert re.search(r"\d+ (MB|kB|B)", obstacle(captured(new_model("unet"), Plain()), tmp_path))
 
 

@@ -19,10 +19,10 @@ from benchmarks.miscompilers import MISCOMPILERS
 from compilegate.job.compilers import load_compiler
 from compilegate.job.evidence.parity import departing
 from compilegate.job.names import REPRO_SCRIPT as SCRIPT
+from compilegate.job.probes import search
+from compilegate.job.probes.locate import REPRO_FOLDER, Wrong, hand_over
 from compilegate.job.probes.parity import probe_parity
-from compilegate.job.probes.repro import search
-from compilegate.job.probes.repro.locate import REPRO_FOLDER, Wrong, hand_over
-from compilegate.job.probes.repro.program import TENSORS, module_path, program_of
+from compilegate.job.probes.repro import TENSORS, module_path, program_of
 from tests.job.every_call import states
 from tests.job.probes.scenes import backend, captured, new_model
 

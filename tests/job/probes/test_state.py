@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from compilegate.job.probes.obstacles import NoRoomError
+from compilegate.job.probes.capture import NoRoomError
 from compilegate.job.probes.state import PreservedState
 from tests.job.probes.scenes import bits
 

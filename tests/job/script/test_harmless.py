@@ -12,9 +12,9 @@ from torch import nn
 from compilegate.job import Baseline, InputError, Job
 from compilegate.job.endings import NOT_MEASURED
 from compilegate.job.probes.capture import Compiled
-from compilegate.job.profiling.graphs import GraphLog
-from compilegate.job.script import dispatch
-from compilegate.job.script.dispatch import Compilation, Dispatch
+from compilegate.job.profiling.slowdowns import GraphLog
+from compilegate.job.script import compiled
+from compilegate.job.script.compiled import Compilation, Dispatch
 from compilegate.job.script.probing import Probes
 from compilegate.job.script.results import ExampleRows
 from compilegate.job.script.steps import BatchSizes, Clock, Losses
@@ -26,8 +26,8 @@ ALL = [
     *((Compilation, name) for name in ("ready", "require_fresh_gradients")),
     *((Job, name) for name in ("before_first_step", "graphs_compiled", "_note_precision")),
     *((Dispatch, name) for name in ("_is_evaluated", "_has_room", "keep_no_more")),
-    *((dispatch, name) for name in ("batch_size_of", "is_sharded", "observed_precision")),
-    *((dispatch, name) for name in ("_settle", "await_cotangents", "_shapes_in")),
+    *((compiled, name) for name in ("batch_size_of", "is_sharded", "observed_precision")),
+    *((compiled, name) for name in ("_settle", "await_cotangents", "_shapes_in")),
     (Compiled, "keep_call"),
     (BatchSizes, "of"),
     (ExampleRows, "add"),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from compilegate.job.evidence import Hindrance
-from compilegate.job.evidence.hindrances import (
+from compilegate.job.evidence.record import (
     BREAKS,
     LOADER,
     RECOMPILATIONS,

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from compilegate.job.cache import CacheKey
-from compilegate.job.cache.here import hardware_of
-from compilegate.job.digests import settings_digest
+from compilegate.job.cache import CacheKey, hardware_of
+from compilegate.job.files import settings_digest
 
 pytestmark = pytest.mark.slow
 

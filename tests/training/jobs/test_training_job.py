@@ -18,9 +18,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from compilegate.gate.evidence import read_evidence
 from compilegate.gate.settings import ParitySettings
 from compilegate.job import endings
-from compilegate.job.digests import file_digest, folder_digest
 from compilegate.job.evidence import EvidenceRecord, column_digests
 from compilegate.job.evidence.parity import error_ratios
+from compilegate.job.files import file_digest, folder_digest
 from training.data.prepared import read_prepared
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

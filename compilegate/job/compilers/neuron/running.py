@@ -12,9 +12,8 @@ from compilegate.job.compilers.xla import runtime
 from compilegate.job.compilers.xla.running import Xla
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import Scalar
-from compilegate.job.machine.accelerators import NEURON, this_machine
+from compilegate.job.machine.accelerators import NEURON, place_of, this_machine
 from compilegate.job.machine.environment import version_of
-from compilegate.job.machine.place import place_of
 from compilegate.job.names import NEURON_CACHE_VARIABLE, XLA_DEVICE_VARIABLE
 
 

@@ -16,7 +16,7 @@ import torch
 from compilegate.job.compilers.graphs import watched
 from compilegate.job.compilers.torch_compile.backends import Backend, known
 from compilegate.job.errors import CompilerError, first_line
-from compilegate.job.machine.generators import preserved_generators
+from compilegate.job.machine.numerics import preserved_generators
 
 BackendFunction = Callable[..., Any]
 """Given a captured graph and its example inputs, what to call instead of the graph."""

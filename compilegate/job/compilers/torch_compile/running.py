@@ -66,7 +66,7 @@ class TorchCompile(Compiler):
 
     @property
     def shares_random_numbers(self) -> bool:
-        """Of a backend that nothing is known of, a small function is compiled to see."""
+        """A small function is compiled to see, with a backend that nothing is known of."""
         if self._chosen == INDUCTOR:
             # Attention that the script wrote out may have become one kernel. On a GPU that draws
             # for its own dropout, whatever `fallback_random` says.
@@ -91,7 +91,7 @@ class TorchCompile(Compiler):
 
     @property
     def left_to_eager(self) -> Optional[str]:
-        """Of the functions that torch did not capture, or whose limit of graphs it reached."""
+        """Those functions that torch did not capture, or whose limit of graphs it reached."""
         return "; ".join(self._left.reasons[:_MOST_REASONS]) or None
 
     def cache_folder(self) -> Optional[CacheFolder]:

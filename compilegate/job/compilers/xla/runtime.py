@@ -12,7 +12,7 @@ import torch
 
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.files import remove_at_end
-from compilegate.job.machine.gpus import name_gpus
+from compilegate.job.machine.accelerators import name_gpus
 from compilegate.job.machine.world import World
 from compilegate.job.names import XLA_DEVICE_VARIABLE
 

@@ -14,8 +14,8 @@ import torch
 from compilegate.job.compilers.failures import cause_of, compiler_failure
 from compilegate.job.compilers.xla import runtime
 from compilegate.job.errors import CompilerError, InputError
+from compilegate.job.machine.distribution import average_through_host
 from compilegate.job.machine.world import World
-from compilegate.job.stepping.distribution import average_through_host
 
 Take = Callable[[], Any]
 

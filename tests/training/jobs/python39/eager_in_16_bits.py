@@ -4,7 +4,7 @@ import torch
 
 from compilegate.job.compilers import load_compiler
 from compilegate.job.probes.capture import Autocast, Call, Compiled, RandomState
-from compilegate.job.probes.variants import ObstacleError, Replay
+from compilegate.job.probes.replay import ObstacleError, Replay
 
 model = torch.nn.Linear(4, 2)
 part = Compiled("Linear", model, model.forward, model.forward)

@@ -15,9 +15,9 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from compilegate.job.compilers import load_compiler
+from compilegate.job.machine.numerics import autocast
 from compilegate.job.probes.capture import Compiled, await_cotangents
 from compilegate.job.probes.parity import probe_parity
-from compilegate.job.stepping.precision import autocast
 from training.data.batches import BatchSource, batches_of_run
 from training.data.prepared import PreparedSplit
 from training.hyperparameters import Hyperparameters

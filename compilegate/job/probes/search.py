@@ -1,6 +1,6 @@
 """Look for the smallest part of a captured graph that is compiled wrongly, in a process of its own.
 
-    python -m compilegate.job.probes.repro.search FOLDER
+    python -m compilegate.job.probes.search FOLDER
 
 The folder has what `locate` left: the graph, its inputs, the gradients that came back. Whatever the
 search finds is written there at once, so that it may be stopped at any time. A process of its own
@@ -21,7 +21,7 @@ import torch
 
 from compilegate.job.files import write_text
 from compilegate.job.probes.reference import AFTERWARDS, GRADIENT, Row
-from compilegate.job.probes.repro.program import Case, How, Program
+from compilegate.job.probes.repro import Case, How, Program
 
 HANDED_OVER, FOUND = "handed_over.pt", "found.json"
 _LEAST_SHARE = 0.01

@@ -17,7 +17,7 @@ from compilegate.job.evidence.parity import WEAKEST
 from compilegate.job.files import whole_file, write_text
 from compilegate.job.names import REPRO_SCRIPT
 from compilegate.job.probes import reference
-from compilegate.job.probes.obstacles import ObstacleError
+from compilegate.job.probes.capture import ObstacleError
 from compilegate.job.probes.reference import Arguments, Row, compared, compiled_by
 
 TENSORS = "tensors.npz"

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, 
 
 import torch
 
-from compilegate.job.cache import ColdFigures, CompileCache
-from compilegate.job.cache.here import key_here
+from compilegate.job.cache import ColdFigures, CompileCache, key_here
 from compilegate.job.compilers import Compiler, declarations, load_compiler
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompileCacheRecord, Scalar
-from compilegate.job.machine.accelerators import CUDA, this_machine
-from compilegate.job.machine.place import HOST, place_of, require_gpus
+from compilegate.job.machine.accelerators import CUDA, HOST, place_of, require_gpus, this_machine
+from compilegate.job.machine.distribution import is_sharded, mean_loss, take_own_gpu
+from compilegate.job.machine.numerics import AUTOCAST, observed_precision, precision_now
 from compilegate.job.machine.world import World
 from compilegate.job.names import DEFAULT_PARITY_STEPS, EVALUATION_PLACES
 from compilegate.job.probes.capture import (
@@ -35,12 +35,10 @@ from compilegate.job.probes.capture import (
     output_tensors,
     set_aside,
 )
-from compilegate.job.profiling.graphs import GraphLog
-from compilegate.job.script.saving import unwrapped
+from compilegate.job.profiling.slowdowns import GraphLog
+from compilegate.job.script.results import unwrapped
 from compilegate.job.script.steps import CALLS_LOOKED_AT, Course, batch_size_of, harmless
 from compilegate.job.script.told import Told
-from compilegate.job.stepping.distribution import is_sharded, mean_loss, take_own_gpu
-from compilegate.job.stepping.precision import AUTOCAST, observed_precision, precision_now
 
 if TYPE_CHECKING:
     from torch.nn import Module

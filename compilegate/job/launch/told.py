@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, 
 
 from compilegate.job import names
 
-if TYPE_CHECKING:  # it imports numpy, and before a script's first line nothing may
+if TYPE_CHECKING:
     from compilegate.job.evidence import Scalar
 
 _CONTINUED = re.compile(rf"{names.JOB_VARIABLE}_\d+")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, List, Mapping, Optional, Protocol, Sequence, T
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job.digests import folder_digest, settings_digest
 from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
@@ -21,7 +20,8 @@ from compilegate.job.evidence import (
     Steps,
     steady_steps,
 )
-from compilegate.job.evidence.hindrances import LOADER, RULES
+from compilegate.job.evidence.record import LOADER, RULES
+from compilegate.job.files import folder_digest, settings_digest
 from compilegate.job.names import JOB_STARTED_VARIABLE
 
 if TYPE_CHECKING:

@@ -29,12 +29,18 @@ from compilegate.job.names import (
     DEFAULT_PARITY_LIMITS,
     INDUCTOR_CACHE_VARIABLE,
 )
-from compilegate.job.probes.capture import Compiled, Copies, with_tensors
-from compilegate.job.probes.obstacles import ObstacleError, attempted, megabytes
+from compilegate.job.probes.capture import (
+    Compiled,
+    Copies,
+    ObstacleError,
+    attempted,
+    megabytes,
+    with_tensors,
+)
 from compilegate.job.probes.reference import GRADIENT
-from compilegate.job.probes.repro.program import Case, How, program_of
-from compilegate.job.probes.repro.search import FOUND, HANDED_OVER
-from compilegate.job.probes.variants import Replay
+from compilegate.job.probes.replay import Replay
+from compilegate.job.probes.repro import Case, How, program_of
+from compilegate.job.probes.search import FOUND, HANDED_OVER
 
 REPRO_FOLDER = "parity_repro"
 """Where the script lies, below the evidence folder."""
@@ -119,7 +125,7 @@ class Search:
         atexit.register(self.stop)
         with (self._work / _LOG).open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "compilegate.job.probes.repro.search", str(self._work)],
+                [sys.executable, "-m", "compilegate.job.probes.search", str(self._work)],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
