@@ -29,14 +29,14 @@ _TRIED_ARM = "tried"
 
 @dataclass(frozen=True)
 class Baseline:
-    """How the baseline of the workload trains, as far as a candidate can do the same."""
+    """How the baseline of the workload trains, as far as a candidate can do the same; None is as
+    the candidate does."""
 
     compiler: str = "eager"
     batch_size: Optional[int] = None
-    """None is that of the candidate."""
     precision: Optional[str] = None
     padding: Optional[str] = None
-    """How it pads texts, where that is not how the candidate does."""
+    """How it pads texts."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Told:
     """Where the compile cache's archives are; None without a cache."""
     data_digest: Optional[str] = None
     """sha256 of the data that are trained on; None is that of all files in the job's channels."""
-    on_failure: str = "stop"
+    on_failure: str = names.ON_FAILURE[0]
     """One of `names.ON_FAILURE`: whether `Job.fail` writes down why the arm cannot be trained."""
     on_wrong: str = names.ON_WRONG[0]
     """One of `names.ON_WRONG`: what a candidate does whose compiled arithmetic is wrong."""
@@ -173,21 +173,12 @@ def _tried_compiler(text: str) -> Tuple[str, Dict[str, Setting]]:
         raise InputError(f"{found}, expected one of {', '.join(declarations())}")
     if not colon:
         return name, {}
-    backends = {
-        each.name: option
-        for each in declarations().values()
-        for option in each.options
-        if option.key == "backend"
-    }
-    if name not in backends:
-        raise InputError(
-            f"{found}, and {name} has no backends; expected {name} alone, or a backend of "
-            f"{' or '.join(backends)}, as in {next(iter(backends))}:aot_eager"
-        )
-    option = backends[name]
     try:
+        option = next(each for each in declarations()[name].options if each.key == "backend")
         given = {option.name: option.parsed(backend)}
         declarations()[name].settings(given)
+    except StopIteration:
+        raise InputError(f"{found}, and {name} has no backends; expected {name} alone") from None
     except (ValueError, InputError) as error:
         raise InputError(f"{found}: {error}") from error
     return name, given
