@@ -31,8 +31,7 @@ from compilegate.job.evidence.record import (
 from compilegate.job.files import whole_file, write_text
 
 _ROWS_PER_UPDATE = 65_536
-OWN_DIGEST = "sha256"
-"""Key of evidence.json under which the digest of all its other keys stands."""
+OWN_DIGEST = "sha256"  # key of evidence.json under which the digest of all its other keys stands
 
 
 def document_digest(document: Mapping[str, Any]) -> str:
@@ -91,8 +90,7 @@ def _digest(found: Mapping[str, npt.NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-MOST_HASHES = 100_000
-"""Hashes that are kept of the ids, and of the inputs."""
+MOST_HASHES = 100_000  # hashes that are kept of the ids, and of the inputs
 
 
 def as_array(values: Any) -> npt.NDArray[Any]:
@@ -183,23 +181,15 @@ def write_evidence(
     and metrics both; when a table and its record in the evidence do not belong together; or if an
     example id is not valid text.
     """
-    measured = evidence.origin == Origin.MEASURED and evidence.failure is None
-    if measured and None in (steps, evidence.speed, evidence.compiler):
-        raise EvidenceError(
-            "evidence of a job that did not fail needs steps and a speed record, and what is known "
-            "of the compiler"
-        )
-    if measured and examples is None and not evidence.metrics:
-        raise EvidenceError("evidence of a job that did not fail needs examples, or metrics")
+    if evidence.origin == Origin.MEASURED and evidence.failure is None:
+        if None in (steps, evidence.speed, evidence.compiler):
+            raise EvidenceError("evidence of a trained model needs steps, speed and compiler")
+        if examples is None and not evidence.metrics:
+            raise EvidenceError("evidence of a trained model needs examples, or metrics")
     if (parity is not None) != has_parity(evidence):
-        raise EvidenceError(
-            "parity errors go with a parity record that names no obstacle, and with no other"
-        )
+        raise EvidenceError("parity errors go with a parity record that names no obstacle")
     if (paired is not None) != has_paired_speed(evidence):
-        raise EvidenceError(
-            "pairs of blocks go with a paired speed record that names no obstacle, and with no "
-            "other"
-        )
+        raise EvidenceError("paired blocks go with a paired speed record that names no obstacle")
     try:
         digests = column_digests(steps, examples, parity, paired, trained_on)
     except UnicodeEncodeError as error:
@@ -218,13 +208,11 @@ def write_evidence(
         names.TRAINED_ON_FILE: trained_on,
     }
     for name in (names.EVIDENCE_FILE, *tables):
-        if (folder / name).exists():
-            (folder / name).unlink()
+        (folder / name).unlink(missing_ok=True)
     for name, table in tables.items():
         if table is not None:
             _write_arrays(folder / name, columns(table))
-    text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-    write_text(folder / names.EVIDENCE_FILE, text)
+    write_text(folder / names.EVIDENCE_FILE, json.dumps(document, indent=2, sort_keys=True) + "\n")
     return folder
 
 
