@@ -44,8 +44,7 @@ from compilegate.job.script.told import Told
 
 MOST_CALLS_OF_A_STEP = 4
 """Calls of one function that are kept in a step: with gradient accumulation they are alike."""
-MOST_KEPT_BYTES = 2 << 30
-"""All calls of one function together."""
+MOST_KEPT_BYTES = 2 << 30  # all calls of one function together
 MOST_BYTES_FOR_SPEED = 256 << 20
 """Beyond that, the calls of the last kept step alone stay for the speed probe."""
 ACCELERATOR_EVALUATES, HOST_EVALUATES = EVALUATION_PLACES
@@ -67,23 +66,16 @@ class Dispatch:
         self.part = part
         self.failures = course.failures
         self.__wrapped__ = part.eager  # whoever reads a forward pass's signature finds it
-        self.keeps = keeps > 0
-        """Whether the probes still ask for calls."""
-        self.is_sharded = False
-        """Whether its parameters are divided among the processes, so that one cannot replay it."""
-        self.batch_size: Optional[int] = None
-        """The length of the first tensor in its first call."""
+        self.keeps = keeps > 0  # whether the probes still ask for calls
+        self.is_sharded = False  # parameters are divided among processes: one cannot replay it
+        self.batch_size: Optional[int] = None  # the length of the first tensor in its first call
         self.compiled_calls = 0
-        self.ungraded_calls = 0
-        """Within steps, without gradients: these are not compiled."""
+        self.ungraded_calls = 0  # within steps, without gradients: these are not compiled
         self.evaluated: Optional[Tuple[torch.device, str]] = None
         """Where its last call outside of the steps computed, and in which precision."""
-        self.precision: Optional[str] = None
-        """What its first call in a step computed in; None where that does not show."""
-        self.under_autocast = False
-        """Whether autocast around the call made it so."""
-        self.left_out: Optional[str] = None
-        """Why calls were not kept, in a sentence; None when all were."""
+        self.precision: Optional[str] = None  # of its first call in a step, where that shows
+        self.under_autocast = False  # whether autocast around the call made it so
+        self.left_out: Optional[str] = None  # why calls were not kept, in a sentence
         self._traced = traced
         self._course = course
         self._steps_to_keep, self._steps_kept = keeps, 0
@@ -234,13 +226,11 @@ class Compilation:
         if not told.alone:
             self.compiler.seed(told.seed, self.world)
         self.dispatches: List[Dispatch] = []
-        self.seconds = 0.0
-        """What came before the first step: the compiler itself was loaded, and its cache."""
+        self.seconds = 0.0  # before the first step: the compiler was loaded, and its cache
         self.cache: Optional[CompileCache] = None
         self.optimizers: List[torch.optim.Optimizer] = []
         """Those that stepped within a step, in the order of their first one."""
-        self.graph_log: Optional[GraphLog] = None
-        """What torch's capture said of breaks and recompilations; None without a capture."""
+        self.graph_log: Optional[GraphLog] = None  # None where nothing is captured
         self._note_optimizers()
 
     @property
@@ -269,11 +259,10 @@ class Compilation:
     @property
     def place(self) -> str:
         """Where the steps compute, in a word that holds for every compiler: `cpu`, `cuda`."""
+        computes_on = declarations()[self._told.compiler].computes_on
+        hardware = self.compiler.hardware()
         return place_of(
-            self.steps_on.type,
-            self.machine,
-            hardware=self.compiler.hardware(),
-            computes_on=declarations()[self._told.compiler].computes_on,
+            self.steps_on.type, self.machine, hardware=hardware, computes_on=computes_on
         )
 
     @property
@@ -378,11 +367,8 @@ class Compilation:
     def ready(self, *, over: bool = False) -> List[Dispatch]:
         """The functions whose calls wait for the first probe: those of enough steps, or all that
         there are once the training is over."""
-        return [
-            each
-            for each in self.dispatches
-            if each.has_kept_enough or (over and each.keeps and each.part.calls)
-        ]
+        waiting = [each for each in self.dispatches if each.keeps]
+        return [each for each in waiting if each.has_kept_enough or (over and each.part.calls)]
 
     def uncalled(self) -> List[str]:
         """For each function that was compiled and is not called in the training, what to do: the

@@ -24,7 +24,6 @@ from typing import (
     List,
     Mapping,
     Optional,
-    Protocol,
     Sequence,
     Tuple,
     TypeVar,
@@ -62,7 +61,6 @@ from compilegate.job.script.steps import (
     Course,
     Failures,
     LoaderSteps,
-    Loop,
     harmless,
     watch_backward,
 )
@@ -80,19 +78,6 @@ _IMPORTED = time.perf_counter()
 _Number = TypeVar("_Number", int, float)
 
 
-class Framework(Protocol):
-    """One that compiles a script's steps by itself."""
-
-    def graphs(self) -> int:
-        """How many graphs it compiled so far."""
-
-    def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
-        """What it did, with what proves it."""
-
-    def obstacle(self) -> Optional[str]:
-        """Why the probes cannot replay what it compiled; None where it compiled nothing."""
-
-
 class Job:
     """One training job: one arm, one seed. A process has one; `compilegate.job.start` makes it."""
 
@@ -107,20 +92,16 @@ class Job:
             self, log_every=log_every or LOG_EVERY, shapes=shapes, started=_started()
         )
         self._compilation: Optional[Compilation] = None
-        self._framework: Optional[Framework] = None
+        self._framework: Any = None
         self._probes = Probes(told)
-        self._probes_wait = True
-        """Whether something may follow a step."""
+        self._probes_wait = True  # whether something may follow a step
         self._ends_after: Optional[int] = None
         """The step after which all processes end, since the arithmetic is wrong; -1 where they do
         not; None where that is open."""
-        self._steps_an_epoch = 0
-        """The loader's length, where that shows."""
-        self._own_batch_size: Optional[int] = None
-        """The loader's, where it is not what the job was told."""
+        self._steps_an_epoch = 0  # the loader's length, where that shows
+        self._own_batch_size: Optional[int] = None  # the loader's, if not what the job was told
         self._accumulate = 1
-        self._on_accelerator = False
-        """Whether torch was seen to compute where it should."""
+        self._on_accelerator = False  # whether torch was seen to compute where it should
         self._evaluation: Optional[Tuple[str, str]] = None
         """Where and in which precision, where the script said so."""
         self._settings: Dict[str, Scalar] = {}
@@ -255,8 +236,10 @@ class Job:
         """
         return self._compiling().distributed(model, **options)
 
-    def compiled_by(self, framework: Framework) -> None:
-        """The script's framework compiles its steps by itself; it says what came of it."""
+    def compiled_by(self, framework: Any) -> None:
+        """The script's framework compiles its steps by itself; it has the methods `graphs` and
+        `record` of a compiler, and `obstacle`: why the probes cannot replay what it compiled, or
+        None where it compiled nothing."""
         self._framework = framework
         obstacle = framework.obstacle()
         if obstacle is not None:
@@ -270,9 +253,8 @@ class Job:
         """The loader's batches, each a training step, or `accumulate` of them together; without a
         loader, steps without end. Where steps are traced (XLA), batches come on the device.
 
-        `ragged`: what becomes of a last batch that is smaller: it would be a graph of its own, so
-        it is left out, unless "keep" is said. A script that is started by hand, without a compiler,
-        gets all of them.
+        A last batch that is smaller would be a graph of its own, so it is left out, unless `ragged`
+        is "keep". A script that is started by hand, without a compiler, gets all of them.
         """
         if ragged not in ("drop", "keep"):
             raise InputError(f"job.steps(ragged={ragged!r}), expected 'drop' or 'keep'")
@@ -323,12 +305,12 @@ class Job:
         """The step that `begin_step` began ends."""
         self._course.end()
 
-    def loop(self, *, accumulate: int = 1, batch_size: Optional[int] = None) -> Loop:
+    def loop(self, *, accumulate: int = 1, batch_size: Optional[int] = None) -> Course:
         """The steps of a loop that is not the script's own, for callbacks. `batch_size` is what a
         process takes at once, `accumulate` how often it does before the weights change."""
         self._accumulate = accumulate
         self._course.batch_size = batch_size or self._course.batch_size
-        return Loop(self._course)
+        return self._course
 
     @property
     def steps_taken(self) -> int:
@@ -501,11 +483,9 @@ class Job:
                 raise InputError(f"the job was not measured to its end: {broken}")
             record_failure(self.told.output, self._failure(broken, NOT_MEASURED.name))
             return
-        needed = {
-            "job.save(model)": self._model_digest is not None,
-            "job.examples(ids=..., ...) or job.metrics(...)": self._has_results,
-        }
-        for missing in (call for call, came in needed.items() if not came):
+        if self._model_digest is None or not self._has_results:
+            results = "job.examples(ids=..., ...) or job.metrics(...)"
+            missing = "job.save(model)" if self._model_digest is None else results
             raise InputError(
                 f"the script ended and never said {missing}, so there is nothing to judge; say it "
                 "after the last step"
@@ -584,7 +564,7 @@ class Job:
     def graphs_compiled(self) -> int:
         """By the framework or the compiler, so far."""
         if self._framework is not None:
-            return self._framework.graphs()
+            return int(self._framework.graphs())
         return 0 if self._compilation is None else self._compilation.compiler.graphs()
 
     def before_backward(self) -> None:
@@ -765,9 +745,17 @@ class Job:
         probes.collect()
         examples = self._rows.examples() if self._rows.rows else None
         first_step = float(measured.steps.seconds[0])
-        checkpoints = course.checkpoints
+        checkpoints, writing = course.checkpoints, 0.0
         if checkpoints is not None:
             checkpoints = replace(checkpoints, resumed=measured.resumptions)
+            writing = checkpoints.seconds
+        speed = SpeedRecord(
+            samples_per_second=measured.samples_per_second(together),
+            steady_from=measured.steady_from,
+            train_seconds=loading + measured.train_seconds + writing,
+            total_seconds=self._ended - course.job_started - probes.seconds_before(self._ended),
+        )
+        attempts = os.environ.get(names.EARLIER_ATTEMPTS_VARIABLE, "")
         varies = bool(compiler.options.get("dynamic_shapes"))
         slowdowns = course.slowdowns.found(
             declared_shapes=math.inf if varies else course.declared_shapes,
@@ -778,19 +766,10 @@ class Job:
             job=told.job,
             arm=told.arm,
             seed=told.seed,
-            attempts=tuple(
-                filter(None, os.environ.get(names.EARLIER_ATTEMPTS_VARIABLE, "").split(","))
-            ),
+            attempts=tuple(filter(None, attempts.split(","))),
             recipe=self._recipe(batch_size, together),
             compiler=compiler,
-            speed=SpeedRecord(
-                samples_per_second=measured.samples_per_second(together),
-                steady_from=measured.steady_from,
-                train_seconds=loading
-                + measured.train_seconds
-                + (0.0 if checkpoints is None else checkpoints.seconds),
-                total_seconds=self._ended - course.job_started - probes.seconds_before(self._ended),
-            ),
+            speed=speed,
             metrics={**({} if examples is None else example_metrics(examples)), **self._metrics},
             peak_memory_bytes=peak,
             memory_of=memory_of,
@@ -820,25 +799,21 @@ class Job:
             paired=probes.blocks,
             trained_on=self._trained.kept(),
         )
-        _print_figures(evidence)
+        _print_figures(evidence, speed, compiler)
         if told.alone:
             print(f"compilegate: the model is in {told.model}, the evidence in {told.output}")
 
     def _failure(self, reason: str, ending: str) -> Evidence:
-        compilation = self._compilation
+        # Without a compilation, its compiler may be what failed.
+        compiled = self._compilation
+        compiler = None if compiled is None else compiled.compiler.record(0.0, 0)
         return self.told.failure(
-            reason,
-            ending=ending,
-            # Without a compilation, its compiler may be what failed.
-            compiler=None if compilation is None else compilation.compiler.record(0.0, 0),
-            environment=self._environment(),
+            reason, ending=ending, compiler=compiler, environment=self._environment()
         )
 
     def _environment(self) -> Mapping[str, Scalar]:
-        compilation = self._compilation
-        if compilation is None:
-            return describe_machine(this_machine(), None, os.environ)
-        return describe_machine(compilation.machine, compilation.place, os.environ)
+        place = None if self._compilation is None else self._compilation.place
+        return describe_machine(this_machine(), place, os.environ)
 
     def _distrust_cache(self) -> None:
         if self._compilation is not None and self._compilation.cache is not None:
@@ -941,11 +916,8 @@ def _data_digest(environment: Mapping[str, str]) -> str:
     return settings_digest(channels) if channels else NO_DATA
 
 
-def _print_figures(evidence: Evidence) -> None:
+def _print_figures(evidence: Evidence, speed: SpeedRecord, compiler: CompilerRecord) -> None:
     for name, value in evidence.metrics.items():
         print(f"validation:{name}={value:.6f}")
-    if evidence.speed is not None:
-        print(f"train:steady_samples_per_second={evidence.speed.samples_per_second:.2f}")
-    if evidence.compiler is not None:
-        print(f"train:compile_seconds={evidence.compiler.compile_seconds:.3f}")
-    sys.stdout.flush()
+    print(f"train:steady_samples_per_second={speed.samples_per_second:.2f}")
+    print(f"train:compile_seconds={compiler.compile_seconds:.3f}", flush=True)

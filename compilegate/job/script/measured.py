@@ -30,12 +30,10 @@ NOTABLE_WAIT = 0.25
 """Share of the steady steps' time from which on the wait for batches is worth a remark."""
 FIRST_LOOK, STEPS_LOOKED_AT = 12, 3
 """After so many steps everything is compiled and probed; so many show what every step does."""
-CALLS_LOOKED_AT = 64
-"""Calls of each compiled function whose shapes are remembered."""
+CALLS_LOOKED_AT = 64  # calls of each compiled function whose shapes are remembered
 MOST_STEADY_SHAPES = 4
 
-Seconds = npt.NDArray[np.float64]
-"""(steps,) wall-clock seconds of each."""
+Seconds = npt.NDArray[np.float64]  # (steps,) wall-clock seconds of each
 ByProcess = Sequence[Sequence[int]]
 """By process of the job (one, unless it was interrupted), a number for each of its steps: how many
 graphs it had compiled by the end of it, or which declared shape it has. Steps of several declared
@@ -117,8 +115,7 @@ class Measured:
         """The steps and the interruptions."""
         skipped = int(second_graph)
         late = late_graphs(*([it[skipped:] or it for it in each] for each in (graphs, shapes)))
-        self.recompilations = sum(map(sum, late))
-        """Graphs that came too late."""
+        self.recompilations = sum(map(sum, late))  # graphs that came too late
         firsts = [0, *(step for step, _ in course.returns)]
         self._late = [
             first + skipped + step
@@ -168,8 +165,7 @@ class Slowdowns:
     """What may slow steps, looked at in a few of the first: all others go on undisturbed."""
 
     def __init__(self) -> None:
-        self.at = FIRST_LOOK
-        """After which step `look` is to be called."""
+        self.at = FIRST_LOOK  # after which step `look` is to be called
         self._watch: Optional[SynchronisationWatch] = None
         self._asked: List[Tuple[str, int]] = []
         self._shapes: Dict[str, List[Any]] = {}

@@ -34,8 +34,7 @@ class Probes:
         self._told = told
         self._wants_parity = told.compiler != "eager" and told.parity_steps > 0
         self._wants_speed = told.baseline is not None and told.speed_probe_seconds != 0
-        self.steps_to_keep = 0
-        """How many first steps the probes look at; zero where none will run."""
+        self.steps_to_keep = 0  # how many first steps the probes look at; zero where none will run
         if self._wants_parity or self._wants_speed:
             self.steps_to_keep = (
                 told.parity_steps if self._wants_parity else names.DEFAULT_PARITY_STEPS

@@ -138,8 +138,7 @@ def copied_to_host(model: Any) -> Any:
 Columns = Dict[str, npt.NDArray[Any]]
 
 _COLUMNS = {"labels", "scores", "logits", "losses", "targets", "predictions"}
-_ALIKE = 1e-3
-"""How much what a model makes of an example may change when it is evaluated again."""
+_ALIKE = 1e-3  # how much what a model makes of an example may change when it is evaluated again
 
 
 class ExampleRows:

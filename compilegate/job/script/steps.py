@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
     from compilegate.job.script.job import Job
 
-LOG_EVERY = 50
-"""Steps whose losses are fetched together from a device."""
+LOG_EVERY = 50  # steps whose losses are fetched together from a device
 
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 _Marks = List[Any]
@@ -97,8 +96,7 @@ class Clock:
     then counts only as far as the GPU has nothing to do meanwhile.
     """
 
-    READ_TOGETHER = 256
-    """Events that wait to be read. Each holds a little memory of the driver."""
+    READ_TOGETHER = 256  # events that wait to be read. Each holds a little memory of the driver.
 
     def __init__(self, device: Optional[torch.device] = None, cuda: Any = None) -> None:
         """`device` is where the steps compute; None in a program without torch. `cuda` has the
@@ -110,8 +108,7 @@ class Clock:
         self._now: Callable[[], Any] = time.perf_counter if self._cuda is None else self._event
         self._began: Any = None
         self._pauses: _Marks = []
-        self._own_waits: _Marks = []
-        """When each began and ended, in turn."""
+        self._own_waits: _Marks = []  # when each began and ended, in turn
         self._unread: List[Tuple[Any, Any, _Marks, _Marks]] = []
         self._seconds: List[float] = []
         self._waits: List[float] = []
@@ -353,15 +350,11 @@ class Course:
         self.slowdowns = Slowdowns()
         self.declared_shapes = shapes
         self.job_started = started
-        self.batch_size: Optional[int] = None
-        """That of the first batch, where it shows."""
-        self.in_step = False
-        """Whether a training step is under way."""
+        self.batch_size: Optional[int] = None  # that of the first batch, where it shows
+        self.in_step = False  # whether a training step is under way
         self.paused = self._assumed = False
-        self.graphs: List[int] = []
-        """Compiled within steps, by the end of each."""
-        self.shapes: List[int] = []
-        """The declared shape of each step, by number."""
+        self.graphs: List[int] = []  # compiled within steps, by the end of each
+        self.shapes: List[int] = []  # the declared shape of each step, by number
         self.returns: List[Tuple[int, float]] = []
         """The first step of each process but the first, where the job was interrupted, and the
         seconds since the checkpoint: steps taken twice, the wait for a machine, start-up."""
@@ -487,6 +480,36 @@ class Course:
             self.in_step = False
             self.losses.abandon_step()
 
+    # For callbacks, whose loop is not the script's own.
+
+    @property
+    def sees_shapes(self) -> bool:
+        return self.declared_shapes > 1
+
+    def awaits(self) -> None:
+        """From here on the loop waits for the batch of its next step; what it did since the last
+        one, such as an evaluation, is part of none."""
+        self.abandon()
+        self.begin(assumed=True)
+        self.begin_wait()
+
+    def begins(self, *, waited: bool = True) -> None:
+        """A step has its batch, and begins to compute. It has waited since `awaits`, unless it
+        fetches its batch only now."""
+        self.begin()
+        if waited:
+            self.end_wait()
+
+    def ends(self) -> bool:
+        """The step is over; returns whether the compiler compiled in it. The wait for the next
+        batch begins. Raises InputError where it had no loss, and NonFiniteLossError."""
+        self.end()
+        before, now = [0, 0, *self.graphs][-2:]
+        self.awaits()
+        return now > before
+
+    # What was measured.
+
     def seconds(self) -> List[float]:
         """Those of each step; waits for steps that still run."""
         return self._earlier_seconds + ([] if self._clock is None else self._clock.seconds())
@@ -542,7 +565,6 @@ class Course:
             self._earlier_seconds, self._earlier_waits, self.graphs, self.shapes = (
                 list(state[name]) for name in ("seconds", "waits", "graphs", "shapes")
             )
-            self._graphs_in_steps = self.graphs[-1] if self.graphs else 0
             self._known_shapes = {each: number for number, each in enumerate(state["known_shapes"])}
             self._first_step = len(self.graphs)
             earlier = zip(state["resumed_at"], state["lost_seconds"])
@@ -553,46 +575,6 @@ class Course:
                 f"job.resume() was given no state of a job ({type(error).__name__}: {error}); "
                 "give it what job.checkpoint() gave"
             ) from error
-
-
-class Loop:
-    """Steps of a loop that is not the script's own, as callbacks see it."""
-
-    def __init__(self, course: Course) -> None:
-        self._course = course
-
-    @property
-    def step(self) -> int:
-        return self._course.step
-
-    @property
-    def sees_shapes(self) -> bool:
-        return self._course.declared_shapes > 1
-
-    def awaits(self) -> None:
-        """From here on the loop waits for the batch of its next step; what it did since the last
-        one, such as an evaluation, is part of none."""
-        self.stops()
-        self._course.begin(assumed=True)
-        self._course.begin_wait()
-
-    def begins(self, *, waited: bool = True) -> None:
-        """A step has its batch, and begins to compute. It has waited since `awaits`, unless it
-        fetches its batch only now."""
-        self._course.begin()
-        if waited:
-            self._course.end_wait()
-
-    def ends(self) -> bool:
-        """The step is over; returns whether the compiler compiled in it. The wait for the next
-        batch begins. Raises InputError where it had no loss, and NonFiniteLossError."""
-        self._course.end()
-        before, now = [0, 0, *self._course.graphs][-2:]
-        self.awaits()
-        return now > before
-
-    def stops(self) -> None:
-        self._course.abandon()
 
 
 class LoaderSteps:
@@ -694,10 +676,8 @@ class LoaderSteps:
 
 _END = object()
 
-_Place = Tuple[Any, ...]
-"""Where something is in a batch: a key or an index for each level."""
-_DEEPEST = 4
-"""Levels of a batch that are looked at: objects may refer to each other in circles."""
+_Place = Tuple[Any, ...]  # where something is in a batch: a key or an index for each level
+_DEEPEST = 4  # levels of a batch that are looked at: objects may refer to each other in circles
 
 
 class BatchSizes:
@@ -715,7 +695,10 @@ class BatchSizes:
     def of(self, batch: Any) -> Optional[int]:
         """The size of this one; None where nothing shows it."""
         if self._place is not None:  # known: this is part of every step
-            return self._length(batch, self._place)
+            try:
+                return _length(batch, self._place)
+            except (LookupError, TypeError):
+                return None
         lengths = list(_lengths(batch))
         tensors = [each for each in lengths if each[2]]
         lists = sorted((each for each in lengths if not each[2]), key=lambda each: -len(each[0]))
@@ -725,17 +708,13 @@ class BatchSizes:
             return length
         return None
 
-    @staticmethod
-    def _length(batch: Any, place: _Place) -> Optional[int]:
-        value = batch
-        try:
-            for name in place:
-                indexed = isinstance(value, (list, tuple)) or hasattr(value, "keys")
-                value = value[name] if indexed else vars(value)[name]
-            shape = getattr(value, "shape", None)
-            return len(value) if shape is None else int(shape[0])
-        except (LookupError, TypeError):
-            return None
+
+def _length(value: Any, place: _Place) -> int:
+    for name in place:
+        indexed = isinstance(value, (list, tuple)) or hasattr(value, "keys")
+        value = value[name] if indexed else vars(value)[name]
+    shape = getattr(value, "shape", None)
+    return len(value) if shape is None else int(shape[0])
 
 
 def batch_size_of(batch: Any) -> Optional[int]:

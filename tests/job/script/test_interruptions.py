@@ -85,6 +85,7 @@ def test_steps_of_a_declared_shape_are_known_again_after_the_return() -> None:
     step(second, (8, 2))
     assert second.shapes == [0, 1, 0, 1]
     assert second.by_process(second.shapes) == [[0, 1, 0], [1]]
+    assert second.graphs == [0] * 4  # each process counts its own
 
 
 def step(course: Course, shape: tuple[int, ...]) -> None:
