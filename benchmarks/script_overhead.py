@@ -1,16 +1,19 @@
 """What `compilegate.job` costs a training script: steps with it and without, in turn.
 
-    .venv/bin/python benchmarks/script_overhead.py [--steps N] [--milliseconds M] [--clock wall|cpu]
+    .venv/bin/python benchmarks/script_overhead.py [--compiler eager|inductor] [--steps N]
+        [--milliseconds M] [--clock wall|cpu]
 
 A step is forward, backward and SGD of a stack of layers on one thread of a CPU, of such a width
 that it takes some `--milliseconds`. In one process, three loops take one step each in turn: a plain
 one, one over `job.steps(batches)` with a model that went through `job.compile`, and a second plain
 one, which shows what the noise is; each goes first in a third of the rounds. All train copies of
 one model on the same batches, and read the loss of each step, as most scripts do. The plain loops
-call the `backward` that torch came with. A round's figure is the difference between a loop's step
-and the mean of the two plain ones, or of the other plain one. Printed is the median of all rounds,
-with its 95% interval by order statistics. `--clock cpu` counts the process's CPU time, for busy
-machines.
+call the `backward` that torch came with; for inductor their models went through torch.compile. No
+probe runs.
+
+A round's figure is the difference between a loop's step and the mean of the two plain ones, or of
+the other plain one. Printed is the median of all rounds, with its 95% interval by order statistics.
+`--clock cpu` counts the process's CPU time, for busy machines.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -82,19 +86,21 @@ def main() -> None:
     clock = CLOCKS[options.clock]
     width = width_for(options.milliseconds / 1e3)
     model = model_of(width)
+    compiled = options.compiler == "inductor"
+    plain_model = torch.compile if compiled else (lambda module: module)
     batches = Endless(
         [(torch.randn(BATCH_SIZE, width), torch.randn(BATCH_SIZE, width)) for _ in range(BATCHES)]
     )
     as_torch_has_it = torch.Tensor.backward  # a job looks at what it is called on
     with tempfile.TemporaryDirectory() as folder:
-        # No launcher: eager, and nothing is probed.
-        job = Job(Told("job", "arm", Path(folder), Path(folder), parity_steps=0))
+        told = Told("job", "arm", Path(folder), Path(folder), compiler=options.compiler)
+        job = Job(replace(told, parity_steps=0))
         scripts = {
-            "plain": Script(copy.deepcopy(model), batches, as_torch_has_it),
+            "plain": Script(plain_model(copy.deepcopy(model)), batches, as_torch_has_it),
             "job": Script(
                 job.compile(copy.deepcopy(model)), job.steps(batches), lambda loss: loss.backward()
             ),
-            "plain again": Script(copy.deepcopy(model), batches, as_torch_has_it),
+            "plain again": Script(plain_model(copy.deepcopy(model)), batches, as_torch_has_it),
         }
         names = list(scripts)
         rounds = []
@@ -108,6 +114,7 @@ def main() -> None:
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--compiler", choices=("eager", "inductor"), default="eager")
     parser.add_argument("--steps", type=int, default=1500, help="of each loop")
     parser.add_argument("--milliseconds", type=float, default=5.0, help="of a step, about")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
@@ -136,7 +143,8 @@ def width_for(seconds: float) -> int:
 def print_table(options: argparse.Namespace, seconds: dict[str, list[float]]) -> None:
     plain, ours, again = (np.array(seconds[name]) for name in seconds)
     step = float(np.median(np.concatenate([plain, again])))
-    print(f"{len(plain)} steps each, {options.clock} time, torch {torch.__version__}")
+    way = f"{options.compiler}, {options.clock} time, torch {torch.__version__}"
+    print(f"{len(plain)} steps each, {way}")
     print("| loop | step, ms | more than plain, microseconds | 95% interval | of the step |")
     print("|---|---|---|---|---|")
     rows = {"with compilegate.job": (ours, (plain + again) / 2), "plain again": (again, plain)}

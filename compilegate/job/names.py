@@ -5,49 +5,31 @@ from __future__ import annotations
 
 # Environment variables of a job. Hyperparameters are for what decides its result.
 ARM_VARIABLE = "COMPILEGATE_ARM"
-IMAGE_VARIABLE = "COMPILEGATE_IMAGE"
-"""The URI of the job's image: no container knows its own."""
-INSTANCE_TYPE_VARIABLE = "COMPILEGATE_INSTANCE_TYPE"
-"""The instance type in the request: it tells the step cache that timings elsewhere differ."""
-MACHINE_VARIABLE = "COMPILEGATE_MACHINE"
-"""A machine that is not this one, as JSON (`compilegate.job.machine.accelerators`): to see what a
-job would do there."""
-CHECKPOINTS_VARIABLE = "COMPILEGATE_CHECKPOINTS"
-"""The folder where checkpoints outlive the job's machine."""
+IMAGE_VARIABLE = "COMPILEGATE_IMAGE"  # the URI of the job's image: no container knows its own
+INSTANCE_TYPE_VARIABLE = "COMPILEGATE_INSTANCE_TYPE"  # for the step cache: timings elsewhere differ
+MACHINE_VARIABLE = "COMPILEGATE_MACHINE"  # another one, as JSON (`machine.accelerators`)
+CHECKPOINTS_VARIABLE = "COMPILEGATE_CHECKPOINTS"  # the folder that outlives the machine
 CHECKPOINT_SECONDS_VARIABLE = "COMPILEGATE_CHECKPOINT_SECONDS"
 COMPILE_CACHE_VARIABLE = "COMPILEGATE_COMPILE_CACHE"
-JOB_VARIABLE = "COMPILEGATE_JOB"
-"""Describes the job to the script's processes, as JSON: the fields of
-`compilegate.job.script.told.Told`."""
-COMPILER_VARIABLE = "COMPILEGATE_COMPILER"
-"""The compiler to try in a script that is started by hand."""
+JOB_VARIABLE = "COMPILEGATE_JOB"  # the fields of `script.told.Told`, as JSON
+COMPILER_VARIABLE = "COMPILEGATE_COMPILER"  # to be tried in a script that is started by hand
 SCRIPT_VARIABLE = "COMPILEGATE_SCRIPT"
-PROCESSES_VARIABLE = "COMPILEGATE_PROCESSES"
-"""How many of them the launcher starts on each machine."""
+PROCESSES_VARIABLE = "COMPILEGATE_PROCESSES"  # how many of them the launcher starts on each machine
 ARGUMENTS_VARIABLE = "COMPILEGATE_ARGUMENTS"
 """As JSON, by a hyperparameter's declared name: the script's own name for it, or a list of words
 that stand for name and value. What of `ARM_HYPERPARAMETERS` is not there is then not passed."""
-ARGUMENT_STYLE_VARIABLE = "COMPILEGATE_ARGUMENT_STYLE"
-"""How the launcher writes the other arguments: one of `ARGUMENT_STYLES`."""
-PRINTED_VARIABLE = "COMPILEGATE_PRINTED_"
-"""Before a metric's name: the regular expression that the launcher catches it by."""
-PERCENT_VARIABLE = "COMPILEGATE_PERCENT"
-"""The printed metrics that are percentages, with spaces between them."""
-ON_FAILURE_VARIABLE = "COMPILEGATE_ON_FAILURE"
-"""What the launcher does when the script fails: one of `ON_FAILURE`."""
-TIME_LIMIT_VARIABLE = "COMPILEGATE_TIME_LIMIT"
-"""How many seconds a candidate's job may take before the platform ends it, and the execution."""
-ATTEMPT_VARIABLE = "COMPILEGATE_ATTEMPT"
-"""Part of a candidate's request for the step cache's sake: with another value it trains again."""
-JOB_STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
-"""When its first process started, on the system's monotonic clock."""
-SCRIPT_ARGUMENTS_VARIABLE = "COMPILEGATE_SCRIPT_ARGUMENTS"
-"""As JSON: the script's arguments, where AWS's launcher of PyTorch 1.10 starts it."""
+ARGUMENT_STYLE_VARIABLE = "COMPILEGATE_ARGUMENT_STYLE"  # one of `ARGUMENT_STYLES`
+PRINTED_VARIABLE = "COMPILEGATE_PRINTED_"  # and a metric's name: the expression that catches it
+PERCENT_VARIABLE = "COMPILEGATE_PERCENT"  # the printed metrics that are percentages, with spaces
+ON_FAILURE_VARIABLE = "COMPILEGATE_ON_FAILURE"  # what the launcher does: one of `ON_FAILURE`
+TIME_LIMIT_VARIABLE = "COMPILEGATE_TIME_LIMIT"  # seconds that a candidate's job may take
+ATTEMPT_VARIABLE = "COMPILEGATE_ATTEMPT"  # another value has the step cache train a candidate again
+JOB_STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"  # on the system's monotonic clock
+SCRIPT_ARGUMENTS_VARIABLE = "COMPILEGATE_SCRIPT_ARGUMENTS"  # as JSON, for PyTorch 1.10's
 PROFILE_VARIABLE = "COMPILEGATE_PROFILE"
 """How many steps to profile, and then end; after a colon the profile's folder, by default the
 output's."""
-EARLIER_ATTEMPTS_VARIABLE = "COMPILEGATE_EARLIER_ATTEMPTS"
-"""How earlier starts of the training within this job ended, with commas."""
+EARLIER_ATTEMPTS_VARIABLE = "COMPILEGATE_EARLIER_ATTEMPTS"  # how they ended, with commas
 FAILURE_NOTE_VARIABLE = "COMPILEGATE_FAILURE_NOTE"
 
 # Environment variables that others named.
@@ -55,8 +37,7 @@ PREPARED_VARIABLE = "SM_CHANNEL_PREPARED"
 MODEL_VARIABLE = "SM_MODEL_DIR"
 HYPERPARAMETERS_VARIABLE = "SM_HPS"
 OUTPUT_DATA_VARIABLE = "SM_OUTPUT_DATA_DIR"
-GPU_COUNT_VARIABLE = "GPU_NUM_DEVICES"
-"""What torch_xla 1.x asks how many GPUs the machine has."""
+GPU_COUNT_VARIABLE = "GPU_NUM_DEVICES"  # what torch_xla 1.x asks how many GPUs the machine has
 INDUCTOR_CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 TRITON_CACHE_VARIABLE = "TRITON_CACHE_DIR"
 COMPILE_THREADS_VARIABLE = "TORCHINDUCTOR_COMPILE_THREADS"
@@ -78,14 +59,11 @@ BASELINE_BATCH_SIZE = "baseline_batch_size"
 BASELINE_PRECISION = "baseline_precision"
 BASELINE_PADDING = "baseline_padding"
 DISTRIBUTION, TORCHRUN = "distribution", "torchrun"
-PROCESSES = "processes"
-"""The built-in program's launcher, and how many processes it starts on each machine."""
+PROCESSES = "processes"  # how many the launcher starts on each machine
 ARM_HYPERPARAMETERS = (COMPILER, BATCH_SIZE, LEARNING_RATE, PRECISION, SEED)
 """What a program of a user's own gets to know about its arm."""
-GPUS = "n_gpus"
-"""The GPUs of each instance, for a script that asks; as AWS's own examples call it."""
-ARGUMENT_STYLES = ("--name value", "--name=value", "name=value")
-"""The first is SageMaker's, and the default."""
+GPUS = "n_gpus"  # the GPUs of each instance, for a script that asks; as AWS's own examples call it
+ARGUMENT_STYLES = ("--name value", "--name=value", "name=value")  # SageMaker's first
 
 # Hyperparameters of AWS's images.
 TRAINING_COMPILER_HYPERPARAMETER = "sagemaker_training_compiler_enabled"
@@ -103,31 +81,24 @@ DEFAULT_CHECKPOINT_SECONDS = 300
 PADDINGS = ("max", "buckets", "longest")
 """To which length the built-in program pads documents: all to one, each step's to one of a few, or
 each step's to the longest of them."""
-MOST_BUCKETS = 4
-"""Lengths of buckets: each is a graph to compile."""
+MOST_BUCKETS = 4  # lengths of buckets: each is a graph to compile
 PADDING = "padding"
 
 EVALUATION_PLACES = ("accelerator", "host")
 """Where all arms of a workload evaluate: where they train, if torch itself computes there, or on
 the host's processor."""
 
-ON_FAILURE = ("stop", "record")
-"""When an arm cannot be trained: its job ends, or writes that down as evidence."""
-ON_WRONG = ("stop", "go-on")
-"""What a candidate's job does when its compiled arithmetic is wrong: end with that as its evidence,
-or train to its end all the same."""
+ON_FAILURE = ("stop", "record")  # when an arm cannot be trained: fail, or write evidence
+ON_WRONG = ("stop", "go-on")  # when a candidate's arithmetic is wrong: end, or train on
 
 AUTOCAST = "autocast"
 """In a recipe as a job records it: the precision of autocast around what trains; not there without
 autocast."""
-SPEED_METRIC = "samples_per_second"
-"""Under which name a job that only prints its metrics reports its speed."""
+SPEED_METRIC = "samples_per_second"  # of a job that only prints its metrics
 
 # Special names of arms.
-NO_ARM = "none"
-"""Stands where no arm is registered; never null, since conditions compare it with names."""
-NOTHING_NEW = "nothing-new"
-"""Stands where the arm that won is the registered model, so that nothing is registered."""
+NO_ARM = "none"  # where none is registered; no null, since conditions compare it with names
+NOTHING_NEW = "nothing-new"  # where the arm that won is the registered model
 BASELINE_ARM = "baseline"
 
 # What a job leaves, by SageMaker's names and by ours.
@@ -140,8 +111,7 @@ PROFILE_FOLDER = "step-profile"
 PROFILE_FILE = "profile.json"
 TRACE_FILE = "trace.json.gz"
 EVIDENCE_FOLDER = "evidence"
-REGISTRATION_FILE = "registration.txt"
-"""Beside the kept evidence of a registered model: the digest of how it was registered."""
+REGISTRATION_FILE = "registration.txt"  # beside a registered model's evidence: the digest of how
 EVIDENCE_FILE = "evidence.json"
 STEPS_FILE = "steps.npz"
 EXAMPLES_FILE = "examples.npz"
@@ -154,14 +124,12 @@ REPRO_SCRIPT = "repro.py"
 VERDICT_FILE = "verdict.json"
 REPORT_FILE = "report.html"
 REPORT_MARKDOWN_FILE = "report.md"
-POSTURE_FILE = "posture.json"
-"""What an execution showed of each candidate, for the record of the workload's posture."""
+POSTURE_FILE = "posture.json"  # what an execution showed of each candidate
 NOTICE_FILE = "notice.json"
 STATISTICS_FILE = "statistics.json"
 MODEL_CARD_FILE = "model_card.json"
 OBSERVATIONS_FILE = "observations.json"
-REPROS_FOLDER = "repros"
-"""With a folder ARM--SEED for each script that shows wrong arithmetic."""
+REPROS_FOLDER = "repros"  # with a folder ARM--SEED for each script that shows wrong arithmetic
 
 
 def job_variable(number: int) -> str:

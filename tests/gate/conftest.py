@@ -33,7 +33,7 @@ from compilegate.job.evidence import (
     column_digests,
     write_evidence,
 )
-from compilegate.job.evidence.writing import trained_on
+from compilegate.job.evidence.writing import TrainedRows
 
 METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "log_loss")
 CLASSES = 4
@@ -162,7 +162,9 @@ class SyntheticExecution:
 
     def train_on(self, arm: str, seed: int, *told: Any) -> None:
         """Let the job say what it trained on: ids, inputs, categories."""
-        self.put(arm, seed, trained_on=trained_on(*told))
+        rows = TrainedRows()
+        rows.add(*told)
+        self.put(arm, seed, trained_on=rows.kept())
 
     def without_parity(self, arm: str, seed: int, obstacle: str | None = None) -> None:
         """Take the parity record away, or put in its place why there is none."""

@@ -32,9 +32,9 @@ from compilegate.job.evidence import (
 from compilegate.job.evidence.writing import (
     MOST_HASHES,
     OWN_DIGEST,
+    TrainedRows,
     document_digest,
     hashed,
-    trained_on,
 )
 from compilegate.report import render_html, render_junit, render_markdown
 from tests.gate.conftest import build_execution
@@ -204,7 +204,11 @@ def test_optional_columns_are_read_back_as_they_were_written(folder, execution) 
         assert np.array_equal(getattr(found.examples, name), getattr(written.examples, name))
     assert found.examples.slices["größe"].tolist() == ["klein"] * 2000
     assert np.isin(hashed([np.array([3, 4], np.int32)]), found.trained_on.inputs).all()
-    assert len(trained_on(range(MOST_HASHES + 9)).ids) == MOST_HASHES
+    rows = TrainedRows()
+    rows.add(range(MOST_HASHES + 9))
+    kept = rows.kept()
+    assert kept is not None
+    assert len(kept.ids) == MOST_HASHES
 
 
 @pytest.mark.parametrize(

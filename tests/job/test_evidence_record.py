@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -210,36 +211,31 @@ def test_evidence_of_a_job_that_is_killed_at_any_time_is_whole_or_absent(
 
 def kill_at_line(number: int) -> None:
     """End this process when it has run so many lines of Python from now on, in whatever file."""
-    left = number
-
-    def trace(_frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal left
-        left -= event == "line"
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    sys.settrace(trace)
+    lines = iter(range(number))
+    trace_lines(lambda: os.kill(os.getpid(), signal.SIGKILL) if next(lines, -1) < 0 else None)
 
 
 @cache
 def lines_to_write() -> int:
     """How many lines it takes to write all tables."""
-    count = 0
-
-    def trace(_frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
+    lines = itertools.count()
     before = sys.gettrace()
     with tempfile.TemporaryDirectory() as folder:
-        sys.settrace(trace)
+        trace_lines(lambda: next(lines))
         try:
             write(Path(folder))
         finally:
             sys.settrace(before)
-    return count
+    return next(lines)
+
+
+def trace_lines(on_line: Callable[[], object]) -> None:
+    def trace(_frame: FrameType, event: str, _argument: Any) -> Any:
+        if event == "line":
+            on_line()
+        return trace
+
+    sys.settrace(trace)
 
 
 @given(row=st.integers(0, 1), column=st.integers(0, 2), factor=st.floats(1.001, 1e6))
@@ -292,19 +288,3 @@ def test_a_value_that_cannot_be_is_told_by_its_key(tmp_path: Path, path: str, va
     file.write_text(json.dumps(document).replace("Infinity", "1e999"))  # which JSON reads as one
     with pytest.raises(EvidenceError, match=outer[0] if outer else key):
         read_evidence(file.parent)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"compiled": PARITY.compiled[:1]},
-        {"repeated": PARITY.repeated - 1},
-        {"tensors": np.array(["loss", "loss", "logits"])},
-    ],
-)
-def test_errors_that_do_not_fit_together_are_told(
-    tmp_path: Path, changes: Mapping[str, Any]
-) -> None:
-    folder = write(tmp_path, parity=replace(PARITY, **changes))
-    with pytest.raises(EvidenceError, match=r"parity\.npz"):
-        read_evidence(folder)

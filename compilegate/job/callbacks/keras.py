@@ -18,7 +18,7 @@ from compilegate.job.callbacks.common import Setting, require_agreement, scalars
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.script import Job, current
-from compilegate.job.script.steps import Loop
+from compilegate.job.script.steps import Course
 
 _XLA = ("xla", "training-compiler")
 """Compilers whose arms Keras compiles by `jit_compile`."""
@@ -38,7 +38,7 @@ class KerasCallback(keras.callbacks.Callback):
         """Starts the job."""
         super().__init__()
         self._job: Job = current(precision=_precision())
-        self._loop: Optional[Loop] = None
+        self._loop: Optional[Course] = None
         """While it trains."""
         self._fitted = False
         self._first = self._batches = 0
@@ -119,7 +119,7 @@ class KerasCallback(keras.callbacks.Callback):
     def on_test_begin(self, logs: Any = None) -> None:
         """A validation is no part of a step."""
         if self._loop is not None:
-            self._loop.stops()
+            self._loop.abandon()
 
     def on_test_end(self, logs: Any = None) -> None:
         """After the training, its metrics count."""
@@ -135,7 +135,7 @@ class KerasCallback(keras.callbacks.Callback):
         """The model is saved."""
         if self._loop is None:
             return
-        self._loop.stops()
+        self._loop.abandon()
         self._loop, self._fitted = None, True
         self._save()
 

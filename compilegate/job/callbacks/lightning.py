@@ -16,7 +16,7 @@ from compilegate.job.callbacks.common import Setting, require_agreement, scalars
 from compilegate.job.errors import InputError
 from compilegate.job.machine.numerics import preserved_generators
 from compilegate.job.script import Job, current
-from compilegate.job.script.steps import Loop, batch_size_of
+from compilegate.job.script.steps import Course, batch_size_of
 
 # Two packages with one content, whose classes are not each other's.
 _ONE, _OTHER = "pytorch_lightning", "lightning.pytorch"
@@ -58,7 +58,7 @@ class LightningCallback(lightning.Callback):
         self._examples = examples
         self._save = save
         self._started: Optional[Job] = None
-        self._loop: Optional[Loop] = None
+        self._loop: Optional[Course] = None
         """While it trains."""
         self._global_step = -1
         self._begun = self._disturbed = self._fitted = False
@@ -187,7 +187,7 @@ class LightningCallback(lightning.Callback):
         job, loop = self._job, self._loop
         if loop is None:
             return
-        loop.stops()
+        loop.abandon()
         self._loop, self._fitted = None, True
         if not loop.step:
             raise InputError(

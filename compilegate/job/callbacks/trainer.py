@@ -20,7 +20,7 @@ from compilegate.job.machine.numerics import preserved_generators
 from compilegate.job.script import Job, current
 from compilegate.job.script.compiled import copied_as_defined
 from compilegate.job.script.results import save_transformer, whole_state
-from compilegate.job.script.steps import Loop
+from compilegate.job.script.steps import Course
 
 Examples = Callable[[Any, Dict[str, Any]], Mapping[str, Any]]
 
@@ -61,7 +61,7 @@ class TrainerCallback(transformers.TrainerCallback):
         self._examples = examples
         self._ragged = ragged
         self._started: Optional[Job] = None
-        self._loop: Optional[Loop] = None
+        self._loop: Optional[Course] = None
         """While it trains."""
         self._dropping = False
         self._trained = False
@@ -153,7 +153,7 @@ class TrainerCallback(transformers.TrainerCallback):
         job, loop = self._job(args), self._loop
         if loop is None:
             return
-        loop.stops()
+        loop.abandon()
         self._loop, self._trained, self._dropping = None, True, False
         if not loop.step:
             raise InputError(

@@ -10,12 +10,7 @@ A training job writes one evidence folder into ``SM_OUTPUT_DATA_DIR``::
       paired.npz      step times of baseline and arm in alternating blocks; optional  (PairedBlocks)
       trained_on.npz  hashes of the training data; optional                     (TrainedOn)
 
-`compilegate.gate.evidence` reads it back. Only the standard library and numpy are needed on either
-side, so a training script of a user's own can write the same record::
-
-    from compilegate.job import Evidence, Examples, Steps, write_evidence
-
-    write_evidence(os.environ["SM_OUTPUT_DATA_DIR"], evidence, steps, examples)
+`compilegate.gate.evidence` reads it back. Both need the standard library and numpy alone.
 """
 
 # ruff: noqa: F401 - the names that others import from here

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from types import MappingProxyType
-from typing import Iterable, Mapping, Optional, Sequence, Tuple
+from typing import Iterable, Mapping, Optional, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -47,9 +46,7 @@ def otherwise_declared(trained: str, declared: str, arms: Sequence[str], *, auto
     )
 
 
-EPSILON: Mapping[str, float] = MappingProxyType(
-    {"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10}
-)
+EPSILON: Mapping[str, float] = {"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10}
 """Distance from 1 to the next number of a precision. A tensor on which eager is nearer to float64
 than that was lucky, and compiled code need not be."""
 REPEAT_LIMIT = 2.0
@@ -57,14 +54,10 @@ REPEAT_LIMIT = 2.0
 more than what `WEAKEST` lets eager err."""
 WEAKEST = 0.5
 """A tensor on which even an error of half its size would lie within the limit shows nothing."""
-NEEDED_SHARE = 0.9
-"""The share of the tensors that must show something."""
-LEAST_STEPS = 4
-"""Half of fewer is a single one."""
-FAR = 1e5
-"""Times the precision's epsilon that eager does not reach by rounding, or all of a tensor."""
-UNLIKE = 0.01
-"""The share of eager's error by which a compiled error differs that is not eager's."""
+NEEDED_SHARE = 0.9  # the share of the tensors that must show something
+LEAST_STEPS = 4  # half of fewer is a single one
+FAR = 1e5  # times the precision's epsilon that eager does not reach by rounding, or all of a tensor
+UNLIKE = 0.01  # the share of eager's error by which a compiled error differs that is not eager's
 
 
 class ParityAnswer(str, Enum):
@@ -83,51 +76,32 @@ class Why(str, Enum):
 
     ALIKE = "alike"
     NOT_FINITE = "not_finite"
-    BEYOND = "beyond"
-    """Beyond the limit in most steps."""
+    BEYOND = "beyond"  # the limit in most steps
     AT_TIMES = "at_times"
     """Beyond the limit in some steps: rounding near a kink, or code that is wrong at times."""
     EAGER_NOT_FINITE = "eager_not_finite"
     EAGER_VARIES = "eager_varies"
     TOO_COARSE = "too_coarse"
-    NOT_MEASURED = "not_measured"
-    """Errors of exactly zero, which no arithmetic but float64 has: nothing was compared."""
+    NOT_MEASURED = "not_measured"  # errors of exactly zero, which no arithmetic but float64 has
     BEYOND_ROUNDING = "beyond_rounding"
-    """Eager and compiled are far off, each in its own way: they drew other random numbers."""
     NOT_REPRODUCED = "not_reproduced"
-    """Beyond the limit, but not where the captured graph is compiled by itself."""
 
 
-CANNOT_TELL_SINCE: Mapping[Why, str] = MappingProxyType(
-    {
-        Why.EAGER_NOT_FINITE: (
-            "eager produced NaN or Inf in the probe although training did not: the probe replayed "
-            "something else"
-        ),
-        Why.EAGER_VARIES: (
-            "two eager runs of the same step differ by more than rounding; the model may draw "
-            "random numbers that are not torch's"
-        ),
-        Why.TOO_COARSE: (
-            "eager itself is too far from float64 in most tensors, as with dropout or a model that "
-            "amplifies rounding"
-        ),
-        Why.NOT_MEASURED: (
-            "all errors of eager or of the compiled step are zero: nothing was compared"
-        ),
-        Why.BEYOND_ROUNDING: (
-            "eager and compiled are far from float64, each in its own way: they did not draw the "
-            "same random numbers"
-        ),
-        Why.NOT_REPRODUCED: (
-            "compiled tensors differ by more than rounding, and the captured graph, compiled by "
-            "itself in a fresh process, does not"
-        ),
-    }
-)
+CANNOT_TELL_SINCE: Mapping[Why, str] = {
+    Why.EAGER_NOT_FINITE: "eager produced NaN or Inf in the probe although training did not: the "
+    "probe replayed something else",
+    Why.EAGER_VARIES: "two eager runs of the same step differ by more than rounding; the model may "
+    "draw random numbers that are not torch's",
+    Why.TOO_COARSE: "eager itself is too far from float64 in most tensors, as with dropout or a "
+    "model that amplifies rounding",
+    Why.NOT_MEASURED: "all errors of eager or of the compiled step are zero: nothing was compared",
+    Why.BEYOND_ROUNDING: "eager and compiled are far from float64, each in its own way: they did "
+    "not draw the same random numbers",
+    Why.NOT_REPRODUCED: "compiled tensors differ by more than rounding, and the captured graph, "
+    "compiled by itself in a fresh process, does not",
+}
 """Why parity cannot tell, in words, where no tensor shows it."""
-COVERED = 0.9
-"""The share of the trained parameters that must have been compared."""
+COVERED = 0.9  # the share of the trained parameters that must have been compared
 GRADIENT = "gradient of"
 
 
@@ -136,15 +110,12 @@ class WorstTensor:
     """Where the compiled arithmetic is farthest from what eager's rounding explains."""
 
     tensor: str
-    step: int
-    """From 0, in the order of training."""
+    step: int  # from 0, in the order of training
     ratio: Optional[float]
-    """The compiled error as a multiple of what eager's rounding explains: the largest of eager's
-    errors on the tensor, or the precision's epsilon. None: not a finite number."""
+    """The compiled error as a multiple of what eager's rounding explains. None: not finite."""
     compiled_error: Optional[float]
-    """Relative to the tensor's norm in float64. None: not a finite number."""
-    eager_error: float
-    """Eager's error in the same step."""
+    """Relative to the tensor's norm in float64. None: not finite."""
+    eager_error: float  # in the same step
 
 
 @dataclass(frozen=True)
@@ -154,11 +125,9 @@ class ParityVerdict:
     answer: ParityAnswer
     why: Why
     worst: Optional[WorstTensor]
-    judged: int
-    """Tensors on which eager is close enough to float64 to show something."""
+    judged: int  # tensors on which eager is close enough to float64 to show something
     median_ratio: Optional[float]
-    exceeded: int
-    """Steps in which a tensor is beyond the limit."""
+    exceeded: int  # steps in which a tensor is beyond the limit
 
 
 def parity_verdict(
@@ -170,54 +139,44 @@ def parity_verdict(
     ratios, explained = error_ratios(errors, precision), explained_errors(errors, precision)
     judged = explained <= WEAKEST / limit
     shown = np.where(judged, ratios, 0.0)
-    exceeded = int((shown > limit).any(axis=1).sum())
-    answer, why, place = _answer(errors, precision, limit, ratios, judged)
-    if answer is ParityAnswer.FAIL and reproduced is False:
-        answer, why, place = ParityAnswer.CANNOT_TELL, Why.NOT_REPRODUCED, None
-    return ParityVerdict(
-        answer=answer,
-        why=why,
-        worst=None if place is None else _at(errors, ratios, *place),
-        judged=int(judged.sum()),
-        median_ratio=_finite(np.median(ratios[:, judged])) if judged.any() else None,
-        exceeded=exceeded,
-    )
-
-
-def _answer(
-    errors: ParityErrors,
-    precision: str,
-    limit: float,
-    ratios: FloatArray,
-    judged: npt.NDArray[np.bool_],
-) -> Tuple[ParityAnswer, Why, Optional[Tuple[int, int]]]:
-    """The answer, what it is based on, and where: a (step, tensor)."""
-    cannot_tell = ParityAnswer.CANNOT_TELL
-    repeated = np.minimum(REPEAT_LIMIT * explained_errors(errors, precision), WEAKEST / limit)
-    unsteady = ~(errors.repeated <= repeated)
-    shown = np.where(judged, ratios, 0.0)
     middle = lasting(shown)
-    tensor = int(middle.argmax())
+    repeated = np.minimum(REPEAT_LIMIT * explained, WEAKEST / limit)
+    compared = errors.eager.any() and errors.compiled.any()
     # The first that holds.
     found = (
-        (not errors.eager.any() or not errors.compiled.any(), cannot_tell, Why.NOT_MEASURED),
-        (not np.isfinite(errors.eager).all(), cannot_tell, Why.EAGER_NOT_FINITE),
-        (bool(unsteady.any()), cannot_tell, Why.EAGER_VARIES),
+        (not compared, ParityAnswer.CANNOT_TELL, Why.NOT_MEASURED),
+        (not np.isfinite(errors.eager).all(), ParityAnswer.CANNOT_TELL, Why.EAGER_NOT_FINITE),
+        (not (errors.repeated <= repeated).all(), ParityAnswer.CANNOT_TELL, Why.EAGER_VARIES),
         (not np.isfinite(ratios).all(), ParityAnswer.FAIL, Why.NOT_FINITE),
-        (bool((middle > limit).any()), ParityAnswer.FAIL, Why.BEYOND),
-        (_is_beyond_rounding(errors, precision, limit), cannot_tell, Why.BEYOND_ROUNDING),
-        (bool(judged.mean() < NEEDED_SHARE), cannot_tell, Why.TOO_COARSE),
-        (bool((shown > limit).any()), cannot_tell, Why.AT_TIMES),
+        ((middle > limit).any(), ParityAnswer.FAIL, Why.BEYOND),
+        (
+            _is_beyond_rounding(errors, precision, limit),
+            ParityAnswer.CANNOT_TELL,
+            Why.BEYOND_ROUNDING,
+        ),
+        (judged.mean() < NEEDED_SHARE, ParityAnswer.CANNOT_TELL, Why.TOO_COARSE),
+        ((shown > limit).any(), ParityAnswer.CANNOT_TELL, Why.AT_TIMES),
         (True, ParityAnswer.PASS, Why.ALIKE),
     )
     answer, why = next((answer, why) for holds, answer, why in found if holds)
+    if answer is ParityAnswer.FAIL and reproduced is False:
+        answer, why = ParityAnswer.CANNOT_TELL, Why.NOT_REPRODUCED
+    worst = None
     if why is Why.NOT_FINITE:
-        return answer, why, _first(~np.isfinite(ratios))
-    if why is Why.BEYOND:
-        return answer, why, (int(shown[:, tensor].argmax()), tensor)
-    if why in (Why.AT_TIMES, Why.ALIKE):
-        return answer, why, _first(shown == shown.max())
-    return answer, why, None
+        worst = _first(errors, ratios, ~np.isfinite(ratios))
+    elif why is Why.BEYOND:
+        lasts = np.arange(len(middle)) == middle.argmax()
+        worst = _first(errors, ratios, lasts & (shown == shown[:, lasts].max()))
+    elif why in (Why.AT_TIMES, Why.ALIKE):
+        worst = _first(errors, ratios, shown == shown.max())
+    return ParityVerdict(
+        answer=answer,
+        why=why,
+        worst=worst,
+        judged=int(judged.sum()),
+        median_ratio=_finite(np.median(ratios[:, judged])) if judged.any() else None,
+        exceeded=int((shown > limit).any(axis=1).sum()),
+    )
 
 
 def _is_beyond_rounding(errors: ParityErrors, precision: str, limit: float) -> bool:
@@ -234,7 +193,9 @@ def _is_beyond_rounding(errors: ParityErrors, precision: str, limit: float) -> b
     return bool((unshown & (np.median(apart, axis=0) > 0.5)).mean() >= 0.5)
 
 
-def _at(errors: ParityErrors, ratios: FloatArray, step: int, tensor: int) -> WorstTensor:
+def _first(errors: ParityErrors, ratios: FloatArray, found: npt.NDArray[np.bool_]) -> WorstTensor:
+    """The first (step, tensor) that was found."""
+    step, tensor = np.argwhere(found)[0].tolist()
     return WorstTensor(
         tensor=str(errors.tensors[tensor]),
         step=step,
@@ -244,12 +205,6 @@ def _at(errors: ParityErrors, ratios: FloatArray, step: int, tensor: int) -> Wor
     )
 
 
-def _first(found: npt.NDArray[np.bool_]) -> Tuple[int, int]:
-    """The first (step, tensor) that was found."""
-    step, tensor = np.argwhere(found)[0]
-    return int(step), int(tensor)
-
-
 def _finite(value: float) -> Optional[float]:
     return float(value) if np.isfinite(value) else None
 
@@ -257,15 +212,13 @@ def _finite(value: float) -> Optional[float]:
 def explained_errors(errors: ParityErrors, precision: str) -> FloatArray:
     """(tensors,) the error that eager's own rounding explains: the largest of eager's errors on the
     tensor over the steps, or the precision's epsilon. `precision` is a key of `EPSILON`."""
-    explained: FloatArray = np.maximum(errors.eager.max(axis=0), EPSILON[precision])
-    return explained
+    return np.asarray(np.maximum(errors.eager.max(axis=0), EPSILON[precision]))
 
 
 def error_ratios(errors: ParityErrors, precision: str) -> FloatArray:
     """(steps, tensors) the compiled errors as multiples of what eager's own rounding explains."""
     with np.errstate(over="ignore", invalid="ignore"):
-        ratios: FloatArray = errors.compiled / explained_errors(errors, precision)
-    return ratios
+        return np.asarray(errors.compiled / explained_errors(errors, precision))
 
 
 def lasting(ratios: FloatArray) -> FloatArray:
@@ -274,22 +227,19 @@ def lasting(ratios: FloatArray) -> FloatArray:
     Wrong code is wrong in every step. Rounding that decides on which side of a kink a number falls
     (ReLU, a maximum) changes single steps, by far more than itself.
     """
-    middle: FloatArray = np.sort(ratios, axis=0)[(len(ratios) - 1) // 2]
-    return middle
+    return np.asarray(np.sort(ratios, axis=0)[(len(ratios) - 1) // 2])
 
 
 def departing(errors: ParityErrors, precision: str, limit: float) -> npt.NDArray[np.bool_]:
     """(tensors,) which tensors the compiler computes wrongly, where the verdict is that it does:
     beyond the limit in most steps, where eager is exact enough to tell, or not finite."""
-    ratios = error_ratios(errors, precision)
     if parity_verdict(errors, precision, limit).answer is not ParityAnswer.FAIL:
         return np.zeros(len(errors.tensors), dtype=bool)
+    ratios = error_ratios(errors, precision)
     judged = explained_errors(errors, precision) <= WEAKEST / limit
     with np.errstate(invalid="ignore"):
-        found: npt.NDArray[np.bool_] = ~np.isfinite(ratios).all(axis=0) | (
-            judged & (lasting(ratios) > limit)
-        )
-    return found
+        beyond = judged & (lasting(ratios) > limit)
+    return np.asarray(~np.isfinite(ratios).all(axis=0) | beyond)
 
 
 def not_compared(parity: ParityRecord, errors: ParityErrors) -> Optional[str]:

@@ -13,23 +13,15 @@ from compilegate.job import names
 from compilegate.job.endings import WRONG_ARITHMETIC
 from compilegate.job.errors import CompilegateError
 
-LOADER, SYNCHRONISATION, SHAPES, BREAKS, RECOMPILATIONS = HINDRANCES = (
-    "loader",
-    "synchronisation",
-    "shapes",
-    "breaks",
-    "recompilations",
-)
-"""Steps wait for their batches; each reads the value of a tensor; new shapes keep coming; the
-compiler leaves its graph; it compiles one again."""
 RULES = {
-    LOADER: names.RULE_LOADER,
-    SYNCHRONISATION: names.RULE_ITEM_IN_STEP,
-    SHAPES: names.RULE_PADDING,
-    BREAKS: names.RULE_BREAK,
-    RECOMPILATIONS: names.RULE_DYNAMIC_UNSET,
+    "loader": names.RULE_LOADER,  # steps wait for their batches
+    "synchronisation": names.RULE_ITEM_IN_STEP,  # each reads the value of a tensor
+    "shapes": names.RULE_PADDING,  # new ones keep coming
+    "breaks": names.RULE_BREAK,  # the compiler leaves its graph
+    "recompilations": names.RULE_DYNAMIC_UNSET,  # it compiles one again
 }
-"""The rule of `compilegate check` that finds each in the source."""
+"""What slows steps, each with the rule of `compilegate check` that finds it in the source."""
+LOADER, SYNCHRONISATION, SHAPES, BREAKS, RECOMPILATIONS = HINDRANCES = tuple(RULES)
 MOST_PLACES = 5
 
 
@@ -40,24 +32,18 @@ class Hindrance:
     kind: str
     count: float
     """How often: reads of a step; shapes, breaks, recompilations in all; of a loader, steps."""
-    share: Optional[float] = None
-    """The share of the steady steps' time that it takes; None where nobody measured that."""
-    where: Tuple[str, ...] = ()
-    """Lines of the program, ``train.py:42``, most frequent first."""
-    reason: Optional[str] = None
-    """In the compiler's words, of the first place."""
-    rule: Optional[str] = None
-    """The rule of `compilegate check` that says more."""
+    share: Optional[float] = None  # of the steady steps' time, where somebody measured that
+    where: Tuple[str, ...] = ()  # lines of the program, `train.py:42`, most frequent first
+    reason: Optional[str] = None  # in the compiler's words, of the first place
+    rule: Optional[str] = None  # of RULES
 
 
 SCHEMA_VERSION = 1
 CACHE_STATES = ("warm", "cold", "ignored")
-"""The states of a compile cache; see `CompileCacheRecord`."""
 MEMORY_OF = ("device", "process")
 """Whose memory a job measures: its device's, as the framework counts it, or its own process's where
 there is no device."""
-SLICE = "slice:"
-"""Prefix of the columns that hold categories."""
+SLICE = "slice:"  # prefix of the columns that hold categories
 
 Scalar = Union[str, int, float, bool, None]
 FloatArray = npt.NDArray[np.float64]
@@ -82,15 +68,10 @@ class CompilerRecord:
     """Which compiler the job was told to use, and what shows that it ran (or did not)."""
 
     name: str
-    """eager, inductor, xla, ..."""
-    ran: bool
-    """Whether graphs were compiled in this process; False is right for eager only."""
-    proof: Mapping[str, Scalar] = field(default_factory=dict)
-    """The observations behind `ran`, by name (counters, versions, log lines)."""
-    compile_seconds: float = 0.0
-    """Wall-clock seconds that compilation added to the job."""
-    options: Mapping[str, Scalar] = field(default_factory=dict)
-    """How it was set. No part of the recipe: arms that differ in it still train alike."""
+    ran: bool  # whether graphs were compiled in this process; False is right for eager only
+    proof: Mapping[str, Scalar] = field(default_factory=dict)  # counters, versions, log lines
+    compile_seconds: float = 0.0  # wall-clock seconds that compilation added to the job
+    options: Mapping[str, Scalar] = field(default_factory=dict)  # no part of the recipe
     graphs: int = 0
     graph_breaks: int = 0
     recompilations: int = 0
@@ -100,40 +81,27 @@ class CompilerRecord:
 class SpeedRecord:
     """How fast the job trained. Times are wall-clock seconds of this job's own clock."""
 
-    samples_per_second: float
-    """Training samples per second over the steady steps."""
-    steady_from: int
-    """Index of the first step that counts as steady: compilation and warm-up lie before it."""
-    train_seconds: float
-    """From before the first step to after the last, compilation included, evaluation not."""
-    total_seconds: float
-    """From the start of the process to the evaluation's end, without the probes' own seconds."""
+    samples_per_second: float  # over the steady steps
+    steady_from: int  # the first step that counts as steady, after compilation and warm-up
+    train_seconds: float  # from the first step to the last, with compilation, without evaluation
+    total_seconds: float  # from the process's start to the evaluation's end, without the probes'
 
 
 @dataclass(frozen=True)
 class ParityRecord:
     """Whether compiled and eager steps were compared at equal weights, and under what terms."""
 
-    precision: str
-    """The precision of the compiled and the eager steps; the reference is in float64."""
-    steps: int
-    """How many steps were compared; the rows of parity.npz. Zero where there is an obstacle."""
-    seconds: float
-    """Wall-clock, no part of the job's other times."""
-    obstacle: Optional[str] = None
-    """Why there is nothing to compare, in one sentence; None when there is."""
-    repro: Optional[str] = None
-    """The folder with the script that shows the difference, relative to the evidence folder, with
-    "/" between its parts."""
-    departs: Optional[str] = None
-    """Which module's output or gradient departs first, in one sentence."""
+    precision: str  # the precision of the compiled and the eager steps; the reference is in float64
+    steps: int  # compared; the rows of parity.npz. Zero where there is an obstacle.
+    seconds: float  # wall-clock, no part of the job's other times
+    obstacle: Optional[str] = None  # why there is nothing to compare, in one sentence
+    repro: Optional[str] = None  # the folder of a script that shows it, in the evidence folder
+    departs: Optional[str] = None  # which output or gradient departs first, in one sentence
     reproduced: Optional[bool] = None
     """Whether the captured graph, compiled by itself in a fresh process, departs as well; None
     where that was not tried to the end."""
-    trained_parameters: Optional[int] = None
-    """Numbers in the parameters of all modules that the job compiles and trains."""
-    compared_parameters: Optional[int] = None
-    """How many of them had a gradient that was compared, and was not zero in every call."""
+    trained_parameters: Optional[int] = None  # numbers in those of the modules that train
+    compared_parameters: Optional[int] = None  # with a gradient compared that was not all zero
     compared: Mapping[str, str] = field(default_factory=dict)
     """By variant (exact, compiled, eager), the sha256 of the tensors that were compared (of large
     ones a sample): no two jobs compare the same."""
@@ -147,14 +115,11 @@ class PairedSpeedRecord:
     other. What is timed is forward, backward and the optimizer's update: no loader, no logging.
     """
 
-    seconds: float
-    """As in `ParityRecord`, and so is `obstacle`."""
+    seconds: float  # as in `ParityRecord`, and so is `obstacle`
     baseline_compiler: str
-    baseline_batch_size: int
-    """Examples of one of its steps in this process."""
+    baseline_batch_size: int  # examples of one of its steps in this process
     candidate_batch_size: int
-    steps_per_block: int
-    """Zero where there is an obstacle."""
+    steps_per_block: int  # zero where there is an obstacle
     obstacle: Optional[str] = None
 
 
@@ -163,20 +128,16 @@ class CompileCacheRecord:
     """Whether the compiler started from what an earlier job had compiled."""
 
     state: str
-    """``warm``: every graph came from the cache. ``cold``: there was none, or it lacked some.
-    ``ignored``: there was one, and it was not used."""
-    reason: str
-    """Why the state is what it is, and what was kept for the next job, in sentences."""
-    key: str
-    """sha256 of all that decides whether a cache fits: graph, libraries and hardware."""
-    hits: int
-    """Compiled graphs, forward and backward counted apart, that were found in the cache."""
+    """One of CACHE_STATES. ``warm``: every graph came from the cache. ``cold``: there was none, or
+    it lacked some. ``ignored``: there was one, and it was not used."""
+    reason: str  # why the state is what it is, and what was kept for the next job, in sentences
+    key: str  # sha256 of all that decides whether a cache fits: graph, libraries and hardware
+    hits: int  # compiled graphs, forward and backward counted apart, that were found in the cache
     misses: int
     loaded_bytes: int
     saved_bytes: int
     """Sizes of the archives that were loaded, and kept for the next job; zero where none was."""
-    load_seconds: float = 0.0
-    """Wall-clock seconds to check and unpack the archive; part of ``compile_seconds``."""
+    load_seconds: float = 0.0  # wall-clock, to check and unpack; part of `compile_seconds`
     cold_compile_seconds: Optional[float] = None
     cold_first_step_seconds: Optional[float] = None
     """``compile_seconds`` and the first step of the job that filled the cache."""
@@ -186,10 +147,8 @@ class CompileCacheRecord:
 class Resumption:
     """A return of the job to its last checkpoint, after its machine was taken from it."""
 
-    step: int
-    """The first step after it, from 0."""
-    steady_from: int
-    """The first step after it that counts as steady, as `SpeedRecord.steady_from`."""
+    step: int  # the first step after it, from 0
+    steady_from: int  # the first step after it that counts as steady
     lost_seconds: float
     """Wall-clock seconds that the interruption cost: steps taken twice, the wait for a machine,
     start-up, compilation. They are part of the job's train_seconds and total_seconds."""
@@ -199,12 +158,9 @@ class Resumption:
 class CheckpointRecord:
     """What the job kept to go on from, and whether it had to."""
 
-    written: int
-    """Checkpoints that the last process wrote."""
-    seconds: float
-    """Wall-clock, for writing them: part of train_seconds, and of no step's time."""
-    ignored: Optional[str]
-    """Why an existing checkpoint was not used."""
+    written: int  # checkpoints that the last process wrote
+    seconds: float  # wall-clock, for writing them: part of train_seconds, and of no step's time
+    ignored: Optional[str]  # why an existing checkpoint was not used
     resumed: Tuple[Resumption, ...] = ()
 
 
@@ -224,15 +180,12 @@ class PaddingRecord:
     A position is one document's place for a token, computed whether a token stands there or not.
     """
 
-    padding: str
-    """One of `compilegate.job.names.PADDINGS`."""
+    padding: str  # one of `compilegate.job.names.PADDINGS`
     lengths: Tuple[int, ...]
     """The lengths that steps may have, ascending: a compiler of static shapes compiles each once.
     Empty with ``longest``."""
-    bucket_lengths: Tuple[int, ...]
-    """The lengths that ``buckets`` has, or would have."""
-    tokens: int
-    """Positions of the epoch that are no padding."""
+    bucket_lengths: Tuple[int, ...]  # the lengths that `buckets` has, or would have
+    tokens: int  # positions of the epoch that are no padding
     positions: PaddedPositions
     histogram_upto: Tuple[int, ...]
     """The greatest length in each bin of the training documents' lengths, ascending; the last is
@@ -257,53 +210,39 @@ class PaddingRecord:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The scalars of one training job: one arm, one seed."""
+    """The scalars of one training job: one arm, one seed. What is None was not measured."""
 
-    job: str
-    """The training job's name. With `arm` and `seed` it says whose evidence this is."""
+    job: str  # the training job's name. With `arm` and `seed` it says whose evidence this is.
     arm: str
     seed: int
-    recipe: Mapping[str, Scalar]
-    """How the job trained: batch_size, learning_rate, precision, epochs, steps, ..."""
+    recipe: Mapping[str, Scalar]  # batch_size, learning_rate, precision, epochs, steps, ...
     compiler: Optional[CompilerRecord]
-    """None where nothing shows what compiled, or did not: only a job that measures itself knows."""
     speed: Optional[SpeedRecord]
-    """None when the job failed before it could be measured, or did not measure itself."""
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    """Validation metrics by name, as fractions, not per cent."""
-    peak_memory_bytes: Optional[int] = None
-    """The most memory that training took at one time, probes left out; None: not measured."""
-    environment: Mapping[str, Scalar] = field(default_factory=dict)
-    """Library versions and hardware, by name."""
+    metrics: Mapping[str, float] = field(default_factory=dict)  # as fractions, not per cent
+    peak_memory_bytes: Optional[int] = None  # of the training, probes left out
+    environment: Mapping[str, Scalar] = field(default_factory=dict)  # versions and hardware
     digests: Mapping[str, str] = field(default_factory=dict)
     """sha256 in hexadecimal, by name. `data` and `model` are the job's to give; those of the
     columns are filled in when the record is written (`column_digests`)."""
-    failure: Optional[str] = None
-    """Why the arm could not be trained, in one sentence; None when it was."""
+    failure: Optional[str] = None  # why the arm could not be trained, in one sentence
     ending: Optional[str] = None
     attempts: Tuple[str, ...] = ()
     """How such a job ended, and how earlier starts of the training within it did: names of
     `compilegate.job.endings`."""
     parity: Optional[ParityRecord] = None
-    """None when there was no probe, as with the eager compiler."""
     compile_cache: Optional[CompileCacheRecord] = None
     checkpoints: Optional[CheckpointRecord] = None
-    memory_of: Optional[str] = None
-    """Whose memory `peak_memory_bytes` is: one of MEMORY_OF. None: not measured, or not known."""
+    memory_of: Optional[str] = None  # whose memory `peak_memory_bytes` is: one of MEMORY_OF
     paired_speed: Optional[PairedSpeedRecord] = None
-    """None when there was no probe, as with the baseline itself."""
     padding: Optional[PaddingRecord] = None
-    notes: Tuple[str, ...] = ()
-    """What the job noticed and its user should know, each in one sentence with its remedy."""
-    hindrances: Tuple[Hindrance, ...] = ()
-    """What slowed its steps, or kept its compiler from helping; gravest first."""
+    notes: Tuple[str, ...] = ()  # what its user should know, each in one sentence with its remedy
+    hindrances: Tuple[Hindrance, ...] = ()  # what slowed its steps, gravest first
     printed: Mapping[str, Tuple[float, ...]] = field(default_factory=dict)
     """By metric, the values that a job printed, in order; of many only some."""
     checkup: Mapping[str, Scalar] = field(default_factory=dict)
     """What its machine was like meanwhile: driver, toolchain, load. Arms are not compared by it,
     since a load is never the same twice."""
-    origin: str = Origin.MEASURED
-    """One of `Origin`: what the record can hold, and so what it lacks."""
+    origin: str = Origin.MEASURED  # one of `Origin`: what the record can hold, and so what it lacks
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -315,44 +254,33 @@ class Evidence:
 class Steps:
     """One row per optimizer step, in the order the steps were taken."""
 
-    loss: FloatArray
-    """(steps,) training loss of the step's batch, before the update."""
-    seconds: FloatArray
-    """(steps,) wall-clock seconds of the step, batch loading included."""
+    loss: FloatArray  # (steps,) training loss of the step's batch, before the update
+    seconds: FloatArray  # (steps,) wall-clock seconds of the step, batch loading included
 
 
 @dataclass(frozen=True)
 class Examples:
     """One row per validation example. Rows of two jobs are matched by `ids`, not by position."""
 
-    ids: npt.NDArray[np.str_]
-    """(examples,) stable identifiers, unique."""
-    labels: IntArray
-    """(examples,) index of the true class."""
+    ids: npt.NDArray[np.str_]  # (examples,) stable identifiers, unique
+    labels: IntArray  # (examples,) index of the true class; 0 where there are `targets`
     scores: FloatArray
     """(examples, classes) predicted probabilities; each row sums to one. No columns where the model
     predicts numbers, or where its losses are all that is known of an example."""
-    losses: FloatArray
-    """(examples,) loss of each example; in nats where there are scores."""
-    targets: Optional[FloatArray] = None
-    """(examples,) true values, when the model predicts a number; `scores` then has no columns and
-    every label is 0."""
-    predictions: Optional[FloatArray] = None
-    """(examples,) predicted values; there exactly when `targets` is."""
+    losses: FloatArray  # (examples,) loss of each example; in nats where there are scores
+    targets: Optional[FloatArray] = None  # (examples,) true values, of a model of numbers
+    predictions: Optional[FloatArray] = None  # (examples,) there exactly when `targets` is
     slices: Mapping[str, npt.NDArray[np.str_]] = field(default_factory=dict)
     """By column name, (examples,) the category of each example: language, region, ..."""
-    inputs: Optional[IntArray] = None
-    """(examples,) a hash of what the model is given of each; equal ones are one input twice."""
+    inputs: Optional[IntArray] = None  # (examples,) a hash of what the model is given of each
 
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """What the training data were, by hashes in order: the smallest of them where they are many
-    (`trained_on`). None at all where the job did not say."""
+    """What the training data were, by hashes in order: the smallest of them where they are many."""
 
     ids: IntArray
-    inputs: IntArray
-    """What the model was given of them."""
+    inputs: IntArray  # what the model was given of them
     slices: Mapping[str, IntArray] = field(default_factory=dict)
     """By column name, the categories that occur among them."""
 
@@ -366,26 +294,19 @@ class ParityErrors:
     negative; one may be NaN or infinite.
     """
 
-    tensors: npt.NDArray[np.str_]
-    """(tensors,) names: loss, logits, "gradient of PARAMETER"; unique."""
-    eager: FloatArray
-    """(steps, tensors) eager against float64."""
-    repeated: FloatArray
-    """(steps, tensors) eager once more against eager, on the scale of the other two."""
-    compiled: FloatArray
-    """(steps, tensors) the compiled step against float64."""
+    tensors: npt.NDArray[np.str_]  # (tensors,) names: loss, logits, "gradient of PARAMETER"; unique
+    eager: FloatArray  # (steps, tensors) eager against float64
+    repeated: FloatArray  # (steps, tensors) eager once more against eager, on the same scale
+    compiled: FloatArray  # (steps, tensors) the compiled step against float64
 
 
 @dataclass(frozen=True)
 class PairedBlocks:
     """One row per pair of blocks, in the order they were run; see `PairedSpeedRecord`."""
 
-    baseline_seconds: FloatArray
-    """(pairs,) mean wall-clock seconds of a step of the baseline in the pair's block of it."""
-    candidate_seconds: FloatArray
-    """(pairs,) the same of the arm's own step."""
-    baseline_first: npt.NDArray[np.bool_]
-    """(pairs,) whether the baseline's block was the first of the two."""
+    baseline_seconds: FloatArray  # (pairs,) mean wall-clock seconds of a step in its block
+    candidate_seconds: FloatArray  # (pairs,) the same of the arm's own step
+    baseline_first: npt.NDArray[np.bool_]  # (pairs,) whether the baseline's block was the first
 
 
 @dataclass(frozen=True)
@@ -396,14 +317,10 @@ class EvidenceRecord:
     evidence: Evidence
     steps: Optional[Steps]
     examples: Optional[Examples]
-    parity: Optional[ParityErrors] = None
-    """There exactly when `evidence.parity` is and names no obstacle."""
-    paired: Optional[PairedBlocks] = None
-    """There exactly when `evidence.paired_speed` is and names no obstacle."""
+    parity: Optional[ParityErrors] = None  # exactly when `has_parity(evidence)`
+    paired: Optional[PairedBlocks] = None  # exactly when `has_paired_speed(evidence)`
     trained_on: Optional[TrainedOn] = None
-    """None where the job did not say what it trained on."""
-    as_written: bool = True
-    """Whether evidence.json holds its own digest, as it does when nothing in it was changed."""
+    as_written: bool = True  # whether evidence.json holds its own digest: nothing was changed
 
 
 Table = Union[Steps, Examples, ParityErrors, PairedBlocks, TrainedOn]

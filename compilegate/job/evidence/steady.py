@@ -2,15 +2,11 @@
 
 A job says where it thinks its steps are steady. Taken at its word, a baseline whose first step of
 30 s counts is slow, and a candidate that counts its last ten steps of 200 is fast. So the times
-themselves are looked at:
-
-- the first steps of each process are warm-up: the first one, and the five that follow it;
-- a step in the first half of the training, or in what the job calls its warm-up, that takes many
-  times what is usual, and more than any step behind these, is one that compiled. It and the steps
-  after it are warm-up, too;
-- everything else counts, stalls and slow steps as well, since they are paid for.
-
-Unusual steps that keep coming are not compilation, and count.
+themselves are looked at. Warm-up is the first step of each process and the five that follow it; and
+so is a step in the first half of the training, or in what the job calls its warm-up, that takes
+many times what is usual and more than any step behind these, since it compiled, with five more.
+Everything else counts, stalls and slow steps as well, since they are paid for; so do unusual steps
+that keep coming, which are not compilation.
 """
 
 from __future__ import annotations
@@ -24,15 +20,11 @@ from compilegate.job.evidence.record import Evidence, FloatArray, Steps
 
 WARM_UP = 6
 """The first step of a process, and the five behind it that fill caches and allocator pools."""
-SPIKE = 5.0
-"""Times the usual step, from which on a step is taken for one that compiled."""
-MOST_SPIKES = 0.1
-"""The share of all steps that may be such."""
+SPIKE = 5.0  # times the usual step, from which on a step is taken for one that compiled
+MOST_SPIKES = 0.1  # the share of all steps that may be such
 LEAST_SHARE = 0.5
 """The share of the steps that must be steady. A job that mostly warms up has measured nothing."""
-
-LEAST_STEP_SECONDS = 1e-9
-MOST_SECONDS = 1e8
+LEAST_STEP_SECONDS, MOST_SECONDS = 1e-9, 1e8
 """A nanosecond, three years: beyond them a time is damage, not a measurement."""
 
 Mask = npt.NDArray[np.bool_]
@@ -40,8 +32,7 @@ Mask = npt.NDArray[np.bool_]
 
 def are_durations(seconds: FloatArray) -> Mask:
     """(steps,) which of them are plausible for a step."""
-    plausible: Mask = (seconds >= LEAST_STEP_SECONDS) & (seconds <= MOST_SECONDS)
-    return plausible
+    return np.asarray((seconds >= LEAST_STEP_SECONDS) & (seconds <= MOST_SECONDS))
 
 
 def steady_mask(evidence: Evidence, steps: Steps) -> Mask:

@@ -7,13 +7,14 @@ import hashlib
 import json
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from compilegate.job import names
 from compilegate.job.evidence.record import (
+    SLICE,
     Evidence,
     EvidenceError,
     Examples,
@@ -30,8 +31,7 @@ from compilegate.job.evidence.record import (
 from compilegate.job.files import whole_file, write_text
 
 _ROWS_PER_UPDATE = 65_536
-OWN_DIGEST = "sha256"
-"""Key of evidence.json under which the digest of all its other keys stands."""
+OWN_DIGEST = "sha256"  # key of evidence.json under which the digest of all its other keys stands
 
 
 def document_digest(document: Mapping[str, Any]) -> str:
@@ -90,13 +90,22 @@ def _digest(found: Mapping[str, npt.NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-MOST_HASHES = 100_000
-"""Hashes that are kept of the ids, and of the inputs."""
+MOST_HASHES = 100_000  # hashes that are kept of the ids, and of the inputs
+
+
+def as_array(values: Any) -> npt.NDArray[Any]:
+    """What a script has, as an array: tensors of any device, lists, arrays."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        if values.is_floating_point() and values.element_size() < 4:
+            values = values.float()
+    return np.asarray(values)
 
 
 def hashed(values: Any) -> IntArray:
-    """(rows,) a hash of each value: a text, a number, or a row of an array of any shape."""
-    rows = values if isinstance(values, (list, tuple)) else np.asarray(values)
+    """(rows,) a hash of each text, id or number, or of each row of an array or a tensor."""
+    alone = isinstance(values, (list, tuple)) and not hasattr(next(iter(values), ""), "detach")
+    rows = values if alone else as_array(values)
     return np.fromiter((_hash(each) for each in rows), dtype=np.int64, count=len(rows))
 
 
@@ -111,47 +120,41 @@ def _hash(value: Any) -> int:
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little", signed=True)
 
 
-class SeenRows:
+class TrainedRows:
     """The hashes of training examples, given at once or batch by batch."""
 
     def __init__(self) -> None:
-        self._parts: List[IntArray] = []
-        self._waiting = 0
+        self._parts: Dict[str, List[IntArray]] = {"ids": [], "inputs": []}
 
-    def add(self, hashes: IntArray) -> None:
-        """Take more of them in; memory does not grow with their number."""
-        self._parts.append(hashes)
-        self._waiting += len(hashes)
-        if self._waiting > 2 * MOST_HASHES:
-            self._parts, self._waiting = [self.kept()], 0
+    def add(
+        self, ids: Any = None, inputs: Any = None, slices: Optional[Mapping[str, Any]] = None
+    ) -> None:
+        """Take more of them in: `ids`, `inputs` or categories by column. Memory does not grow with
+        their number."""
+        for name, values in {"ids": ids, "inputs": inputs}.items():
+            if values is not None:
+                self._keep(name, hashed(values))
+        for name, values in (slices or {}).items():
+            self._keep(SLICE + name, hashed(np.unique(as_array(values).astype(np.str_))))
 
-    def kept(self) -> IntArray:
-        """The smallest, in order, each once."""
-        if not self._parts:
-            return np.zeros(0, dtype=np.int64)
-        found: IntArray = np.unique(np.concatenate(self._parts))[:MOST_HASHES]
-        return found
+    def _keep(self, name: str, hashes: IntArray) -> None:
+        parts = self._parts.setdefault(name, [])
+        parts.append(hashes)
+        if len(parts) > 500 or len(hashes) > 5000:  # often enough for memory, seldom for time
+            parts[:] = [_smallest(parts)]
 
-
-def trained_on(
-    ids: Any = None, inputs: Any = None, slices: Optional[Mapping[str, Any]] = None
-) -> TrainedOn:
-    """What a job says of all its training examples: `ids`, `inputs` or categories by column."""
-    found = [SeenRows(), SeenRows()]
-    for seen, values in zip(found, (ids, inputs)):
-        if values is not None:
-            seen.add(hashed(values))
-    return TrainedOn(
-        *(seen.kept() for seen in found),
-        slices={name: hashed_categories(values) for name, values in (slices or {}).items()},
-    )
+    def kept(self) -> Optional[TrainedOn]:
+        """The smallest of each, in order, each once; None where there are none."""
+        if not any(self._parts.values()):
+            return None
+        found = {name: _smallest(parts) for name, parts in self._parts.items()}
+        ids, inputs = found.pop("ids"), found.pop("inputs")
+        return TrainedOn(ids, inputs, {name[len(SLICE) :]: each for name, each in found.items()})
 
 
-def hashed_categories(values: Any) -> IntArray:
-    """The hashes of the categories that occur, in order."""
-    seen = SeenRows()
-    seen.add(hashed(np.unique(np.asarray(values).astype(np.str_))))
-    return seen.kept()
+def _smallest(parts: Sequence[IntArray]) -> IntArray:
+    joined = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+    return np.asarray(np.unique(joined)[:MOST_HASHES])
 
 
 def record_failure(output_data_dir: Union[str, Path], evidence: Evidence) -> None:
@@ -178,23 +181,15 @@ def write_evidence(
     and metrics both; when a table and its record in the evidence do not belong together; or if an
     example id is not valid text.
     """
-    measured = evidence.origin == Origin.MEASURED and evidence.failure is None
-    if measured and None in (steps, evidence.speed, evidence.compiler):
-        raise EvidenceError(
-            "evidence of a job that did not fail needs steps and a speed record, and what is known "
-            "of the compiler"
-        )
-    if measured and examples is None and not evidence.metrics:
-        raise EvidenceError("evidence of a job that did not fail needs examples, or metrics")
+    if evidence.origin == Origin.MEASURED and evidence.failure is None:
+        if None in (steps, evidence.speed, evidence.compiler):
+            raise EvidenceError("evidence of a trained model needs steps, speed and compiler")
+        if examples is None and not evidence.metrics:
+            raise EvidenceError("evidence of a trained model needs examples, or metrics")
     if (parity is not None) != has_parity(evidence):
-        raise EvidenceError(
-            "parity errors go with a parity record that names no obstacle, and with no other"
-        )
+        raise EvidenceError("parity errors go with a parity record that names no obstacle")
     if (paired is not None) != has_paired_speed(evidence):
-        raise EvidenceError(
-            "pairs of blocks go with a paired speed record that names no obstacle, and with no "
-            "other"
-        )
+        raise EvidenceError("paired blocks go with a paired speed record that names no obstacle")
     try:
         digests = column_digests(steps, examples, parity, paired, trained_on)
     except UnicodeEncodeError as error:
@@ -213,13 +208,11 @@ def write_evidence(
         names.TRAINED_ON_FILE: trained_on,
     }
     for name in (names.EVIDENCE_FILE, *tables):
-        if (folder / name).exists():
-            (folder / name).unlink()
+        (folder / name).unlink(missing_ok=True)
     for name, table in tables.items():
         if table is not None:
             _write_arrays(folder / name, columns(table))
-    text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-    write_text(folder / names.EVIDENCE_FILE, text)
+    write_text(folder / names.EVIDENCE_FILE, json.dumps(document, indent=2, sort_keys=True) + "\n")
     return folder
 
 

@@ -16,37 +16,14 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 from compilegate.job.errors import CompilegateError, CompilerError, InputError
 from compilegate.job.script.job import Job
-from compilegate.job.script.told import Baseline, Told, read_told
+from compilegate.job.script.told import Baseline as Baseline
+from compilegate.job.script.told import Told, read_told
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec
 
     _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-__all__ = [
-    "Baseline",
-    "Job",
-    "Told",
-    "begin_step",
-    "checkpoint",
-    "compile",
-    "distributed",
-    "end_step",
-    "examples",
-    "finish",
-    "loss",
-    "metrics",
-    "note",
-    "positions",
-    "resume",
-    "save",
-    "settings",
-    "start",
-    "step",
-    "steps",
-    "trained_on",
-]
 
 _started: Optional[Job] = None
 

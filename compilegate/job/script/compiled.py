@@ -13,9 +13,11 @@ import sys
 import time
 import types
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
+from torch.nn import Module
+from torch.utils._pytree import tree_flatten
 
 from compilegate.job.cache import ColdFigures, CompileCache, key_here
 from compilegate.job.compilers import Compiler, declarations, load_compiler
@@ -24,8 +26,8 @@ from compilegate.job.evidence import CompileCacheRecord, Scalar
 from compilegate.job.machine.accelerators import CUDA, HOST, place_of, require_gpus, this_machine
 from compilegate.job.machine.distribution import is_sharded, mean_loss, take_own_gpu
 from compilegate.job.machine.numerics import AUTOCAST, observed_precision, precision_now
-from compilegate.job.machine.world import World
-from compilegate.job.names import DEFAULT_PARITY_STEPS, EVALUATION_PLACES
+from compilegate.job.machine.world import World, unwrapped
+from compilegate.job.names import EVALUATION_PLACES
 from compilegate.job.probes.capture import (
     Autocast,
     Call,
@@ -36,17 +38,13 @@ from compilegate.job.probes.capture import (
     set_aside,
 )
 from compilegate.job.profiling.slowdowns import GraphLog
-from compilegate.job.script.results import unwrapped
-from compilegate.job.script.steps import CALLS_LOOKED_AT, Course, batch_size_of, harmless
+from compilegate.job.script.measured import CALLS_LOOKED_AT
+from compilegate.job.script.steps import Course, batch_size_of, harmless
 from compilegate.job.script.told import Told
-
-if TYPE_CHECKING:
-    from torch.nn import Module
 
 MOST_CALLS_OF_A_STEP = 4
 """Calls of one function that are kept in a step: with gradient accumulation they are alike."""
-MOST_KEPT_BYTES = 2 << 30
-"""All calls of one function together."""
+MOST_KEPT_BYTES = 2 << 30  # all calls of one function together
 MOST_BYTES_FOR_SPEED = 256 << 20
 """Beyond that, the calls of the last kept step alone stay for the speed probe."""
 ACCELERATOR_EVALUATES, HOST_EVALUATES = EVALUATION_PLACES
@@ -60,7 +58,7 @@ class Dispatch:
     """
 
     def __init__(
-        self, part: Compiled, course: Course, *, keeps: int, traced: Optional[Autocast] = None
+        self, part: Compiled, course: Course, *, keeps: int, traced: Optional[Autocast]
     ) -> None:
         """`keeps`: the probes will ask for the calls of so many steps, the first that have any: not
         every function is called in every step, nor from the first one on. `traced`: whole steps
@@ -68,23 +66,16 @@ class Dispatch:
         self.part = part
         self.failures = course.failures
         self.__wrapped__ = part.eager  # whoever reads a forward pass's signature finds it
-        self.keeps = keeps > 0
-        """Whether the probes still ask for calls."""
-        self.is_sharded = False
-        """Whether its parameters are divided among the processes, so that one cannot replay it."""
-        self.batch_size: Optional[int] = None
-        """The length of the first tensor in its first call."""
+        self.keeps = keeps > 0  # whether the probes still ask for calls
+        self.is_sharded = False  # parameters are divided among processes: one cannot replay it
+        self.batch_size: Optional[int] = None  # the length of the first tensor in its first call
         self.compiled_calls = 0
-        self.ungraded_calls = 0
-        """Within steps, without gradients: these are not compiled."""
+        self.ungraded_calls = 0  # within steps, without gradients: these are not compiled
         self.evaluated: Optional[Tuple[torch.device, str]] = None
         """Where its last call outside of the steps computed, and in which precision."""
-        self.precision: Optional[str] = None
-        """What its first call in a step computed in; None where that does not show."""
-        self.under_autocast = False
-        """Whether autocast around the call made it so."""
-        self.left_out: Optional[str] = None
-        """Why calls were not kept, in a sentence; None when all were."""
+        self.precision: Optional[str] = None  # of its first call in a step, where that shows
+        self.under_autocast = False  # whether autocast around the call made it so
+        self.left_out: Optional[str] = None  # why calls were not kept, in a sentence
         self._traced = traced
         self._course = course
         self._steps_to_keep, self._steps_kept = keeps, 0
@@ -111,7 +102,6 @@ class Dispatch:
         """A call is about to be made; returns whether it is one of the training."""
         course = self._course
         if not course.in_step:
-            course.called_outside()
             self.evaluated = self.part.device, precision_now(self.part.module)
             return False
         if not torch.is_grad_enabled():
@@ -128,25 +118,59 @@ class Dispatch:
             self.keeps = self.keeps and not self.is_sharded
         self.compiled_calls += 1
         if course.declared_shapes > 1 or self.compiled_calls <= CALLS_LOOKED_AT:
-            course.see_shapes(self.part.name, tuple(_shapes_in((arguments, named))))
+            shapes = tuple(tuple(each.shape) for each in _tensors_in((arguments, named)))
+            course.see_shapes(self.part.name, shapes)
         return True
+
+    def _is_evaluated(self, step: int) -> bool:
+        """Whether a call without gradients in this step is an evaluation, and no part of it.
+
+        A teacher's is a part: it is never called with gradients. So is that of a model in training
+        mode, as a generator whose images the critic learns from, if it comes in every step.
+        """
+        if not self.compiled_calls and step > 0:
+            return False
+        if not self.part.module.training:
+            return True
+        if step != self._ungraded_step:
+            self._evaluates = step != self._ungraded_step + 1
+            self._ungraded_step = step
+        return self._evaluates
 
     @harmless
     def _kept(self, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Optional[Call]:
         """The call, where it is kept. Of a traced one no operation is allowed, which would be
         traced and make the first steps another graph: its inputs are kept as they are."""
-        step = self._course.step
-        if not self._has_room(step, arguments, named):
+        step, part = self._course.step, self.part
+        if not self._has_room(step, _bytes_of((arguments, named))):
             return None
         if self._traced is None:
-            return self.part.keep_call(step, arguments, named)
+            return part.keep_call(step, arguments, named)
         random = RandomState(torch.get_rng_state(), None)
         call = Call(step, arguments, dict(named), random, self._traced)
-        self.part.calls.append(call)
-        self.part.training = {
-            name: each.training for name, each in self.part.module.named_modules()
-        }
+        part.calls.append(call)
+        part.training = {name: each.training for name, each in part.module.named_modules()}
         return call
+
+    def _has_room(self, step: int, size: int) -> bool:
+        """Whether one more call is kept, of so many bytes."""
+        if step != self._step:
+            if self.has_kept_enough:
+                return False
+            self._step, self._kept_in_step, self.part.calls_a_step = step, 0, 0
+            self._steps_kept += 1
+        self.part.calls_a_step += 1
+        if self._kept_in_step >= MOST_CALLS_OF_A_STEP:
+            return False
+        if self._kept_bytes + size > MOST_KEPT_BYTES:
+            self.left_out = (
+                f"The inputs of {self.part.name} are large ({size / 1e6:,.0f} MB a call): the "
+                f"probes look at {len(self.part.calls)} of its calls."
+            )
+            return False
+        self._kept_bytes += size
+        self._kept_in_step += 1
+        return True
 
     @harmless
     def _after(self, call: Optional[Call], output: Any) -> None:
@@ -169,49 +193,14 @@ class Dispatch:
     def has_kept_enough(self) -> bool:
         return self.keeps and self._steps_kept >= self._steps_to_keep
 
-    def _is_evaluated(self, step: int) -> bool:
-        """Whether a call without gradients in this step is an evaluation, and no part of it.
-
-        A teacher's is a part: it is never called with gradients. So is that of a model in training
-        mode, as a generator whose images the critic learns from, if it comes in every step.
-        """
-        if not self.compiled_calls and step > 0:
-            return False
-        if not self.part.module.training:
-            return True
-        if step != self._ungraded_step:
-            self._evaluates = step != self._ungraded_step + 1
-            self._ungraded_step = step
-        return self._evaluates
-
     def keep_no_more(self) -> None:
-        """The first probe has seen the calls. They stay for the next one."""
+        """The first probe has seen the calls. They stay for the next one, in the host's memory: the
+        device's is the training's."""
         self.keeps = False
         calls = self.part.calls
         if self._kept_bytes > MOST_BYTES_FOR_SPEED:
             calls = [each for each in calls if each.step == calls[-1].step]
-        # In the host's memory meanwhile: the device's is the training's.
         self.part.calls = [set_aside(each) for each in calls]
-
-    def _has_room(self, step: int, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> bool:
-        if step != self._step:
-            if self.has_kept_enough:
-                return False
-            self._step, self._kept_in_step, self.part.calls_a_step = step, 0, 0
-            self._steps_kept += 1
-        self.part.calls_a_step += 1
-        if self._kept_in_step >= MOST_CALLS_OF_A_STEP:
-            return False
-        size = _bytes_of((arguments, named))
-        if self._kept_bytes + size > MOST_KEPT_BYTES:
-            self.left_out = (
-                f"The inputs of {self.part.name} are large ({size / 1e6:,.0f} MB a call): the "
-                f"probes look at {len(self.part.calls)} of its calls."
-            )
-            return False
-        self._kept_bytes += size
-        self._kept_in_step += 1
-        return True
 
     # A copy of the module, as of an average of its weights, is a module as the script wrote it.
     def __deepcopy__(self, memo: Dict[int, Any]) -> Callable[..., Any]:
@@ -237,22 +226,16 @@ class Compilation:
         if not told.alone:
             self.compiler.seed(told.seed, self.world)
         self.dispatches: List[Dispatch] = []
-        self.seconds = 0.0
-        """What came before the first step: the compiler itself was loaded, and its cache."""
+        self.seconds = 0.0  # before the first step: the compiler was loaded, and its cache
         self.cache: Optional[CompileCache] = None
         self.optimizers: List[torch.optim.Optimizer] = []
         """Those that stepped within a step, in the order of their first one."""
-        self.graph_log: Optional[GraphLog] = None
-        """What torch's capture said of breaks and recompilations; None without a capture."""
+        self.graph_log: Optional[GraphLog] = None  # None where nothing is captured
         self._note_optimizers()
 
     @property
     def parts(self) -> List[Compiled]:
         return [each.part for each in self.dispatches]
-
-    @property
-    def called(self) -> List[Dispatch]:
-        return [each for each in self.dispatches if each.compiled_calls]
 
     @property
     def is_sharded(self) -> bool:
@@ -276,11 +259,10 @@ class Compilation:
     @property
     def place(self) -> str:
         """Where the steps compute, in a word that holds for every compiler: `cpu`, `cuda`."""
+        computes_on = declarations()[self._told.compiler].computes_on
+        hardware = self.compiler.hardware()
         return place_of(
-            self.steps_on.type,
-            self.machine,
-            hardware=self.compiler.hardware(),
-            computes_on=declarations()[self._told.compiler].computes_on,
+            self.steps_on.type, self.machine, hardware=hardware, computes_on=computes_on
         )
 
     @property
@@ -312,20 +294,21 @@ class Compilation:
     def compile(
         self,
         function: Any,
-        holder: Optional[torch.nn.Module],
+        holder: Optional[Module],
         *,
         keeps: int,
-        graph: Optional[Mapping[str, Scalar]] = None,
+        graph: Optional[Mapping[str, Scalar]],
     ) -> Any:
         """See `Job.compile`. `keeps`: of how many steps the probes will ask for the calls."""
-        if isinstance(function, torch.nn.Module):
+        if isinstance(function, Module):
             if hasattr(function, "_orig_mod"):
                 raise InputError(
                     "job.compile() was given a model that torch.compile has wrapped already; give "
                     "it the model itself, and let the arm say whether it is compiled"
                 )
             module = unwrapped(function)
-            if _installed(module) is None:
+            around = inspect.unwrap(module.forward, stop=lambda each: isinstance(each, Dispatch))
+            if not isinstance(around, Dispatch):
                 # The module's own forward pass, without what Accelerate put around it.
                 forward = vars(module).get(_ACCELERATE_KEEPS, module.forward)
                 _install(module, self._dispatch(forward, module, keeps, graph))
@@ -341,24 +324,24 @@ class Compilation:
     def _dispatch(
         self,
         function: Callable[..., Any],
-        module: torch.nn.Module,
+        module: Module,
         keeps: int,
         graph: Optional[Mapping[str, Scalar]],
     ) -> Dispatch:
         began = time.perf_counter()
         whole_steps = self.compiler.compiles_whole_steps
-        if not self.dispatches:
+        if not self.dispatches and self._told.compiler != "eager":
             with self._course.failures.aside("loading the compile cache"):
                 self.cache = self._loaded_cache(module, graph)
-            if self._told.compiler != "eager" and not whole_steps:
+            if not whole_steps:
                 with self._course.failures.aside("listening to torch's capture"):
                     self.graph_log = GraphLog()
                     self.graph_log.listen()
         compiled = self.compiler.compile(function, module)
         self.seconds += time.perf_counter() - began
         owner = getattr(function, "__self__", None)
-        name = type(owner).__name__ if isinstance(owner, torch.nn.Module) else _name_of(function)
-        alike = sum(each.part.name.split("#")[0] == name for each in self.dispatches)
+        name = type(owner).__name__ if isinstance(owner, Module) else _name_of(function)
+        alike = sum(each.name.split("#")[0] == name for each in self.parts)
         part = Compiled(f"{name}#{alike + 1}" if alike else name, module, function, compiled)
         dtype = AUTOCAST.get(self._told.precision or "fp32")
         traced = Autocast("cpu", dtype is not None, dtype or torch.float32)
@@ -367,6 +350,7 @@ class Compilation:
         return dispatch
 
     def distributed(self, model: Any, **options: Any) -> Any:
+        """See `Job.distributed`."""
         world = self.world
         if world.alone or self.compiler.compiles_whole_steps:
             return model
@@ -380,18 +364,11 @@ class Compilation:
             return model
         return torch.nn.parallel.DistributedDataParallel(model, **options)
 
-    @property
-    def awaits_calls(self) -> bool:
-        return any(each.keeps for each in self.dispatches)
-
     def ready(self, *, over: bool = False) -> List[Dispatch]:
         """The functions whose calls wait for the first probe: those of enough steps, or all that
         there are once the training is over."""
-        return [
-            each
-            for each in self.dispatches
-            if each.has_kept_enough or (over and each.keeps and each.part.calls)
-        ]
+        waiting = [each for each in self.dispatches if each.keeps]
+        return [each for each in waiting if each.has_kept_enough or (over and each.part.calls)]
 
     def uncalled(self) -> List[str]:
         """For each function that was compiled and is not called in the training, what to do: the
@@ -404,14 +381,10 @@ class Compilation:
             if not each.compiled_calls and (not each.ungraded_calls or len(self.dispatches) == 1)
         ]
 
-    def left_eager(self) -> List[Compiled]:
-        """The functions that are called without gradients alone."""
-        return [each.part for each in self.dispatches if not each.compiled_calls]
-
     def require_fresh_gradients(self) -> None:
         """Raises CompilerError where a backward pass is about to add to gradients that it would
-        overwrite: they would be wrong, and nothing would say so. Looked at in the first steps."""
-        if self._course.own_step >= DEFAULT_PARITY_STEPS or not self.compiler.overwrites_gradients:
+        overwrite: they would be wrong, and nothing would say so."""
+        if not self.compiler.overwrites_gradients:
             return
         for each in self.parts:
             for name, parameter in each.module.named_parameters():
@@ -423,12 +396,6 @@ class Compilation:
                         "gradients; else set them to None before each backward(), "
                         "optimizer.zero_grad(set_to_none=True)"
                     )
-
-    def bring_home(self) -> None:
-        """The training is over: modules come back from a device that only takes whole steps."""
-        if self.compiler.compiles_whole_steps:
-            for part in self.parts:
-                part.module.to("cpu")
 
     def _note_optimizers(self) -> None:
         """From here on, see which optimizers step within steps."""
@@ -456,12 +423,12 @@ class Compilation:
         return self.cache.keep(self.compiler.cache_lookups(), figures, self._told.job)
 
     def _loaded_cache(
-        self, module: torch.nn.Module, graph: Optional[Mapping[str, Scalar]]
+        self, module: Module, graph: Optional[Mapping[str, Scalar]]
     ) -> Optional[CompileCache]:
         told = self._told
         if told.compile_cache is None or not told.compile_cache_megabytes:
             return None
-        folder = self.compiler.cache_folder() if told.compiler != "eager" else None
+        folder = self.compiler.cache_folder()
         if folder is None:
             return None
         main = getattr(sys.modules.get("__main__"), "__file__", None)
@@ -472,13 +439,11 @@ class Compilation:
         cache.load()
         return cache
 
-    def _graph(
-        self, module: torch.nn.Module, graph: Optional[Mapping[str, Scalar]]
-    ) -> Dict[str, Scalar]:
+    def _graph(self, module: Module, graph: Optional[Mapping[str, Scalar]]) -> Dict[str, Scalar]:
         """What decides the compiled graph, for the compile cache's key. The seed does not."""
         told = self._told
-        found: Dict[str, Scalar] = {"compiler": told.compiler}
-        found.update({name: str(value) for name, value in told.options.items()})
+        options = {name: str(value) for name, value in told.options.items()}
+        found: Dict[str, Scalar] = {"compiler": told.compiler, **options}
         if graph is not None:
             return {**found, **graph}
         shapes = [
@@ -505,11 +470,6 @@ def copied_as_defined(module: Any) -> Any:
     for name in around:
         vars(copied).pop(name, None)
     return copied
-
-
-def _installed(module: Module) -> Optional[Dispatch]:
-    found = inspect.unwrap(module.forward, stop=lambda each: isinstance(each, Dispatch))
-    return found if isinstance(found, Dispatch) else None
 
 
 def _install(module: Module, dispatch: Dispatch) -> None:
@@ -539,10 +499,10 @@ def _method_of(module: Module) -> Callable[..., Any]:
     return types.MethodType(type(module).forward, module)
 
 
-def _holder_of(function: Callable[..., Any]) -> torch.nn.Module:
+def _holder_of(function: Callable[..., Any]) -> Module:
     """The module whose parameters a function computes with. Raises InputError."""
     owner = getattr(function, "__self__", None)
-    if isinstance(owner, torch.nn.Module):
+    if isinstance(owner, Module):
         return owner
     try:
         names = inspect.getclosurevars(function)
@@ -550,13 +510,9 @@ def _holder_of(function: Callable[..., Any]) -> torch.nn.Module:
     except TypeError:
         values = []
     # Losses are modules, too; those without parameters hold nothing that is trained.
-    seen = {
-        id(each): each
-        for each in values
-        if isinstance(each, torch.nn.Module) and next(each.parameters(), None) is not None
-    }
+    seen = {id(each): each for each in values if isinstance(each, Module) and [*each.parameters()]}
     if len(seen) == 1:
-        holder: torch.nn.Module = unwrapped(next(iter(seen.values())))
+        holder: Module = unwrapped(next(iter(seen.values())))
         return holder
     name, found = _name_of(function), f"{len(seen)} of them" if seen else "none"
     raise InputError(
@@ -583,16 +539,8 @@ def _settle(module: Module, named: Dict[str, Any]) -> None:
     config.problem_type = "regression" if config.num_labels == 1 else several
 
 
-def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple, dict)):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _tensors_in(each)
-
-
-def _shapes_in(value: Any) -> Iterator[Tuple[int, ...]]:
-    return (tuple(each.shape) for each in _tensors_in(value))
+def _tensors_in(value: Any) -> List[torch.Tensor]:
+    return [each for each in tree_flatten(value)[0] if isinstance(each, torch.Tensor)]
 
 
 def _bytes_of(value: Any) -> int:

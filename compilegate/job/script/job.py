@@ -1,11 +1,13 @@
 """One training job, as its script sees it.
 
-It is made of a clock (`steps.Course`), compiled functions (`dispatch.Compilation`), the probes and
+It is made of a clock (`steps.Course`), compiled functions (`compiled.Compilation`), the probes and
 the evidence that it writes when the script ends.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
 import operator
 import os
 import sys
@@ -41,36 +43,24 @@ from compilegate.job.evidence import (
     PaddingRecord,
     Scalar,
     SpeedRecord,
-    TrainedOn,
     record_failure,
     write_evidence,
 )
 from compilegate.job.evidence.parity import coarsest, otherwise_declared, trains_in
-from compilegate.job.evidence.writing import SeenRows, hashed_categories
+from compilegate.job.evidence.writing import TrainedRows
+from compilegate.job.files import folder_digest, settings_digest
 from compilegate.job.machine.accelerators import this_machine
 from compilegate.job.machine.environment import describe_machine
 from compilegate.job.machine.world import World, world_of
-from compilegate.job.script.measured import (
-    Framework,
-    Measured,
-    data_digest,
-    print_figures,
-    started,
-)
+from compilegate.job.script.measured import Measured
 from compilegate.job.script.probing import Probes
-from compilegate.job.script.results import (
-    ExampleRows,
-    State,
-    example_metrics,
-    hashed_rows,
-    save_into,
-    state_of,
-)
+from compilegate.job.script.results import ExampleRows, State, example_metrics, save_into, state_of
 from compilegate.job.script.steps import (
+    LOG_EVERY,
+    Clock,
     Course,
     Failures,
     LoaderSteps,
-    Loop,
     harmless,
     watch_backward,
 )
@@ -79,11 +69,12 @@ from compilegate.job.script.told import Told
 if TYPE_CHECKING:
     import torch
 
-    from compilegate.job.script.compiled import Compilation
-
+    from compilegate.job.script.compiled import Compilation, Dispatch
 
 LEFT_TO_EAGER = "left_to_eager"
 """In a compiler's proof: what it was given and left to eager mode, and why."""
+NO_DATA = hashlib.sha256(b"no data channel").hexdigest()
+_IMPORTED = time.perf_counter()
 _Number = TypeVar("_Number", int, float)
 
 
@@ -97,28 +88,26 @@ class Job:
         self._launched = world_of(os.environ)
         self._notes: List[str] = []
         self.failures = Failures(self.note)
-        self._course = Course(self, log_every, shapes, started(os.environ))
+        self._course = Course(
+            self, log_every=log_every or LOG_EVERY, shapes=shapes, started=_started()
+        )
         self._compilation: Optional[Compilation] = None
-        self._framework: Optional[Framework] = None
+        self._framework: Any = None
         self._probes = Probes(told)
-        self._decided: Optional[int] = None
-        """After which step all processes end, since the arithmetic is wrong; -1 where they do not;
-        None where that is open."""
-        self._steps_an_epoch = 0
-        """The loader's length, where that shows."""
-        self._seen_batch_size: Optional[int] = None
-        self._own_batch_size: Optional[int] = None
-        """The loader's, where it is not what the job was told."""
+        self._probes_wait = True  # whether something may follow a step
+        self._ends_after: Optional[int] = None
+        """The step after which all processes end, since the arithmetic is wrong; -1 where they do
+        not; None where that is open."""
+        self._steps_an_epoch = 0  # the loader's length, where that shows
+        self._own_batch_size: Optional[int] = None  # the loader's, if not what the job was told
         self._accumulate = 1
-        self._on_accelerator = False
-        """Whether torch was seen to compute where it should."""
+        self._on_accelerator = False  # whether torch was seen to compute where it should
         self._evaluation: Optional[Tuple[str, str]] = None
         """Where and in which precision, where the script said so."""
         self._settings: Dict[str, Scalar] = {}
         self._rows, self._rows_at_step = ExampleRows(), -1
         self._metrics: Dict[str, float] = {}
-        self._seen_ids, self._seen_inputs = SeenRows(), SeenRows()
-        self._seen_slices: Dict[str, SeenRows] = {}
+        self._trained = TrainedRows()
         self._evaluated: State = {}
         self._model_digest: Optional[str] = None
         self._padding: Optional[PaddingRecord] = None
@@ -214,22 +203,6 @@ class Job:
         counts it."""
         return self._probes.peak_memory(self._compiling())[0]
 
-    @property
-    def trained_precision(self) -> str:
-        """That of the steps, by what was seen of them; the arm's, as far as nothing shows."""
-        called = [] if self._compilation is None else self._compilation.called
-        known = [each.precision for each in called if each.precision is not None]
-        if len(known) < len(called) or not called:
-            parity = self._probes.parity if self._probes.errors is not None else None
-            known.append(self.precision if parity is None else parity.precision)
-        return coarsest(known)
-
-    @property
-    def under_autocast(self) -> bool:
-        """Whether autocast around what is compiled makes the steps' precision."""
-        called = [] if self._compilation is None else self._compilation.called
-        return any(each.under_autocast for each in called)
-
     # What it compiles.
 
     def compile(
@@ -244,10 +217,10 @@ class Job:
         that is all that the job was told. Raises InputError for what cannot be compiled,
         CompilerError where the compiler is not available here.
         """
-        compiling = self._compiling()
-        keeps = self._probes.steps_to_keep if compiling.world.first else 0
-        self._course.probes_wait = True
-        return compiling.compile(function, module, keeps=keeps, graph=graph)
+        compilation = self._compiling()
+        keeps = self._probes.steps_to_keep if compilation.world.first else 0
+        self._probes_wait = True
+        return compilation.compile(function, module, keeps=keeps, graph=graph)
 
     def distributed(self, model: Any, **options: Any) -> Any:
         """The model as the job's processes train it together.
@@ -263,8 +236,10 @@ class Job:
         """
         return self._compiling().distributed(model, **options)
 
-    def compiled_by(self, framework: Framework) -> None:
-        """The script's framework compiles its steps by itself; it says what came of it."""
+    def compiled_by(self, framework: Any) -> None:
+        """The script's framework compiles its steps by itself; it has the methods `graphs` and
+        `record` of a compiler, and `obstacle`: why the probes cannot replay what it compiled, or
+        None where it compiled nothing."""
         self._framework = framework
         obstacle = framework.obstacle()
         if obstacle is not None:
@@ -273,18 +248,13 @@ class Job:
     # Its steps.
 
     def steps(
-        self,
-        loader: Optional[Iterable[Any]] = None,
-        *,
-        accumulate: int = 1,
-        ragged: str = "drop",
+        self, loader: Optional[Iterable[Any]] = None, *, accumulate: int = 1, ragged: str = "drop"
     ) -> LoaderSteps:
         """The loader's batches, each a training step, or `accumulate` of them together; without a
         loader, steps without end. Where steps are traced (XLA), batches come on the device.
 
-        `ragged`: what becomes of a last batch that is smaller: it would be a graph of its own, so
-        it is left out, unless "keep" is said. A script that is started by hand, without a compiler,
-        gets all of them.
+        A last batch that is smaller would be a graph of its own, so it is left out, unless `ragged`
+        is "keep". A script that is started by hand, without a compiler, gets all of them.
         """
         if ragged not in ("drop", "keep"):
             raise InputError(f"job.steps(ragged={ragged!r}), expected 'drop' or 'keep'")
@@ -302,12 +272,6 @@ class Job:
         drops = ragged == "drop" and not (self.told.alone and self.compiler == "eager")
         return LoaderSteps(loader, self, self._course, accumulate=accumulate, drops=drops)
 
-    def brought(self, loader: Iterable[Any]) -> Iterable[Any]:
-        return loader if self._compilation is None else self._compilation.compiler.batches(loader)
-
-    def see_batch(self, size: int) -> None:
-        self._seen_batch_size = self._seen_batch_size or size
-
     def step(
         self,
         take: Optional[Callable[[], Any]] = None,
@@ -321,14 +285,15 @@ class Job:
         and returns the loss, and `update`, which is called next, changes the weights. Such a
         compiler averages gradients and losses in between.
         """
+        course = self._course
         if take is None:
-            return self._course.one()
+            return course.one()
         compiler = self._compiling().compiler
-        with self._course.one():
-            result, mean_loss = compiler.take_step(self._course.step, take, update)
+        with course.one():
+            result, mean_loss = compiler.take_step(course.step, take, update)
             if mean_loss is not None:
                 self.loss(mean_loss)
-            elif not self._course.has_loss and getattr(result, "numel", lambda: 0)() == 1:
+            elif course.losses.current is None and getattr(result, "numel", lambda: 0)() == 1:
                 self.loss(result)
         return result
 
@@ -337,15 +302,15 @@ class Job:
         self._course.begin()
 
     def end_step(self) -> None:
-        """And ends."""
+        """The step that `begin_step` began ends."""
         self._course.end()
 
-    def loop(self, *, accumulate: int = 1, batch_size: Optional[int] = None) -> Loop:
+    def loop(self, *, accumulate: int = 1, batch_size: Optional[int] = None) -> Course:
         """The steps of a loop that is not the script's own, for callbacks. `batch_size` is what a
         process takes at once, `accumulate` how often it does before the weights change."""
         self._accumulate = accumulate
-        self._seen_batch_size = batch_size or self._seen_batch_size
-        return Loop(self._course)
+        self._course.batch_size = batch_size or self._course.batch_size
+        return self._course
 
     @property
     def steps_taken(self) -> int:
@@ -454,6 +419,10 @@ class Job:
         self._rows, self._metrics = ExampleRows(), {}
 
     @property
+    def _has_results(self) -> bool:
+        return bool(self._metrics) or self._rows.rows > 0
+
+    @property
     def is_judged(self) -> bool:
         """Whether examples or metrics were said, of the model as it is now."""
         return self._has_results and self._evaluated == self._state()
@@ -469,11 +438,7 @@ class Job:
             raise InputError(
                 "job.trained_on() was given neither ids nor inputs nor slices; expected one"
             )
-        for name, values in (slices or {}).items():
-            self._seen_slices.setdefault(name, SeenRows()).add(hashed_categories(values))
-        for seen, values in ((self._seen_ids, ids), (self._seen_inputs, inputs)):
-            if values is not None:
-                seen.add(hashed_rows(values))
+        self._trained.add(ids, inputs, slices)
 
     def save(self, model: Any) -> None:
         """Save the trained model for the release: a module, or a function that is called with the
@@ -491,7 +456,7 @@ class Job:
                     "job.steps(loader), or put each step inside of job.step()"
                 )
             self.require_compiled_calls()
-            if self._has_results and self._evaluated != self._state():
+            if self._has_results and not self.is_judged:
                 raise InputError(
                     "job.save() was given a model that has changed since it was evaluated; "
                     "evaluate it after the last step, or after loading the weights that are to be "
@@ -500,8 +465,8 @@ class Job:
             self.losses()  # one that is not finite is known by now
         digest = save_into(self.told.model, model, write=self.world.first)
         self._model_digest = digest or self._model_digest
-        self._ended = time.time()
-        self._evaluated = self._state()  # the file was read back: the same bits, written anew
+        # The file was read back: the same bits, written anew.
+        self._evaluated, self._ended = self._state(), time.time()
 
     def finish(self) -> None:
         """Run the last probe and write the evidence. Happens by itself when the script ends, and
@@ -510,19 +475,17 @@ class Job:
         if self._finished:
             return
         self._finished = True
-        broken = self.failures.broken
         if not self.world.first:
             return
+        broken = self.failures.broken
         if broken is not None:
             if not self.told.alone and not self.told.is_candidate:
                 raise InputError(f"the job was not measured to its end: {broken}")
             record_failure(self.told.output, self._failure(broken, NOT_MEASURED.name))
             return
-        needed = {
-            "job.save(model)": self._model_digest is not None,
-            "job.examples(ids=..., ...) or job.metrics(...)": self._has_results,
-        }
-        for missing in (call for call, came in needed.items() if not came):
+        if self._model_digest is None or not self._has_results:
+            results = "job.examples(ids=..., ...) or job.metrics(...)"
+            missing = "job.save(model)" if self._model_digest is None else results
             raise InputError(
                 f"the script ended and never said {missing}, so there is nothing to judge; say it "
                 "after the last step"
@@ -554,12 +517,9 @@ class Job:
         if not self.world.first or self._compilation is None:
             return
         with self.failures.aside("the probe of paired speed"):
-            self._probes.compare_speed(
-                self._compilation,
-                float(np.sum(self._course.seconds())),
-                self.precision,
-                self._batch_size(),
-            )
+            seconds = float(np.sum(self._course.seconds()))
+            batch_size = self._batch_size()
+            self._probes.compare_speed(self._compilation, seconds, self.precision, batch_size)
 
     # What the steps ask for.
 
@@ -576,29 +536,39 @@ class Job:
             self._on_accelerator = True
         return self._compilation
 
-    def before_first_step(self) -> Optional[torch.device]:
-        """The first step of this process begins, in which compilers compile, perhaps for minutes.
-        Returns where the steps compute; None for a program without torch."""
+    @property
+    def _dispatches(self) -> List[Dispatch]:
+        return [] if self._compilation is None else self._compilation.dispatches
+
+    def clock(self) -> Any:
+        """The clock for the steps of this process, the first of which begins: compilers compile in
+        it, perhaps for minutes."""
         self._print_compiling(names.COMPILING_LINE)
-        return self._compiling(by_torch=False).steps_on if "torch" in sys.modules else None
+        if "torch" not in sys.modules:
+            return Clock()
+        clock = Clock(self._compiling(by_torch=False).steps_on)
+        if not os.environ.get(names.PROFILE_VARIABLE):
+            return clock
+        from compilegate.job.profiling.session import ProfiledClock, current  # noqa: PLC0415
+
+        return ProfiledClock(clock, current())
 
     def _print_compiling(self, line: str) -> None:
         if self.compiler != "eager" and self._launched.first:
             print(line, flush=True)
 
+    def brought(self, loader: Iterable[Any]) -> Iterable[Any]:
+        """The loader's batches; where steps are traced, on the device."""
+        return loader if self._compilation is None else self._compilation.compiler.batches(loader)
+
     def graphs_compiled(self) -> int:
+        """By the framework or the compiler, so far."""
         if self._framework is not None:
-            return self._framework.graphs()
+            return int(self._framework.graphs())
         return 0 if self._compilation is None else self._compilation.compiler.graphs()
 
-    @property
-    def compiles_anywhere(self) -> bool:
-        """Whether graphs come between steps, too, without anything of the job being called."""
-        compilation = self._compilation
-        traces = compilation is not None and compilation.compiler.compiles_whole_steps
-        return self._framework is not None or traces
-
     def before_backward(self) -> None:
+        """The script is about to call `backward`, in one of the first steps."""
         if self._compilation is not None:
             self._compilation.require_fresh_gradients()
 
@@ -608,95 +578,93 @@ class Job:
             self._compilation.compiler.end_step()
         return self.graphs_compiled()
 
-    def after_step(self) -> bool:
-        """What follows a step, and is part of none; whether anything did. Raises InputError after
-        the first one in an arm that has a compiler, where nothing was given to it; SystemExit where
-        the arithmetic is wrong and the job is not to go on."""
+    def after_step(self) -> None:
+        """What follows a step, and is part of none. Raises InputError after the first one in an arm
+        that has a compiler, where nothing was given to it; SystemExit where the arithmetic is wrong
+        and the job is not to go on."""
+        if not self._probes_wait:
+            return
         compilation, step = self._compilation, self._course.own_step
         if step == 1:
             self._print_compiling(names.COMPILED_LINE)
             self.require_compiled_calls(later=True)
             self._note_precision()
-        elif step == names.DEFAULT_PARITY_STEPS and compilation and not compilation.called:
+        if compilation is None:
+            self._probes_wait = False
+            return
+        called = any(each.compiled_calls for each in self._dispatches)
+        if step == names.DEFAULT_PARITY_STEPS and not called:
             for each in compilation.uncalled():  # the job fails at its end, unless they are by then
                 self.note(each)
-        ready = [] if compilation is None else compilation.ready()
-        if compilation is not None and compilation.compiler.compiles_whole_steps:
-            for each in ready:  # a probe between steps would be traced with them
-                each.keep_no_more()
-        elif compilation is not None and ready:
+        ready = compilation.ready()
+        if ready and compilation.compiler.compiles_whole_steps:
+            for dispatch in ready:  # a probe between steps would be traced with them
+                dispatch.keep_no_more()
+        elif ready:
             self._probes.compare_arithmetic(compilation, ready, self.precision)
-        undecided = self.world.first and self._decided is None
-        probed = compilation is not None and compilation.called and not compilation.awaits_calls
-        if undecided and (probed or self._probes.is_wrong):
+        awaits_calls = any(each.keeps for each in self._dispatches)
+        probed = self._probes.is_wrong or (called and not awaits_calls)
+        if probed and self.world.first and self._ends_after is None:
             self._decide()
         self._end_if_decided()
         early = self.compiler != "eager" and step < names.DEFAULT_PARITY_STEPS
-        open_ = self._decided is None or self._decided > self._course.step
-        self._course.probes_wait = (
-            bool(ready)
-            or early
-            or compilation is None
-            or compilation.awaits_calls
-            or (self._stops_together and open_)
-        )
-        return bool(ready)
+        is_open = self._ends_after is None or self._ends_after > self._course.step
+        self._probes_wait = early or awaits_calls or (self._stops_together and is_open)
 
     # A candidate that is wrong.
+
+    @property
+    def _stops_if_wrong(self) -> bool:
+        return self.told.is_candidate and self.told.on_wrong == names.ON_WRONG[0]
 
     @property
     def _stops_together(self) -> bool:
         """Whether several processes have to end after the same step, if the arithmetic is wrong."""
         return self._stops_if_wrong and self.world.size > 1 and self._probes.steps_to_keep > 0
 
-    @property
-    def _stops_if_wrong(self) -> bool:
-        return self.told.is_candidate and self.told.on_wrong == names.ON_WRONG[0]
-
     def _decide(self) -> None:
         """Whether the job goes on, after the first process has run the parity probe."""
-        self._decided = -1
-        if self._probes.is_wrong and self._stops_if_wrong:
-            self._probes.collect()
-        if self._probes.is_wrong and self._stops_if_wrong:
+        self._ends_after = -1
+        if self._stops_if_wrong and self._probes.is_wrong:
+            self._probes.collect()  # a difference that is not reproduced is not wrong
+        if not self._probes.is_wrong:
+            pass
+        elif self._stops_if_wrong:
             # The others are in the next step by now, and wait for this process in it.
-            self._decided = self._course.step + (0 if self.world.alone else 1)
-        elif self._probes.is_wrong:
+            self._ends_after = self._course.step + (0 if self.world.alone else 1)
+        else:
             by_hand = "it was started by hand; in a pipeline a candidate ends here"
             why = 'on_wrong is "go-on"' if self.told.is_candidate else by_hand
             self.note(f"The compiled arithmetic is WRONG. The training goes on: {why}.")
         if self._stops_together:
             from compilegate.job.machine.distribution import tell_last_step  # noqa: PLC0415
 
-            tell_last_step(self._decided)
+            tell_last_step(self._ends_after)
 
     def _end_if_decided(self) -> None:
         """End the process where the job is decided to end after this step."""
-        if self._decided is None and self._stops_together:
+        course, parity = self._course, self._probes.parity
+        if self._ends_after is None and self._stops_together:
             from compilegate.job.machine.distribution import told_last_step  # noqa: PLC0415
 
-            self._decided = told_last_step()
-        if self._decided != self._course.step:
+            self._ends_after = told_last_step()
+        if self._ends_after != course.step:
             return
         self._finished = True
         self._distrust_cache()
         if self.world.first:
-            seconds = time.time() - self._course.job_started
-            left = self._steps_an_epoch - self._course.own_step
+            left = self._steps_an_epoch - course.own_step
             saved = f", at least {left:,} steps" if left > 0 else ""
-            parity = self._probes.parity
+            departs = "" if parity is None or parity.departs is None else f": {parity.departs}"
             reason = (
-                f"the compiled arithmetic is WRONG, so the job ended after step "
-                f"{self._course.step}, {seconds:.0f} s after it began; that saved the rest of its "
-                f'training{saved} (on_wrong = "go-on" in the workload keeps it running)'
+                f"the compiled arithmetic is WRONG, so the job ended after step {course.step}, "
+                f"{time.time() - course.job_started:.0f} s after it began; that saved the rest of "
+                f'its training{saved} (on_wrong = "go-on" in the workload keeps it running)'
+                f"{departs}"
             )
-            if parity is not None and parity.departs is not None:
-                reason += f": {parity.departs}"
             print(f"compilegate: {reason}", flush=True)
-            evidence = self._failure(reason, WRONG_ARITHMETIC.name)
-            write_evidence(
-                self.told.output, replace(evidence, parity=parity), parity=self._probes.errors
-            )
+            evidence = replace(self._failure(reason, WRONG_ARITHMETIC.name), parity=parity)
+            write_evidence(self.told.output, evidence, parity=self._probes.errors)
         raise SystemExit(0)
 
     # What a script has to do, and is told where it does not.
@@ -714,17 +682,28 @@ class Job:
             )
         if later:
             return
-        for each in compilation.uncalled():
-            raise InputError(each)
-        for part in compilation.left_eager():
-            self.note(
-                f"{part.name} was called without gradients alone, as a teacher is, and so was not "
-                "compiled; its calls are part of the steps, and no probe looks at them."
-            )
+        for problem in compilation.uncalled():
+            raise InputError(problem)
+        for each in compilation.dispatches:
+            if not each.compiled_calls:
+                self.note(
+                    f"{each.part.name} was called without gradients alone, as a teacher is, and so "
+                    "was not compiled; its calls are part of the steps, and no probe looks at them."
+                )
+
+    def _trained_in(self) -> Tuple[str, bool]:
+        """The precision of the steps, by what was seen of them, and the arm's as far as nothing
+        shows; and whether autocast around what is compiled makes it so."""
+        called = [each for each in self._dispatches if each.compiled_calls]
+        known = [each.precision for each in called if each.precision is not None]
+        if len(known) < len(called) or not called:
+            parity = self._probes.parity if self._probes.errors is not None else None
+            known.append(self.precision if parity is None else parity.precision)
+        return coarsest(known), any(each.under_autocast for each in called)
 
     def _note_precision(self) -> None:
         """That the steps have another precision than the arm, as soon as it shows."""
-        trained, autocast = self.trained_precision, self.under_autocast
+        trained, autocast = self._trained_in()
         if trained == self.precision:
             return
         found = otherwise_declared(trained, self.precision, [self.arm], autocast=autocast)
@@ -755,7 +734,9 @@ class Job:
         if maker is not None:  # of the training, not of the last probes
             compiler = maker.record(measured.compile_seconds + loading, measured.recompilations)
         if compilation is not None:
-            compilation.bring_home()
+            if whole_steps:  # modules come back from a device that takes nothing else
+                for part in compilation.parts:
+                    part.module.to("cpu")
             left = compilation.ready(over=True)
             if left or probes.parity is None:  # not all was called often enough before
                 probes.compare_arithmetic(compilation, left, self.precision)
@@ -763,30 +744,38 @@ class Job:
         self.compare_speed()
         probes.collect()
         examples = self._rows.examples() if self._rows.rows else None
-        began, checkpoints = course.job_started, course.checkpoint_record(measured.resumptions)
+        first_step = float(measured.steps.seconds[0])
+        checkpoints, writing = course.checkpoints, 0.0
+        if checkpoints is not None:
+            checkpoints = replace(checkpoints, resumed=measured.resumptions)
+            writing = checkpoints.seconds
+        speed = SpeedRecord(
+            samples_per_second=measured.samples_per_second(together),
+            steady_from=measured.steady_from,
+            train_seconds=loading + measured.train_seconds + writing,
+            total_seconds=self._ended - course.job_started - probes.seconds_before(self._ended),
+        )
+        attempts = os.environ.get(names.EARLIER_ATTEMPTS_VARIABLE, "")
+        varies = bool(compiler.options.get("dynamic_shapes"))
+        slowdowns = course.slowdowns.found(
+            declared_shapes=math.inf if varies else course.declared_shapes,
+            graphs=None if compilation is None else compilation.graph_log,
+            compiled_again=compiler.recompilations > 0,
+        )
         evidence = Evidence(
             job=told.job,
             arm=told.arm,
             seed=told.seed,
-            attempts=tuple(
-                filter(None, os.environ.get(names.EARLIER_ATTEMPTS_VARIABLE, "").split(","))
-            ),
+            attempts=tuple(filter(None, attempts.split(","))),
             recipe=self._recipe(batch_size, together),
             compiler=compiler,
-            speed=SpeedRecord(
-                samples_per_second=measured.samples_per_second(together),
-                steady_from=measured.steady_from,
-                train_seconds=loading
-                + measured.train_seconds
-                + (0.0 if checkpoints is None else checkpoints.seconds),
-                total_seconds=self._ended - began - probes.seconds_before(self._ended),
-            ),
+            speed=speed,
             metrics={**({} if examples is None else example_metrics(examples)), **self._metrics},
             peak_memory_bytes=peak,
             memory_of=memory_of,
             environment=self._environment(),
             digests={
-                "data": told.data_digest or data_digest(os.environ),
+                "data": told.data_digest or _data_digest(os.environ),
                 "config": told.config_digest,
                 "model": self._model_digest or "",
             },
@@ -794,21 +783,11 @@ class Job:
             paired_speed=probes.speed,
             compile_cache=None
             if compilation is None
-            else compilation.keep_compiled(
-                compiler.compile_seconds, float(measured.steps.seconds[0])
-            ),
+            else compilation.keep_compiled(compiler.compile_seconds, first_step),
             checkpoints=checkpoints,
             padding=self._padding,
             notes=(*self._notes, *measured.notes()),
-            hindrances=(
-                *measured.slow_loader(),
-                *course.looking.hindrances(
-                    declared_shapes=course.declared_shapes,
-                    dynamic=bool(compiler.options.get("dynamic_shapes")),
-                    graphs=None if compilation is None else compilation.graph_log,
-                    compiled_again=compiler.recompilations > 0,
-                ),
-            ),
+            hindrances=(*measured.slow_loader(), *slowdowns),
             checkup=checkup(),
         )
         write_evidence(
@@ -818,55 +797,42 @@ class Job:
             examples,
             probes.errors,
             paired=probes.blocks,
-            trained_on=self._trained_on(),
+            trained_on=self._trained.kept(),
         )
-        print_figures(evidence)
+        _print_figures(evidence, speed, compiler)
         if told.alone:
             print(f"compilegate: the model is in {told.model}, the evidence in {told.output}")
 
     def _failure(self, reason: str, ending: str) -> Evidence:
-        compilation = self._compilation
+        # Without a compilation, its compiler may be what failed.
+        compiled = self._compilation
+        compiler = None if compiled is None else compiled.compiler.record(0.0, 0)
         return self.told.failure(
-            reason,
-            ending=ending,
-            # Without a compilation, its compiler may be what failed.
-            compiler=None if compilation is None else compilation.compiler.record(0.0, 0),
-            environment=self._environment(),
+            reason, ending=ending, compiler=compiler, environment=self._environment()
         )
 
     def _environment(self) -> Mapping[str, Scalar]:
-        compilation = self._compilation
-        if compilation is None:
-            return describe_machine(this_machine(), None, os.environ)
-        return describe_machine(compilation.machine, compilation.place, os.environ)
+        place = None if self._compilation is None else self._compilation.place
+        return describe_machine(this_machine(), place, os.environ)
 
     def _distrust_cache(self) -> None:
         if self._compilation is not None and self._compilation.cache is not None:
             self._compilation.cache.discard_loaded()
 
-    @property
-    def _has_results(self) -> bool:
-        return bool(self._metrics) or self._rows.rows > 0
-
     def _state(self) -> State:
-        """That of the modules that the job compiles; a divided one is put together anew for each
-        call."""
-        if self._compilation is None or self._compilation.is_sharded:
+        """That of the modules that the job compiles; nothing of divided ones, whose parameters are
+        put together anew for each call."""
+        if any(each.is_sharded for each in self._dispatches):
             return {}
         return {
-            f"{part.name}.{name}": state
-            for part in self._compilation.parts
-            for name, state in state_of(part.module).items()
+            f"{each.part.name}.{name}": state
+            for each in self._dispatches
+            for name, state in state_of(each.part.module).items()
         }
-
-    def _trained_on(self) -> Optional[TrainedOn]:
-        slices = {name: seen.kept() for name, seen in self._seen_slices.items()}
-        found = TrainedOn(self._seen_ids.kept(), self._seen_inputs.kept(), slices)
-        return found if len(found.ids) or len(found.inputs) or slices else None
 
     def _note_compiled(self, compiler: CompilerRecord) -> None:
         """What is to be noted of what was compiled."""
-        for each in [] if self._compilation is None else self._compilation.dispatches:
+        for each in self._dispatches:
             if each.left_out is not None:
                 self.note(each.left_out)
         if self.compiler == "eager" and compiler.ran:
@@ -880,8 +846,7 @@ class Job:
             self.note(f"The model did not run compiled ({why}), so nothing here is the compiler's.")
 
     def _batch_size(self) -> int:
-        called = [] if self._compilation is None else self._compilation.dispatches
-        seen = [self._seen_batch_size, *(each.batch_size for each in called)]
+        seen = [self._course.batch_size, *(each.batch_size for each in self._dispatches)]
         size = self._own_batch_size or self.told.batch_size or next(filter(None, seen), None)
         if size is None:
             raise InputError(
@@ -896,15 +861,16 @@ class Job:
         return self.world.size * self.told.replicas
 
     def _recipe(self, batch_size: int, together: int) -> Dict[str, Scalar]:
+        precision, autocast = self._trained_in()
         performed: Dict[str, Scalar] = {
             "batch_size": batch_size,
             "steps": self._course.step,
             "world_size": self._together,
             "global_batch_size": together,
-            "precision": self.trained_precision,
+            "precision": precision,
         }
-        if self.under_autocast:
-            performed[names.AUTOCAST] = self.trained_precision
+        if autocast:
+            performed[names.AUTOCAST] = precision
         compilation = self._compilation
         if compilation is not None:
             performed["device"] = compilation.place
@@ -931,3 +897,27 @@ def _profiled(told: Told) -> Told:
     session.arm = None if told.alone else told.arm
     session.compiler, session.batch_size = told.compiler, told.batch_size
     return replace(told, parity_steps=0, speed_probe_seconds=0, baseline=None)
+
+
+def _started() -> float:
+    """When the job's first process started, as `time.time` counts."""
+    told = os.environ.get(names.JOB_STARTED_VARIABLE)
+    ago = time.monotonic() - float(told) if told else time.perf_counter() - _IMPORTED
+    return time.time() - ago
+
+
+def _data_digest(environment: Mapping[str, str]) -> str:
+    """sha256 of all files in the job's channels."""
+    channels = {
+        name: folder_digest(Path(folder))
+        for name, folder in sorted(environment.items())
+        if name.startswith("SM_CHANNEL_") and Path(folder).is_dir()
+    }
+    return settings_digest(channels) if channels else NO_DATA
+
+
+def _print_figures(evidence: Evidence, speed: SpeedRecord, compiler: CompilerRecord) -> None:
+    for name, value in evidence.metrics.items():
+        print(f"validation:{name}={value:.6f}")
+    print(f"train:steady_samples_per_second={speed.samples_per_second:.2f}")
+    print(f"train:compile_seconds={compiler.compile_seconds:.3f}", flush=True)

@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
-import time
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job.evidence import (
-    CompilerRecord,
-    Evidence,
-    Hindrance,
-    Resumption,
-    Steps,
-    steady_steps,
+from compilegate.job.evidence import Hindrance, Resumption, Steps, steady_steps
+from compilegate.job.evidence.record import (
+    BREAKS,
+    LOADER,
+    MOST_PLACES,
+    RECOMPILATIONS,
+    RULES,
+    SHAPES,
+    SYNCHRONISATION,
 )
-from compilegate.job.evidence.record import LOADER, RULES
-from compilegate.job.files import folder_digest, settings_digest
-from compilegate.job.names import JOB_STARTED_VARIABLE
+from compilegate.job.profiling.slowdowns import GraphLog, SynchronisationWatch, by_line
 
 if TYPE_CHECKING:
     from compilegate.job.script.steps import Course
 
-_IMPORTED = time.perf_counter()
-CHANNEL_PREFIX = "SM_CHANNEL_"
-NO_DATA = hashlib.sha256(b"no data channel").hexdigest()
 WARM_UP_STEPS = 5
 """Steps after the last early compilation that still fill caches and allocator pools."""
 NOTABLE_WAIT = 0.25
 """Share of the steady steps' time from which on the wait for batches is worth a remark."""
+FIRST_LOOK, STEPS_LOOKED_AT = 12, 3
+"""After so many steps everything is compiled and probed; so many show what every step does."""
+CALLS_LOOKED_AT = 64  # calls of each compiled function whose shapes are remembered
+MOST_STEADY_SHAPES = 4
 
-Seconds = npt.NDArray[np.float64]
-"""(steps,) wall-clock seconds of each."""
+Seconds = npt.NDArray[np.float64]  # (steps,) wall-clock seconds of each
 ByProcess = Sequence[Sequence[int]]
 """By process of the job (one, unless it was interrupted), a number for each of its steps: how many
-graphs it had compiled by the end of it, or which declared shape it has. For steps of several
-declared shapes, each of which is compiled once; a shape that nobody declared is none of these."""
+graphs it had compiled by the end of it, or which declared shape it has. Steps of several declared
+shapes compile a graph for each; a shape that nobody declared is none of these."""
 
 
 def steady_starts(graphs: ByProcess, shapes: ByProcess) -> List[int]:
@@ -49,9 +46,8 @@ def steady_starts(graphs: ByProcess, shapes: ByProcess) -> List[int]:
     A steady step lies `WARM_UP_STEPS` after the last step of the process's first half that compiled
     anything, and after every step that compiled a declared shape as it first occurred. A first step
     is never steady, eager or not: the optimizer allocates its state in it. Another compilation in
-    the second half does not move the start: it is a recompilation, to be seen as such. A process
-    that was interrupted early may have no steady step at all; its start is then its end. The last
-    one is always left one.
+    the second half is a recompilation and does not move the start. A process that was interrupted
+    early may have no steady step: its start is then its end. The last one is always left one.
     """
     starts, taken = [], 0
     for each, of_steps in zip(graphs, shapes):
@@ -69,11 +65,10 @@ def late_graphs(graphs: ByProcess, shapes: ByProcess) -> List[List[int]]:
     A declared shape that occurs for the first time may take as many as the first step."""
     found = []
     for each, of_steps in zip(graphs, shapes):
-        new = _first_occurrences(of_steps)
-        compiled = np.diff(each, prepend=0).tolist()
-        expected = [max(each[0], 1) if step in new else 0 for step in range(len(each))]
-        late = [max(count - usual, 0) for count, usual in zip(compiled, expected)]
-        found.append([0, *late[1:]])
+        expected = np.zeros(len(each), dtype=int)
+        expected[_first_occurrences(of_steps)] = max(each[0], 1) if each else 0
+        late = np.maximum(np.diff(each, prepend=0) - expected, 0)
+        found.append([0, *late[1:].tolist()])
     return found
 
 
@@ -84,29 +79,14 @@ def _first_occurrences(shapes: Sequence[int]) -> List[int]:
 def compile_seconds(
     early: Seconds, steady: Seconds, shapes: Tuple[npt.ArrayLike, npt.ArrayLike]
 ) -> float:
-    """Wall-clock seconds that compilation added: the early steps' excess over the median of steady
-    ones of their shape, or of all where none has it. `shapes` are those of early and steady steps.
-
-    This includes what loading the compiler costs, and leaves out what a step would take anyway.
-    """
+    """Wall-clock seconds that compilation added, loading the compiler included: the early steps'
+    excess over the median of steady ones of their shape, or of all where none has it. `shapes` are
+    those of early and steady steps."""
     usual = np.full(len(early), np.median(steady))
     before, after = map(np.asarray, shapes)
     for shape in np.intersect1d(before, after):
         usual[before == shape] = np.median(steady[after == shape])
     return float(max(early.sum() - usual.sum(), 0.0))
-
-
-class Framework(Protocol):
-    """One that compiles a script's steps by itself."""
-
-    def graphs(self) -> int:
-        """How many graphs it compiled so far."""
-
-    def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
-        """What it did, with what proves it."""
-
-    def obstacle(self) -> Optional[str]:
-        """Why the probes cannot replay what it compiled; None where it compiled nothing."""
 
 
 class Measured:
@@ -135,8 +115,7 @@ class Measured:
         """The steps and the interruptions."""
         skipped = int(second_graph)
         late = late_graphs(*([it[skipped:] or it for it in each] for each in (graphs, shapes)))
-        self.recompilations = sum(map(sum, late))
-        """Graphs that came too late."""
+        self.recompilations = sum(map(sum, late))  # graphs that came too late
         firsts = [0, *(step for step, _ in course.returns)]
         self._late = [
             first + skipped + step
@@ -177,35 +156,71 @@ class Measured:
         return found
 
     def _added(self, first: int, end: int) -> float:
-        seconds, shapes = self.steps.seconds, self._shapes
-        steady = self._steady
-        return compile_seconds(
-            seconds[first:end], seconds[steady], (shapes[first:end], shapes[steady])
-        )
+        seconds, shapes, steady = self.steps.seconds, self._shapes, self._steady
+        at = shapes[first:end], shapes[steady]
+        return compile_seconds(seconds[first:end], seconds[steady], at)
 
 
-def started(environment: Mapping[str, str]) -> float:
-    """When the job's first process started, as `time.time` counts."""
-    told = environment.get(JOB_STARTED_VARIABLE)
-    ago = time.monotonic() - float(told) if told else time.perf_counter() - _IMPORTED
-    return time.time() - ago
+class Slowdowns:
+    """What may slow steps, looked at in a few of the first: all others go on undisturbed."""
+
+    def __init__(self) -> None:
+        self.at = FIRST_LOOK  # after which step `look` is to be called
+        self._watch: Optional[SynchronisationWatch] = None
+        self._asked: List[Tuple[str, int]] = []
+        self._shapes: Dict[str, List[Any]] = {}
+
+    def look(self) -> None:
+        """Begin to watch, or stop."""
+        if self._watch is not None or "torch" not in sys.modules:
+            self._stop()
+            return
+        self.at += STEPS_LOOKED_AT
+        self._watch = SynchronisationWatch()
+        self._watch.start()
+
+    def _stop(self) -> None:
+        self.at = -1
+        if self._watch is not None:
+            self._watch.stop()
+            self._asked, self._watch = by_line(self._watch), None
+
+    def see_shapes(self, function: str, shapes: Any) -> None:
+        seen = self._shapes.setdefault(function, [])
+        if len(seen) < CALLS_LOOKED_AT:
+            seen.append(shapes)
+
+    def found(
+        self, *, declared_shapes: float, graphs: Optional[GraphLog], compiled_again: bool
+    ) -> List[Hindrance]:
+        """What was seen. `declared_shapes`: how many shapes need no remark. `compiled_again`: steps
+        had graphs that came too late; those of declared shapes do not."""
+        self._stop()
+        found: List[Hindrance] = []
+        each_step = [(line, count) for line, count in self._asked if count >= STEPS_LOOKED_AT]
+        if each_step:
+            count = sum(count for _, count in each_step) / STEPS_LOOKED_AT
+            lines = tuple(line for line, _ in each_step[:MOST_PLACES])
+            found.append(
+                Hindrance(SYNCHRONISATION, count, where=lines, rule=RULES[SYNCHRONISATION])
+            )
+        changing = max(map(_changing, self._shapes.values()), default=0)
+        if changing > declared_shapes:
+            found.append(Hindrance(SHAPES, changing, rule=RULES[SHAPES]))
+        kinds: Dict[str, Any] = {} if graphs is None else {BREAKS: graphs.breaks}
+        if graphs is not None and compiled_again:
+            kinds[RECOMPILATIONS] = graphs.recompilations
+        for kind, places in kinds.items():
+            if places:
+                where = tuple(dict.fromkeys(each.where for each in places))[:MOST_PLACES]
+                count = sum(each.count for each in places)
+                reason = places[0].reason
+                found.append(Hindrance(kind, count, where=where, reason=reason, rule=RULES[kind]))
+        return found
 
 
-def data_digest(environment: Mapping[str, str]) -> str:
-    """sha256 of all files in the job's channels."""
-    channels = {
-        name: folder_digest(Path(folder))
-        for name, folder in sorted(environment.items())
-        if name.startswith(CHANNEL_PREFIX) and Path(folder).is_dir()
-    }
-    return settings_digest(channels) if channels else NO_DATA
-
-
-def print_figures(evidence: Evidence) -> None:
-    for name, value in evidence.metrics.items():
-        print(f"validation:{name}={value:.6f}")
-    if evidence.speed is not None:
-        print(f"train:steady_samples_per_second={evidence.speed.samples_per_second:.2f}")
-    if evidence.compiler is not None:
-        print(f"train:compile_seconds={evidence.compiler.compile_seconds:.3f}")
-    sys.stdout.flush()
+def _changing(seen: List[Any]) -> int:
+    """How many shapes a function was called with, if they keep coming; else zero."""
+    new = [at for at, each in enumerate(seen) if each not in seen[:at]]
+    late = sum(at >= len(seen) // 2 for at in new)
+    return len(new) if len(new) > MOST_STEADY_SHAPES or (len(new) > 2 and late > 1) else 0

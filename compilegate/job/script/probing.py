@@ -32,29 +32,21 @@ class Probes:
 
     def __init__(self, told: Told) -> None:
         self._told = told
-        self._ran: List[Tuple[float, float]] = []
+        self._wants_parity = told.compiler != "eager" and told.parity_steps > 0
+        self._wants_speed = told.baseline is not None and told.speed_probe_seconds != 0
+        self.steps_to_keep = 0  # how many first steps the probes look at; zero where none will run
+        if self._wants_parity or self._wants_speed:
+            self.steps_to_keep = (
+                told.parity_steps if self._wants_parity else names.DEFAULT_PARITY_STEPS
+            )
         self.parity: Optional[ParityRecord] = None
         self.errors: Optional[ParityErrors] = None
-        self._found: Optional[Parity] = None
         self.speed: Optional[PairedSpeedRecord] = None
         self.blocks: Optional[PairedBlocks] = None
+        self._found: Optional[Parity] = None
+        self._ran: List[Tuple[float, float]] = []
         self._peak: Optional[int] = 0
         """The memory's before them; None where it cannot be told from theirs."""
-
-    @property
-    def steps_to_keep(self) -> int:
-        """How many first steps the probes look at; zero where none will run."""
-        if self._wants_parity:
-            return self._told.parity_steps
-        return names.DEFAULT_PARITY_STEPS if self._wants_speed else 0
-
-    @property
-    def _wants_parity(self) -> bool:
-        return self._told.compiler != "eager" and self._told.parity_steps > 0
-
-    @property
-    def _wants_speed(self) -> bool:
-        return self._told.baseline is not None and self._told.speed_probe_seconds != 0
 
     @property
     def is_wrong(self) -> bool:
@@ -77,32 +69,37 @@ class Probes:
         """Run the parity probe, unless it is off, on the calls that were kept of these functions,
         and again of those that were ready before: there is one record. They stay for the next
         probe; no more are kept. `precision` is the arm's."""
+        left = compilation.compiler.left_to_eager
         if compilation.is_sharded:
             self.have_an_obstacle(SHARDED, precision)
-        elif self._wants_parity and compilation.compiler.left_to_eager:
-            why = f"it did not run compiled: {compilation.compiler.left_to_eager}"
-            self.have_an_obstacle(why, precision)
+        elif self._wants_parity and left:
+            self.have_an_obstacle(f"it did not run compiled: {left}", precision)
         elif self._wants_parity and compilation.parts:
-            from compilegate.job.probes.parity import probe_parity  # noqa: PLC0415 - torch
-
             looked_at = [each for each in compilation.dispatches if each in ready or not each.keeps]
             try:
-                with self._aside(compilation):
-                    if self._found is not None:
-                        self._found.stop()
-                    self._found = probe_parity(
-                        [each.part for each in looked_at],
-                        compiler=compilation.compiler,
-                        folder=Path(self._told.output) / names.EVIDENCE_FOLDER,
-                        declared=precision,
-                    )
-                self.parity, self.errors = self._found.record, self._found.errors
+                self._probe_parity(compilation, looked_at, precision)
             except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
                 reason = f"the parity probe failed: {one_sentence(error)}"
                 print(f"compilegate: {reason}. The training goes on.", flush=True)
                 self.have_an_obstacle(reason, precision)
         for dispatch in ready:
             dispatch.keep_no_more()
+
+    def _probe_parity(
+        self, compilation: Compilation, looked_at: Sequence[Dispatch], precision: str
+    ) -> None:
+        from compilegate.job.probes.parity import probe_parity  # noqa: PLC0415 - torch
+
+        with self._aside(compilation):
+            if self._found is not None:
+                self._found.stop()
+            self._found = probe_parity(
+                [each.part for each in looked_at],
+                compiler=compilation.compiler,
+                folder=Path(self._told.output) / names.EVIDENCE_FOLDER,
+                declared=precision,
+            )
+        self.parity, self.errors = self._found.record, self._found.errors
 
     def collect(self) -> None:
         """Wait for the search for a repro that runs beside the training, and record what it found.
@@ -119,30 +116,22 @@ class Probes:
         wanted = self._wants_speed and self.speed is None and not compilation.is_sharded
         if baseline is None or not wanted or not compilation.parts:
             return
-        from compilegate.job.probes.speed import (  # noqa: PLC0415
+        from compilegate.job.probes.speed import (  # noqa: PLC0415 - torch
             Side,
             probe_speed,
             seconds_allowed,
         )
 
+        padding = str(told.recipe.get(names.PADDING, names.PADDINGS[0]))
+        theirs = baseline.batch_size or batch_size, baseline.precision or precision
         self.collect()
         with self._aside(compilation):
             self.speed, self.blocks = probe_speed(
                 compilation.parts,
                 compilation.optimizers,
                 compiler=compilation.compiler,
-                candidate=Side(
-                    told.compiler,
-                    batch_size,
-                    precision,
-                    str(told.recipe.get(names.PADDING, names.PADDINGS[0])),
-                ),
-                baseline=Side(
-                    baseline.compiler,
-                    baseline.batch_size or batch_size,
-                    baseline.precision or precision,
-                    baseline.padding,
-                ),
+                candidate=Side(told.compiler, batch_size, precision, padding),
+                baseline=Side(baseline.compiler, *theirs, baseline.padding),
                 seconds=seconds_allowed(told.speed_probe_seconds, train_seconds),
                 seed=told.seed,
                 world=compilation.world,
@@ -177,9 +166,7 @@ class Probes:
             self._ran.append((began, time.time()))
 
 
-def _peak_memory(
-    compilation: Optional[Compilation],
-) -> Tuple[Optional[int], Optional[str]]:
+def _peak_memory(compilation: Optional[Compilation]) -> Tuple[Optional[int], Optional[str]]:
     """So far, by who can tell: the compiler, of the device that its steps compute on."""
     if compilation is None:
         return peak_memory(None)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Container, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
 from compilegate.job.errors import InputError
 from compilegate.job.evidence import Examples, FloatArray, IntArray
-from compilegate.job.evidence.writing import hashed
+from compilegate.job.evidence.writing import as_array, hashed
 from compilegate.job.files import folder_digest, whole_file
 from compilegate.job.machine.world import unwrapped
 
@@ -38,9 +38,9 @@ def save_into(folder: Path, model: Any, *, write: bool = True) -> Optional[str]:
     """Write the model's files and return the sha256 of all of them.
 
     A module becomes `model.safetensors`, beside its configuration where it can save itself
-    (`save_pretrained`). A function is called with the folder, and writes them. A module holds
-    afterwards what the file holds. Processes that do not `write` take part, where each holds a part
-    of the module. Raises InputError for anything else.
+    (`save_pretrained`), and holds afterwards what the file holds. A function is called with the
+    folder, and writes them. Processes that do not `write` take part, where each holds a part of the
+    module. Raises InputError for anything else.
     """
     is_module = hasattr(model, "state_dict") and hasattr(model, "named_parameters")
     whole = whole_state(model) if is_module else None
@@ -83,23 +83,12 @@ def whole_state(model: Any) -> Optional[Dict[str, Any]]:
 
 def _save_module(folder: Path, model: Module, whole: Optional[Dict[str, Any]]) -> None:
     try:
-        from safetensors.torch import (  # noqa: PLC0415 - perhaps not there
-            load_model,
-            save_file,
-            save_model,
-        )
+        from safetensors import torch as safetensors  # noqa: PLC0415 - perhaps not there
     except ImportError as error:
         raise InputError(
             "job.save() writes safetensors, and this environment has no package safetensors; add "
             "it to the image, or pass a function that writes the model's files"
         ) from error
-    import torch  # noqa: PLC0415 - a script without torch saves by a function
-
-    if not hasattr(torch, "frombuffer"):
-        raise InputError(
-            "job.save() writes safetensors, which needs torch 1.10 or newer; pass a function that "
-            "writes the model's files"
-        )
     if "max_shard_size" in _taken_by_save_pretrained(model):
         save_transformer(folder, model, whole)
         return
@@ -107,16 +96,16 @@ def _save_module(folder: Path, model: Module, whole: Optional[Dict[str, Any]]) -
     with whole_file(folder / WEIGHTS, alone=True) as part:
         try:
             if whole is not None:
-                save_file(whole, str(part))
+                safetensors.save_file(whole, str(part))
                 return
-            save_model(on_host, str(part))  # tied weights are written once
+            safetensors.save_model(on_host, str(part))  # tied weights are written once
         except KeyError as error:
             raise InputError(
                 f"job.save() was given a model with tensors of type {error}, which safetensors "
                 "does not know; pass a function that is called with the folder and writes the files"
             ) from error
     # What is evaluated from here on is what the file holds.
-    load_model(on_host, str(folder / WEIGHTS))
+    safetensors.load_model(on_host, str(folder / WEIGHTS))
     if on_host is not model:
         model.load_state_dict(on_host.state_dict())
 
@@ -127,6 +116,11 @@ def save_transformer(folder: Path, model: Any, whole: Optional[Dict[str, Any]] =
     if "safe_serialization" in _taken_by_save_pretrained(model):  # version 5 has no other format
         options["safe_serialization"] = True
     (model if whole is not None else copied_to_host(model)).save_pretrained(str(folder), **options)
+
+
+def _taken_by_save_pretrained(model: Any) -> Container[str]:
+    function = getattr(model, "save_pretrained", None)
+    return () if function is None else inspect.signature(function).parameters
 
 
 def copied_to_host(model: Any) -> Any:
@@ -141,19 +135,10 @@ def copied_to_host(model: Any) -> Any:
     return copied
 
 
-def _taken_by_save_pretrained(model: Any) -> Tuple[str, ...]:
-    function = getattr(model, "save_pretrained", None)
-    return () if function is None else tuple(inspect.signature(function).parameters)
-
-
 Columns = Dict[str, npt.NDArray[Any]]
 
 _COLUMNS = {"labels", "scores", "logits", "losses", "targets", "predictions"}
-_NO_IDS = (
-    "job.examples() was given no ids; the gate compares models example by example, so each needs "
-    "an identifier that is the same in every job: ids=batch['id'], or "
-    "ids=job.positions(len(labels)) where the validation data always come in the same order"
-)
+_ALIKE = 1e-3  # how much what a model makes of an example may change when it is evaluated again
 
 
 class ExampleRows:
@@ -177,27 +162,29 @@ class ExampleRows:
         """Take a batch in; `columns` as `Job.examples` has them. Raises InputError where something
         is missing or does not fit."""
         if ids is None:
-            raise InputError(_NO_IDS)
+            raise _wrong(
+                "no ids",
+                "an identifier of each example that is the same in every job, ids=batch['id'], or "
+                "ids=job.positions(len(labels)) where they always come in the same order",
+            )
         unknown = columns.keys() - _COLUMNS
         if unknown:
             raise TypeError(f"job.examples() was given {', '.join(sorted(unknown))}")
-        given = {name: _array(each) for name, each in columns.items() if each is not None}
-        batch = _completed({"ids": _texts(ids), **given})
+        given = {name: as_array(each) for name, each in columns.items() if each is not None}
+        texts = _texts(ids)
+        rows = len(texts)
+        batch = {"ids": texts, **_completed(given, rows)}
         if inputs is not None:
-            batch["inputs"] = hashed_rows(inputs)
+            batch["inputs"] = hashed(inputs)
         if self._batches and batch.keys() != self._batches[0].keys():
-            raise InputError(
-                f"job.examples() was given {', '.join(sorted(batch))} where earlier batches had "
-                f"{', '.join(sorted(self._batches[0]))}; expected the same for every batch"
+            raise _wrong(
+                ", ".join(sorted(batch)),
+                f"what earlier batches had: {', '.join(sorted(self._batches[0]))}",
             )
         categories = {name: _texts(each) for name, each in (slices or {}).items()}
-        rows = len(batch["ids"])
         for name, column in {**batch, **categories}.items():
             if len(column) != rows:
-                raise InputError(
-                    f"job.examples() was given {rows} ids and {len(column)} {name}; expected one "
-                    "for each example"
-                )
+                raise _wrong(f"{rows} ids and {len(column)} {name}", "one for each example")
         self._batches.append(batch)
         self._slices.append(categories)
         self.rows += rows
@@ -214,26 +201,22 @@ class ExampleRows:
         if self.by_place:
             bounds = np.cumsum([len(batch["ids"]) for batch in self._batches])[:-1].tolist()
             start = _latest_beginning({**joined, **categories}, bounds)
-            joined, categories = (
-                {name: each[start:] for name, each in columns.items()}
-                for columns in (joined, categories)
-            )
+            joined = {name: each[start:] for name, each in joined.items()}
+            categories = {name: each[start:] for name, each in categories.items()}
             joined["ids"] = np.arange(self.rows - start).astype(np.str_)
         ids, counts = np.unique(joined["ids"], return_counts=True)
         if len(ids) < len(joined["ids"]):
-            raise InputError(
-                f"job.examples() was given the id {str(ids[counts > 1][0])!r} more than once; "
-                "expected an id of its own for each example"
-            )
+            again = str(ids[counts > 1][0])
+            raise _wrong(f"the id {again!r} more than once", "an id of its own for each example")
         return Examples(**joined, slices=categories)
+
+
+def _wrong(given: str, expected: str) -> InputError:
+    return InputError(f"job.examples() was given {given}; expected {expected}")
 
 
 def _joined(batches: List[Columns]) -> Columns:
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-
-
-_ALIKE = 1e-3
-"""How much what a model makes of an example may change when it is evaluated again."""
 
 
 def _latest_beginning(columns: Columns, starts: List[int]) -> int:
@@ -260,12 +243,6 @@ def _alike(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> bool:
     return bool(np.array_equal(before, after))
 
 
-def hashed_rows(values: Any) -> IntArray:
-    """(rows,) a hash of each text, id or row of an array or a tensor."""
-    of_texts = isinstance(values, (list, tuple)) and not hasattr(next(iter(values), ""), "detach")
-    return hashed(values if of_texts else _array(values))
-
-
 def examples_of(**columns: Any) -> Examples:
     """Examples of the columns that `job.examples` takes. Raises InputError."""
     rows = ExampleRows()
@@ -285,91 +262,66 @@ def example_metrics(examples: Examples) -> Dict[str, float]:
     return {"loss": float(examples.losses.mean())}
 
 
-def _completed(given: Columns) -> Columns:
-    """The columns of `Examples`, computed from those that there are."""
-    rows = len(given["ids"])
-    found: Columns = {"ids": given["ids"], "labels": np.zeros(rows, dtype=np.int64)}
-    found["scores"] = np.empty((rows, 0))
-    own_losses: Optional[FloatArray] = None
-    if "logits" in given:
-        logits = _table("logits", given["logits"])
-        shifted = logits - logits.max(axis=1, keepdims=True)
-        log_scores = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-        found["scores"], found["labels"] = np.exp(log_scores), _labels(given, logits)
-        own_losses = -_of_labels(log_scores, found["labels"])
-    elif "scores" in given:
-        scores = _probabilities(_table("scores", given["scores"]))
-        found["scores"], found["labels"] = scores, _labels(given, scores)
-        with np.errstate(divide="ignore"):
-            own_losses = -np.log(_of_labels(scores, found["labels"]))
+def _completed(given: Columns, rows: int) -> Columns:
+    """The columns of `Examples` but the ids, computed from those that there are."""
+    found: Columns = {"labels": np.zeros(rows, dtype=np.int64), "scores": np.empty((rows, 0))}
     if ("targets" in given) != ("predictions" in given):
-        raise InputError(
-            "job.examples() was given only one of targets and predictions; expected both, for a "
-            "model that predicts a number"
-        )
+        raise _wrong("only one of targets and predictions", "both, for a model of numbers")
     for name in ("targets", "predictions", "losses"):
         if name in given:
             found[name] = given[name].astype(np.float64).reshape(-1)
-    if own_losses is None and "targets" in given:
+    if "logits" in given or "scores" in given:
+        found["scores"], log_scores = _scores(given)
+        found["labels"] = _labels(given, log_scores)
+        count = min(map(len, (log_scores, found["labels"])))  # where they differ, `add` says so
+        own_losses = -log_scores[np.arange(count), found["labels"][:count]]
+    elif "targets" in given:
         own_losses = (found["predictions"] - found["targets"]) ** 2
-    if "losses" not in found and own_losses is None:
-        raise InputError(
-            "job.examples() was given ids alone; expected labels with scores or logits, targets "
-            "with predictions, or losses"
+    elif "losses" not in found:
+        raise _wrong(
+            "ids alone", "labels with scores or logits, targets with predictions, or losses"
         )
-    return found if "losses" in found else {**found, "losses": np.asarray(own_losses)}
+    else:
+        return found
+    return {"losses": own_losses, **found}
 
 
-def _of_labels(table: FloatArray, labels: IntArray) -> FloatArray:
-    """(rows,) each row's entry of its own label; as many as there are rows and labels of."""
-    count = min(len(table), len(labels))
-    found: FloatArray = table[np.arange(count), labels[:count]]
-    return found
+def _scores(given: Columns) -> Tuple[FloatArray, FloatArray]:
+    """(rows, classes) probabilities and their logarithms. A row's sum is one, not just nearly, as
+    in single precision."""
+    name = "logits" if "logits" in given else "scores"
+    table = given[name].astype(np.float64)
+    if table.ndim != 2 or table.shape[1] < 2:
+        raise _wrong(
+            f"{name} of shape {list(table.shape)}",
+            "a row for each example and a column for each class, two for a yes or no",
+        )
+    if name == "scores":
+        sums = table.sum(axis=1, keepdims=True)
+        if table.size and (table.min() < 0 or np.abs(sums - 1).max() > 1e-2):
+            raise _wrong(
+                "scores that are no probabilities",
+                "rows from 0 to 1 that sum to 1; say logits=... for what comes before the softmax",
+            )
+        with np.errstate(divide="ignore"):
+            return table / sums, np.log(table / sums)
+    shifted = table - table.max(axis=1, keepdims=True)
+    logarithms = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return np.exp(logarithms), logarithms
 
 
 def _labels(given: Columns, scores: FloatArray) -> IntArray:
     if "labels" not in given:
-        raise InputError(
-            "job.examples() was given scores and no labels; expected the true class of each"
-        )
+        raise _wrong("scores and no labels", "the true class of each")
     labels: IntArray = given["labels"].astype(np.int64).reshape(-1)
     if labels.size and not 0 <= labels.min() <= labels.max() < scores.shape[1]:
-        raise InputError(
-            f"job.examples() was given labels from {labels.min()} to {labels.max()} with scores "
-            f"for {scores.shape[1]} classes; expected the index of a class, from 0"
+        raise _wrong(
+            f"labels from {labels.min()} to {labels.max()} with scores for {scores.shape[1]} "
+            "classes",
+            "the index of a class, from 0",
         )
     return labels
 
 
-def _table(name: str, values: npt.NDArray[Any]) -> FloatArray:
-    if values.ndim != 2 or values.shape[1] < 2:
-        raise InputError(
-            f"job.examples() was given {name} of shape {list(values.shape)}; expected a row for "
-            "each example and a column for each class, two for a yes or no"
-        )
-    return values.astype(np.float64)
-
-
-def _probabilities(scores: FloatArray) -> FloatArray:
-    """Rows that sum to one exactly: those of single precision do so nearly."""
-    sums = scores.sum(axis=1, keepdims=True)
-    if scores.size and (scores.min() < 0 or np.abs(sums - 1).max() > 1e-2):
-        raise InputError(
-            "job.examples() was given scores that are no probabilities (each row from 0 to 1, with "
-            "a sum of 1); say logits=... for what comes before the softmax"
-        )
-    result: FloatArray = scores / sums
-    return result
-
-
 def _texts(values: Any) -> npt.NDArray[np.str_]:
-    return np.asarray(_array(values)).astype(np.str_).reshape(-1)
-
-
-def _array(values: Any) -> npt.NDArray[Any]:
-    """What a script has, as an array: tensors of any device, lists, arrays."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        if values.is_floating_point() and values.element_size() < 4:
-            values = values.float()
-    return np.asarray(values)
+    return as_array(values).astype(np.str_).reshape(-1)

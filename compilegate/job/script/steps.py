@@ -1,4 +1,4 @@
-"""A script's training as steps: what counts as one, how long it takes, its loss, what slows it.
+"""A script's training as steps: what counts as one, how long it takes, and its loss.
 
 Nothing here may change the training. A hook that fails is recorded by `Failures`, and the training
 goes on. Needs no torch where the script does not use it.
@@ -9,22 +9,20 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import os
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import (
     TYPE_CHECKING,
     Any,
     Callable,
     Dict,
-    Iterable,
     Iterator,
     List,
     Mapping,
     Optional,
     Sequence,
-    Set,
     Tuple,
     TypeVar,
     Union,
@@ -32,33 +30,19 @@ from typing import (
 )
 
 from compilegate.job.errors import CompilegateError, InputError, NonFiniteLossError, one_sentence
-from compilegate.job.evidence import CheckpointRecord, Hindrance, Resumption
-from compilegate.job.evidence.record import (
-    BREAKS,
-    MOST_PLACES,
-    RECOMPILATIONS,
-    RULES,
-    SHAPES,
-    SYNCHRONISATION,
-)
-from compilegate.job.names import PROFILE_VARIABLE
-from compilegate.job.profiling.slowdowns import SynchronisationWatch, by_line
+from compilegate.job.evidence import CheckpointRecord
+from compilegate.job.names import DEFAULT_PARITY_STEPS
+from compilegate.job.script.measured import Slowdowns
 
 if TYPE_CHECKING:
     import torch
 
-    from compilegate.job.profiling.slowdowns import GraphLog
     from compilegate.job.script.job import Job
 
-LOG_EVERY = 50
-"""Steps whose losses are fetched together from a device."""
-FIRST_LOOK, STEPS_LOOKED_AT = 12, 3
-"""After so many steps everything is compiled and probed; so many show what every step does."""
-CALLS_LOOKED_AT = 64
-"""Calls of each compiled function whose shapes are remembered."""
-MOST_STEADY_SHAPES = 4
+LOG_EVERY = 50  # steps whose losses are fetched together from a device
 
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
+_Marks = List[Any]
 
 
 class Failures:
@@ -66,17 +50,9 @@ class Failures:
     training goes on."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
-        self._note = note
+        self.note = note
         self.broken: Optional[str] = None
         """Why nothing more is observed of this job; None while all is well."""
-
-    def breaks(self, doing: str, error: BaseException) -> None:
-        """Without this observation the record would be wrong: nothing more is observed."""
-        self.broken = f"{doing} failed: {one_sentence(error)}"
-        self._note(
-            f"{self.broken}. The training goes on as the script has it, and is no longer "
-            "measured: this job leaves no evidence that can be judged. Please report it."
-        )
 
     @contextmanager
     def aside(self, doing: str) -> Iterator[None]:
@@ -84,7 +60,7 @@ class Failures:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
-            self._note(f"{doing} failed: {one_sentence(error)}. The training goes on without it.")
+            self.note(f"{doing} failed: {one_sentence(error)}. The training goes on without it.")
 
 
 def harmless(hook: _Hook) -> _Hook:
@@ -100,13 +76,15 @@ def harmless(hook: _Hook) -> _Hook:
             except CompilegateError:
                 raise
             except Exception as error:  # noqa: BLE001 - as above
-                self.failures.breaks(hook.__name__.strip("_"), error)
+                failed = f"{hook.__name__.strip('_')} failed: {one_sentence(error)}"
+                self.failures.broken = failed
+                self.failures.note(
+                    f"{failed}. The training goes on as the script has it, and is no longer "
+                    "measured: this job leaves no evidence that can be judged. Please report it."
+                )
         return None
 
     return cast(_Hook, guarded)
-
-
-# Times.
 
 
 class Clock:
@@ -118,8 +96,7 @@ class Clock:
     then counts only as far as the GPU has nothing to do meanwhile.
     """
 
-    READ_TOGETHER = 256
-    """Events that wait to be read. Each holds a little memory of the driver."""
+    READ_TOGETHER = 256  # events that wait to be read. Each holds a little memory of the driver.
 
     def __init__(self, device: Optional[torch.device] = None, cuda: Any = None) -> None:
         """`device` is where the steps compute; None in a program without torch. `cuda` has the
@@ -130,32 +107,28 @@ class Clock:
             self._cuda = cuda or sys.modules["torch"].cuda
         self._now: Callable[[], Any] = time.perf_counter if self._cuda is None else self._event
         self._began: Any = None
-        self._paused: Any = None
-        self._waits_since: Any = None
-        self._pauses: List[Tuple[Any, Any]] = []
-        self._own_waits: List[Tuple[Any, Any]] = []
-        self._unread: List[Tuple[Any, Any, List[Tuple[Any, Any]], List[Tuple[Any, Any]]]] = []
+        self._pauses: _Marks = []
+        self._own_waits: _Marks = []  # when each began and ended, in turn
+        self._unread: List[Tuple[Any, Any, _Marks, _Marks]] = []
         self._seconds: List[float] = []
         self._waits: List[float] = []
 
     def begin(self) -> None:
         """A step begins. One that has not ended was none."""
-        self._pauses, self._own_waits, self._waits_since = [], [], None
+        self._pauses, self._own_waits = [], []
         self._began = self._now()
 
     def begin_wait(self) -> None:
-        self._waits_since = self._now()
+        self._own_waits.append(self._now())
 
     def end_wait(self) -> None:
-        if self._waits_since is not None:
-            self._own_waits.append((self._waits_since, self._now()))
-            self._waits_since = None
+        self._own_waits.append(self._now())
 
     def pause(self) -> None:
-        self._paused = self._now()
+        self._pauses.append(self._now())
 
     def resume(self) -> None:
-        self._pauses.append((self._paused, self._now()))
+        self._pauses.append(self._now())
 
     def end(self) -> None:
         self._unread.append((self._began, self._now(), self._pauses, self._own_waits))
@@ -184,30 +157,18 @@ class Clock:
 
     def _read(self, count: int) -> None:
         for began, end, pauses, waits in self._unread[:count]:
-            paused = sum(self._between(*each) for each in pauses)
-            self._seconds.append(self._between(began, end) - paused)
-            self._waits.append(sum(self._between(*each) for each in waits))
+            self._seconds.append(self._between([began, end]) - self._between(pauses))
+            self._waits.append(self._between(waits))
         del self._unread[:count]
 
-    def _between(self, first: Any, last: Any) -> float:
+    def _between(self, marks: _Marks) -> float:
+        """Seconds between the first and the second, the third and the fourth, ..."""
+        pairs = zip(marks[::2], marks[1::2])
         if self._cuda is None:
-            return float(last - first)
-        for each in (first, last):
+            return float(sum(end - begin for begin, end in pairs))
+        for each in marks:
             each.synchronize()  # that a later one is there says nothing of other streams' notes
-        return float(first.elapsed_time(last)) / 1e3
-
-
-def clock_for(device: Optional[torch.device]) -> Any:
-    """The clock for steps that compute there; None is a program without torch."""
-    clock = Clock(device)
-    if device is None or not os.environ.get(PROFILE_VARIABLE):
-        return clock
-    from compilegate.job.profiling.session import ProfiledClock, current  # noqa: PLC0415 - torch
-
-    return ProfiledClock(clock, current())
-
-
-# Losses.
+        return float(sum(begin.elapsed_time(end) for begin, end in pairs) / 1e3)
 
 
 class Losses:
@@ -218,7 +179,7 @@ class Losses:
     looked at when they have arrived.
     """
 
-    def __init__(self, log_every: int = LOG_EVERY) -> None:
+    def __init__(self, log_every: int) -> None:
         self._log_every = log_every
         self._values: List[float] = []
         self.current: Union[float, torch.Tensor, None] = None
@@ -272,18 +233,16 @@ class Losses:
         self._take_arrived()
         return self._values[-1] if self._values else None
 
-    def values(self, earlier: Optional[Sequence[float]] = None) -> List[float]:
+    def values(self, earlier: Sequence[float] = ()) -> List[float]:
         """Those of each step, after the `earlier` ones of another process. Waits for what is not
         known yet. Raises NonFiniteLossError."""
-        if earlier is not None:
-            self._values = list(earlier)
+        self._values[:0] = earlier
         self._fetch()
         self._take_arrived(wait=True)
         return self._values
 
     def __len__(self) -> int:
-        waiting = len(self._waiting) + sum(len(each) for each, _ in self._arriving)
-        return len(self._values) + waiting
+        return sum(map(len, (self._values, self._waiting, *(each for each, _ in self._arriving))))
 
     def _known(self, loss: Any) -> Union[float, torch.Tensor]:
         """The value where it is at hand; else the promise of one."""
@@ -324,8 +283,8 @@ class Losses:
                 if not wait and not arrived.query():
                     return
                 arrived.synchronize()
-            first = len(self._values)
             del self._arriving[0]
+            first = len(self._values)
             self._values += values.tolist()
             for step, value in enumerate(self._values[first:], start=first):
                 _require_finite(value, step)
@@ -336,26 +295,27 @@ def _require_finite(loss: float, step: int) -> None:
         raise NonFiniteLossError(f"the training loss is {loss} in step {step}", step=step)
 
 
-def watch_backward(course: Course) -> None:
-    """From here on, `course` sees each loss that `backward` is called on within a step.
+_watching: List[Course] = []
+"""The course of the process's last job, once `torch.Tensor.backward` is watched."""
 
-    Of a loss that a GradScaler made larger, it sees what the loss was. Where a process starts one
-    job after the other, the last one watches: a thousand around each other would end in a
-    RecursionError.
-    """
+
+def watch_backward(course: Course) -> None:
+    """From here on, `course` sees each loss that `backward` is called on within a step; of one that
+    a GradScaler made larger, what it was."""
     import torch  # noqa: PLC0415 - programs without torch have steps, too
 
-    backward = _unwatched(torch.Tensor.backward)
+    watched_before, _watching[:] = bool(_watching), [course]
+    if watched_before:
+        return
+    backward = torch.Tensor.backward
     scaled: List[Tuple[torch.Tensor, torch.Tensor]] = []
 
     @functools.wraps(backward)
     def watched(self: torch.Tensor, *arguments: Any, **named: Any) -> Any:
-        original = self
-        if scaled:
+        if _watching[0].in_step:
             original = next((loss for result, loss in scaled if result is self), self)
-            scaled.clear()
-        if course.in_step:
-            course.saw_loss(original)
+            _watching[0].saw_loss(original)
+        scaled.clear()
         return backward(self, *arguments, **named)
 
     def remembering(scale: Callable[..., Any]) -> Callable[..., Any]:
@@ -369,158 +329,43 @@ def watch_backward(course: Course) -> None:
 
         return scaling
 
-    torch.Tensor.backward = _marked(watched)  # pyrefly: ignore[method-assign]
-    # The second derives from the first since torch 2.3.
-    scalers: Set[Any] = {
-        getattr(getattr(torch, "amp", None), "GradScaler", None),
-        torch.cuda.amp.GradScaler,
-    }
-    for scaler in scalers:
+    torch.Tensor.backward = watched  # pyrefly: ignore[method-assign]
+    for module in (getattr(torch, "amp", None), torch.cuda.amp):
+        scaler: Any = getattr(module, "GradScaler", None)
+        # Since torch 2.3 the second one derives from the first.
         if scaler is not None and "scale" in vars(scaler):
-            scaler.scale = _marked(remembering(_unwatched(scaler.scale)))
-
-
-_OWN = "_compilegate_watches"
-
-
-def _marked(function: Any) -> Any:
-    setattr(function, _OWN, function)
-    return function
-
-
-def _unwatched(function: Any) -> Any:
-    """Without what an earlier job put around it. Somebody else's wrapper, which may have copied the
-    mark, stays."""
-    return function.__wrapped__ if getattr(function, _OWN, None) is function else function
-
-
-# What slows the steps.
-
-
-class Looking:
-    """What may slow steps, looked at in a few of the first: all others go on undisturbed."""
-
-    def __init__(self) -> None:
-        self.at = FIRST_LOOK
-        """After which step something is to be done."""
-        self._watch: Optional[SynchronisationWatch] = None
-        self._asked: List[Tuple[str, int]] = []
-        self._shapes: Dict[str, List[Any]] = {}
-
-    def go_on(self) -> None:
-        """It is that step: begin to watch, or stop."""
-        if self._watch is not None or "torch" not in sys.modules:
-            self.stop()
-            return
-        self.at += STEPS_LOOKED_AT
-        self._watch = SynchronisationWatch()
-        self._watch.start()
-
-    def stop(self) -> None:
-        self.at = -1
-        if self._watch is not None:
-            self._watch.stop()
-            self._asked, self._watch = by_line(self._watch), None
-
-    def see_shapes(self, function: str, shapes: Any) -> None:
-        seen = self._shapes.setdefault(function, [])
-        if len(seen) < CALLS_LOOKED_AT:
-            seen.append(shapes)
-
-    def hindrances(
-        self,
-        *,
-        declared_shapes: int,
-        dynamic: bool,
-        graphs: Optional[GraphLog],
-        compiled_again: bool,
-    ) -> List[Hindrance]:
-        """What was seen. `dynamic`: the arm says that shapes change. `compiled_again`: steps had
-        graphs that came too late; those of declared shapes do not."""
-        self.stop()
-        found: List[Hindrance] = []
-        each_step = [(line, count) for line, count in self._asked if count >= STEPS_LOOKED_AT]
-        if each_step:
-            count = sum(count for _, count in each_step) / STEPS_LOOKED_AT
-            lines = tuple(line for line, _ in each_step[:MOST_PLACES])
-            found.append(
-                Hindrance(SYNCHRONISATION, count, where=lines, rule=RULES[SYNCHRONISATION])
-            )
-        changing = 0 if dynamic else self._changing(declared_shapes)
-        if changing:
-            found.append(Hindrance(SHAPES, changing, rule=RULES[SHAPES]))
-        if graphs is not None:
-            kinds = {BREAKS: graphs.breaks}
-            if compiled_again:
-                kinds[RECOMPILATIONS] = graphs.recompilations
-            found += [
-                Hindrance(
-                    kind,
-                    sum(each.count for each in places),
-                    where=tuple(dict.fromkeys(each.where for each in places))[:MOST_PLACES],
-                    reason=places[0].reason,
-                    rule=RULES[kind],
-                )
-                for kind, places in kinds.items()
-                if places
-            ]
-        return found
-
-    def _changing(self, declared: int) -> int:
-        """How many shapes a function has been called with, if they keep coming; else zero."""
-        for seen in self._shapes.values():
-            new = [at for at, each in enumerate(seen) if each not in seen[:at]]
-            late = sum(at >= len(seen) // 2 for at in new)
-            many, some = max(declared, MOST_STEADY_SHAPES), max(declared, 2)
-            if len(new) > many or (len(new) > some and late > 1):
-                return len(new)
-        return 0
-
-
-# Steps.
+            scaler.scale = remembering(scaler.scale)
 
 
 class Course:
     """The steps of a script, one after the other: their times, their losses, and what was compiled
     in them; over all processes of the job, where its machine was taken away."""
 
-    def __init__(
-        self,
-        job: Job,
-        log_every: Optional[int] = None,
-        shapes: int = 1,
-        started: float = 0.0,
-    ) -> None:
+    def __init__(self, job: Job, *, log_every: int, shapes: int, started: float) -> None:
         """`shapes`: how many shapes the steps are declared to have, each a graph of its own.
         `started`: when the job's first process started, as `time.time` counts."""
         self._job = job
         self.failures = job.failures
-        self._clock: Any = None
-        self.losses = Losses(log_every or LOG_EVERY)
-        self._graphs_in_steps = self._graphs_before = 0
+        self.losses = Losses(log_every)
+        self.slowdowns = Slowdowns()
         self.declared_shapes = shapes
-        self._known_shapes: Dict[str, int] = {}
-        self._shape = 0
-        self.in_step = False
-        """Whether a training step is under way."""
-        self._assumed = self.paused = False
-        self._compiled_outside = True
-        self.looking = Looking()
-        self.probes_wait = True
-        """Whether something may follow a step, as the job decides in `after_step`."""
-        self.graphs: List[int] = []
-        """Compiled within steps, by the end of each."""
-        self.shapes: List[int] = []
-        """The declared shape of each step, by number."""
+        self.job_started = started
+        self.batch_size: Optional[int] = None  # that of the first batch, where it shows
+        self.in_step = False  # whether a training step is under way
+        self.paused = self._assumed = False
+        self.graphs: List[int] = []  # compiled within steps, by the end of each
+        self.shapes: List[int] = []  # the declared shape of each step, by number
         self.returns: List[Tuple[int, float]] = []
         """The first step of each process but the first, where the job was interrupted, and the
         seconds since the checkpoint: steps taken twice, the wait for a machine, start-up."""
+        self.checkpoints: Optional[CheckpointRecord] = None
+        """Without what `returns` has; None where the script writes none."""
+        self._clock: Any = None
+        self._graphs_before = self._graphs_in_steps = 0
+        self._known_shapes: Dict[str, int] = {}
+        self._shape = self._first_step = 0
         self._earlier_seconds: List[float] = []
         self._earlier_waits: List[float] = []
-        self.job_started = started
-        self._keeps_checkpoints = False
-        self._written, self._writing_seconds = 0, 0.0
-        self._ignored: Optional[str] = None
 
     @property
     def step(self) -> int:
@@ -530,11 +375,7 @@ class Course:
     @property
     def own_step(self) -> int:
         """The same, counted from the first step of this process."""
-        return self.step - (self.returns[-1][0] if self.returns else 0)
-
-    @property
-    def has_loss(self) -> bool:
-        return self.losses.current is not None
+        return len(self.graphs) - self._first_step
 
     @harmless
     def begin(self, *, assumed: bool = False) -> None:
@@ -548,12 +389,10 @@ class Course:
                 )
             self._assumed = False
             return
-        self._assumed = assumed
-        if self._compiled_outside:
-            self._graphs_before = self._job.graphs_compiled()
-            self._compiled_outside = self._job.compiles_anywhere
         if self._clock is None:
-            self._clock = clock_for(self._job.before_first_step())
+            self._clock = self._job.clock()
+        self._assumed = assumed
+        self._graphs_before = self._job.graphs_compiled()
         self._clock.begin()
         self.in_step = True
 
@@ -565,16 +404,11 @@ class Course:
     def end_wait(self) -> None:
         self._clock.end_wait()
 
-    def called_outside(self) -> None:
-        """What is compiled is called between two steps: graphs may come that are of none."""
-        self._compiled_outside = True
-
     @harmless
     def pause(self) -> None:
-        """An evaluation begins within the step: it is no part of it."""
+        """An evaluation begins within the step: neither it nor what it compiles is part of it."""
         if not self.paused:
             self.paused = True
-            # What evaluation and the probes compile is no part of a step.
             self._graphs_in_steps += self._job.graphs_compiled() - self._graphs_before
             self._clock.pause()
 
@@ -587,7 +421,8 @@ class Course:
 
     @harmless
     def saw_loss(self, loss: torch.Tensor) -> None:
-        self._job.before_backward()
+        if self.own_step < DEFAULT_PARITY_STEPS:
+            self._job.before_backward()
         self.losses.saw(loss)
 
     @harmless
@@ -606,13 +441,12 @@ class Course:
             if shape not in known and len(known) < self.declared_shapes:
                 known[shape] = len(known)
             self._shape = known.get(shape, 0)
-        self.looking.see_shapes(function, shapes)
+        self.slowdowns.see_shapes(function, shapes)
 
     @harmless
     def end(self) -> None:
         """The step ends. Raises InputError where it had no loss, and NonFiniteLossError."""
-        if self.paused:
-            self.resume()
+        self.resume()
         try:
             graphs = self._job.end_of_step()
             self._clock.end()
@@ -620,14 +454,12 @@ class Course:
         finally:
             self.in_step = False
         self._graphs_in_steps += graphs - self._graphs_before
-        self._graphs_before = graphs
         self.graphs.append(self._graphs_in_steps)
         self.shapes.append(self._shape)
-        if self.own_step == self.looking.at:
+        if self.own_step == self.slowdowns.at:
             with self.failures.aside("looking at what slows the steps"):
-                self.looking.go_on()
-        if self.probes_wait and self._job.after_step():
-            self._compiled_outside = True
+                self.slowdowns.look()
+        self._job.after_step()
 
     @contextmanager
     def one(self) -> Iterator[None]:
@@ -648,6 +480,36 @@ class Course:
             self.in_step = False
             self.losses.abandon_step()
 
+    # For callbacks, whose loop is not the script's own.
+
+    @property
+    def sees_shapes(self) -> bool:
+        return self.declared_shapes > 1
+
+    def awaits(self) -> None:
+        """From here on the loop waits for the batch of its next step; what it did since the last
+        one, such as an evaluation, is part of none."""
+        self.abandon()
+        self.begin(assumed=True)
+        self.begin_wait()
+
+    def begins(self, *, waited: bool = True) -> None:
+        """A step has its batch, and begins to compute. It has waited since `awaits`, unless it
+        fetches its batch only now."""
+        self.begin()
+        if waited:
+            self.end_wait()
+
+    def ends(self) -> bool:
+        """The step is over; returns whether the compiler compiled in it. The wait for the next
+        batch begins. Raises InputError where it had no loss, and NonFiniteLossError."""
+        self.end()
+        before, now = [0, 0, *self.graphs][-2:]
+        self.awaits()
+        return now > before
+
+    # What was measured.
+
     def seconds(self) -> List[float]:
         """Those of each step; waits for steps that still run."""
         return self._earlier_seconds + ([] if self._clock is None else self._clock.seconds())
@@ -663,13 +525,14 @@ class Course:
     @contextmanager
     def checkpoint(self) -> Iterator[Dict[str, Any]]:
         """See `Job.checkpoint`. One that raises was none."""
-        self._keeps_checkpoints = True
-        began = time.monotonic()
+        began, written = time.monotonic(), 0
         try:
             yield self._state() or {}
-            self._written += 1
+            written = 1
         finally:
-            self._writing_seconds += time.monotonic() - began
+            kept = self.checkpoints or CheckpointRecord(0, 0.0, None)
+            seconds = kept.seconds + time.monotonic() - began
+            self.checkpoints = replace(kept, written=kept.written + written, seconds=seconds)
 
     @harmless
     def _state(self) -> Dict[str, Any]:
@@ -689,7 +552,7 @@ class Course:
     def go_on_from(self, state: Optional[Mapping[str, Any]], ignored: Optional[str]) -> None:
         """See `Job.resume`. What follows is another process's, which compiles anew. Raises
         InputError."""
-        self._keeps_checkpoints, self._ignored = True, ignored
+        self.checkpoints = CheckpointRecord(0, 0.0, ignored)
         if state is None:
             return
         if self.graphs or self.in_step:
@@ -703,61 +566,15 @@ class Course:
                 list(state[name]) for name in ("seconds", "waits", "graphs", "shapes")
             )
             self._known_shapes = {each: number for number, each in enumerate(state["known_shapes"])}
-            self.returns = [
-                *zip(state["resumed_at"], state["lost_seconds"]),
-                (len(self.graphs), lost),
-            ]
+            self._first_step = len(self.graphs)
+            earlier = zip(state["resumed_at"], state["lost_seconds"])
+            self.returns = [*earlier, (self._first_step, lost)]
             self.job_started = float(state["job_started"])
         except (KeyError, TypeError) as error:
             raise InputError(
                 f"job.resume() was given no state of a job ({type(error).__name__}: {error}); "
                 "give it what job.checkpoint() gave"
             ) from error
-
-    def checkpoint_record(self, resumed: Sequence[Resumption]) -> Optional[CheckpointRecord]:
-        if not self._keeps_checkpoints:
-            return None
-        return CheckpointRecord(self._written, self._writing_seconds, self._ignored, tuple(resumed))
-
-
-class Loop:
-    """Steps of a loop that is not the script's own, as callbacks see it."""
-
-    def __init__(self, course: Course) -> None:
-        self._course = course
-
-    @property
-    def step(self) -> int:
-        return self._course.step
-
-    @property
-    def sees_shapes(self) -> bool:
-        return self._course.declared_shapes > 1
-
-    def awaits(self) -> None:
-        """From here on the loop waits for the batch of its next step; what it did since the last
-        one, such as an evaluation, is part of none."""
-        self.stops()
-        self._course.begin(assumed=True)
-        self._course.begin_wait()
-
-    def begins(self, *, waited: bool = True) -> None:
-        """A step has its batch, and begins to compute. It has waited since `awaits`, unless it
-        fetches its batch only now."""
-        self._course.begin()
-        if waited:
-            self._course.end_wait()
-
-    def ends(self) -> bool:
-        """The step is over; returns whether the compiler compiled in it. The wait for the next
-        batch begins. Raises InputError where it had no loss, and NonFiniteLossError."""
-        self._course.end()
-        graphs = [0, *self._course.graphs[-2:]]
-        self.awaits()
-        return len(graphs) > 1 and graphs[-1] > graphs[-2]
-
-    def stops(self) -> None:
-        self._course.abandon()
 
 
 class LoaderSteps:
@@ -810,7 +627,7 @@ class LoaderSteps:
             if course.in_step and taken >= self._accumulate and course.failures.broken is None:
                 # An iteration without a loss was no step, as where the script skips a batch. In the
                 # first step it is a mistake in the script, which ending the step names.
-                if course.has_loss or not course.own_step:
+                if course.losses.current is not None or not course.own_step:
                     course.end()
                     continue
                 course.abandon()
@@ -822,7 +639,7 @@ class LoaderSteps:
 
     def _leave(self, *, whole: bool) -> None:
         """The loop is over. A step is under way if it had a loss by then."""
-        if whole and self._course.in_step and self._course.has_loss:
+        if whole and self._course.in_step and self._course.losses.current is not None:
             self._course.end()
         else:
             self._course.abandon()
@@ -853,14 +670,14 @@ class LoaderSteps:
         size = self._sizes.of(batch)
         if self._size is None and size is not None:
             self._size = size
-            self._job.see_batch(size)
+            self._course.batch_size = self._course.batch_size or size
         return size if size is not None and self._size is not None and size < self._size else None
 
 
 _END = object()
 
-_Place = Tuple[Any, ...]
-"""Where something is in a batch: a key or an index for each level."""
+_Place = Tuple[Any, ...]  # where something is in a batch: a key or an index for each level
+_DEEPEST = 4  # levels of a batch that are looked at: objects may refer to each other in circles
 
 
 class BatchSizes:
@@ -878,27 +695,26 @@ class BatchSizes:
     def of(self, batch: Any) -> Optional[int]:
         """The size of this one; None where nothing shows it."""
         if self._place is not None:  # known: this is part of every step
-            return self._length(batch)
+            try:
+                return _length(batch, self._place)
+            except (LookupError, TypeError):
+                return None
         lengths = list(_lengths(batch))
         tensors = [each for each in lengths if each[2]]
         lists = sorted((each for each in lengths if not each[2]), key=lambda each: -len(each[0]))
-        fitting = (each for each in [*tensors, *lists] if each[1] == self._declared)
-        found = next(fitting, None) or next(iter(tensors), None)
-        if found is None:
-            return None
-        self._place = found[0]
-        return found[1]
+        fitting = [each for each in (*tensors, *lists) if each[1] == self._declared]
+        for place, length, _ in (*fitting, *tensors):
+            self._place = place
+            return length
+        return None
 
-    def _length(self, batch: Any) -> Optional[int]:
-        value = batch
-        try:
-            for name in self._place or ():
-                indexed = isinstance(value, (list, tuple)) or hasattr(value, "keys")
-                value = value[name] if indexed else vars(value)[name]
-            shape = getattr(value, "shape", None)
-            return len(value) if shape is None else int(shape[0])
-        except (LookupError, TypeError):
-            return None
+
+def _length(value: Any, place: _Place) -> int:
+    for name in place:
+        indexed = isinstance(value, (list, tuple)) or hasattr(value, "keys")
+        value = value[name] if indexed else vars(value)[name]
+    shape = getattr(value, "shape", None)
+    return len(value) if shape is None else int(shape[0])
 
 
 def batch_size_of(batch: Any) -> Optional[int]:
@@ -913,7 +729,7 @@ def _lengths(value: Any, place: _Place = ()) -> Iterator[Tuple[_Place, int, bool
         if len(shape):
             yield place, int(shape[0]), True
         return
-    parts: Iterable[Tuple[Any, Any]] = ()
+    parts: Any = ()
     if isinstance(value, (list, tuple)):
         yield place, len(value), False
         parts = enumerate(value)
@@ -924,7 +740,3 @@ def _lengths(value: Any, place: _Place = ()) -> Iterator[Tuple[_Place, int, bool
     for name, each in parts:
         if not isinstance(each, (str, bytes)) and len(place) < _DEEPEST:
             yield from _lengths(each, (*place, name))
-
-
-_DEEPEST = 4
-"""Levels of a batch that are looked at: objects may refer to each other in circles."""

@@ -29,14 +29,13 @@ _TRIED_ARM = "tried"
 
 @dataclass(frozen=True)
 class Baseline:
-    """How the baseline of the workload trains, as far as a candidate can do the same."""
+    """How the baseline of the workload trains, as far as a candidate can do the same; None is as
+    the candidate does."""
 
     compiler: str = "eager"
     batch_size: Optional[int] = None
-    """None is that of the candidate."""
     precision: Optional[str] = None
-    padding: Optional[str] = None
-    """How it pads texts, where that is not how the candidate does."""
+    padding: Optional[str] = None  # how it pads texts
 
 
 @dataclass(frozen=True)
@@ -45,41 +44,28 @@ class Told:
 
     job: str
     arm: str
-    model: Path
-    """The folder of the model."""
-    output: Path
-    """The folder of the evidence."""
-    seed: int = 0
-    """The arm's, with which its processes were seeded; by hand, the one that the script says."""
+    model: Path  # the folder of the model
+    output: Path  # the folder of the evidence
+    seed: int = 0  # with which the arm's processes were seeded; by hand, what the script says
     compiler: str = "eager"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """The compiler's options by name; the others have their defaults."""
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the compiler, where not default
     batch_size: Optional[int] = None
     replicas: int = 1
     """Accelerators that this process divides each step among, with a batch of `batch_size` for
     each, as TensorFlow's strategies do."""
     learning_rate: Optional[float] = None
     precision: Optional[str] = None
-    recipe: Mapping[str, Scalar] = field(default_factory=dict)
-    """All that the script was told, by the names that a workload declares."""
+    recipe: Mapping[str, Scalar] = field(default_factory=dict)  # all that the script was told
     parity_steps: int = names.DEFAULT_PARITY_STEPS
     compile_cache_megabytes: int = names.DEFAULT_COMPILE_CACHE_MEGABYTES
-    speed_probe_seconds: Optional[float] = None
-    """At most; None is a share of the training's time, 0 is off."""
-    baseline: Optional[Baseline] = None
-    """What a candidate's step is timed against; None where there is nothing, as for a baseline."""
-    compile_cache: Optional[Path] = None
-    """Where the compile cache's archives are; None without a cache."""
-    data_digest: Optional[str] = None
-    """sha256 of the data that are trained on; None is that of all files in the job's channels."""
-    on_failure: str = "stop"
-    """One of `names.ON_FAILURE`: whether `Job.fail` writes down why the arm cannot be trained."""
-    on_wrong: str = names.ON_WRONG[0]
-    """One of `names.ON_WRONG`: what a candidate does whose compiled arithmetic is wrong."""
-    evaluate_on: str = names.EVALUATION_PLACES[0]
-    """One of `names.EVALUATION_PLACES`: where all jobs of the workload evaluate their models."""
-    alone: bool = False
-    """Whether no launcher told anything: the script was started by hand."""
+    speed_probe_seconds: Optional[float] = None  # at most; None: a share of the training's time
+    baseline: Optional[Baseline] = None  # what a candidate's step is timed against
+    compile_cache: Optional[Path] = None  # where the compile cache's archives are
+    data_digest: Optional[str] = None  # None: that of all files in the job's channels
+    on_failure: str = names.ON_FAILURE[0]  # whether `Job.fail` writes evidence
+    on_wrong: str = names.ON_WRONG[0]  # what a candidate does whose arithmetic is wrong
+    evaluate_on: str = names.EVALUATION_PLACES[0]  # where all arms evaluate
+    alone: bool = False  # whether no launcher told anything: the script was started by hand
 
     @property
     def config_digest(self) -> str:
@@ -173,21 +159,12 @@ def _tried_compiler(text: str) -> Tuple[str, Dict[str, Setting]]:
         raise InputError(f"{found}, expected one of {', '.join(declarations())}")
     if not colon:
         return name, {}
-    backends = {
-        each.name: option
-        for each in declarations().values()
-        for option in each.options
-        if option.key == "backend"
-    }
-    if name not in backends:
-        raise InputError(
-            f"{found}, and {name} has no backends; expected {name} alone, or a backend of "
-            f"{' or '.join(backends)}, as in {next(iter(backends))}:aot_eager"
-        )
-    option = backends[name]
     try:
+        option = next(each for each in declarations()[name].options if each.key == "backend")
         given = {option.name: option.parsed(backend)}
         declarations()[name].settings(given)
+    except StopIteration:
+        raise InputError(f"{found}, and {name} has no backends; expected {name} alone") from None
     except (ValueError, InputError) as error:
         raise InputError(f"{found}: {error}") from error
     return name, given

@@ -20,24 +20,22 @@ from compilegate.job.script.results import ExampleRows
 from compilegate.job.script.steps import BatchSizes, Clock, Losses
 from tests.job.script.jobs import AOT_EAGER, ROWS, job_of, left, network, recorded, update
 
-ALL = [
-    *((Clock, name) for name in ("begin", "begin_wait", "end_wait", "pause", "resume", "end")),
-    *((Losses, name) for name in ("saw", "end_step")),
-    *((Compilation, name) for name in ("ready", "require_fresh_gradients")),
-    *((Job, name) for name in ("before_first_step", "graphs_compiled", "_note_precision")),
-    *((Dispatch, name) for name in ("_is_evaluated", "_has_room", "keep_no_more")),
-    *((compiled, name) for name in ("batch_size_of", "is_sharded", "observed_precision")),
-    *((compiled, name) for name in ("_settle", "await_cotangents", "_shapes_in")),
-    (Compiled, "keep_call"),
-    (BatchSizes, "of"),
-    (ExampleRows, "add"),
-]
+POINTS = {
+    Clock: "begin begin_wait end_wait pause resume end",
+    Losses: "saw end_step",
+    Compilation: "ready require_fresh_gradients",
+    Job: "clock graphs_compiled _note_precision",
+    Dispatch: "_is_evaluated _has_room keep_no_more",
+    compiled: "batch_size_of is_sharded observed_precision _settle await_cotangents _tensors_in",
+    Compiled: "keep_call",
+    BatchSizes: "of",
+    ExampleRows: "add",
+}
+ALL = [(owner, name) for owner, listed in POINTS.items() for name in listed.split()]
 """Without any of these a record would be wrong: the job leaves none that can be judged."""
 BESIDE = [
-    (Probes, "compare_speed"),
-    (Compiled, "with_calls_back"),
-    (GraphLog, "listen"),
-    (Compilation, "_loaded_cache"),
+    *((Probes, "compare_speed"), (Compiled, "with_calls_back")),
+    *((GraphLog, "listen"), (Compilation, "_loaded_cache")),
 ]
 """Without these it lacks a part."""
 

@@ -76,15 +76,16 @@ def test_what_is_no_state_is_refused(state: dict[str, Any]) -> None:
 
 
 def test_steps_of_a_declared_shape_are_known_again_after_the_return() -> None:
-    first = Course(new_job(), shapes=2)
+    first = Course(new_job(), log_every=50, shapes=2, started=0.0)
     for shape in ((8, 4), (8, 2), (8, 4)):
         step(first, shape)
-    second = Course(new_job(), shapes=2)
+    second = Course(new_job(), log_every=50, shapes=2, started=0.0)
     with first.checkpoint() as state:
         second.go_on_from(json.loads(json.dumps(state)), None)
     step(second, (8, 2))
     assert second.shapes == [0, 1, 0, 1]
     assert second.by_process(second.shapes) == [[0, 1, 0], [1]]
+    assert second.graphs == [0] * 4  # each process counts its own
 
 
 def step(course: Course, shape: tuple[int, ...]) -> None:

@@ -71,37 +71,18 @@ def main():
         #: job.examples(ids=job.positions(16), logits=logits, labels=(JUDGED.rows[:, 0] > 0).long())
     #: job.save(model)
     show(0)  # what the script draws later is the same, too
-
-if __name__ == "__main__":
-    main()
 """
-ACCELERATE = """
-from accelerate import Accelerator
-
-def main():
-    random.seed(3), np.random.seed(4), torch.manual_seed(5)
-    accelerator = Accelerator(cpu=True)
-    model = network()  #: model = job.compile(network())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    loader = DataLoader(TRAINED, batch_size=8, shuffle=True, num_workers=2)
-    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    for epoch in range(4):
-        for x, y in loader:  #: for x, y in job.steps(loader):
-            loss = nn.functional.cross_entropy(model(x), y)
-            accelerator.backward(loss)
-            optimizer.step()
-            optimizer.zero_grad()
-            show(loss)
-    model.eval()
-    with torch.no_grad():
-        logits = model(JUDGED.rows)
-    #: job.examples(ids=job.positions(16), logits=logits, labels=(JUDGED.rows[:, 0] > 0).long())
-    #: job.save(accelerator.unwrap_model(model))
-    show(0)
-
-if __name__ == "__main__":
-    main()
-"""
+ACCELERATE = (
+    LOOP.replace("def main", "from accelerate import Accelerator\n\ndef main")
+    .replace(
+        "    for epoch",
+        "    accelerator = Accelerator(cpu=True)\n"
+        "    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+        "    for epoch",
+    )
+    .replace("loss.backward()", "accelerator.backward(loss)")
+    .replace("job.save(model)", "job.save(accelerator.unwrap_model(model))")
+)
 TRAINER = """
 import transformers
 
@@ -141,9 +122,6 @@ def main():
     )
     trainer.train()
     show(0)
-
-if __name__ == "__main__":
-    main()
 """
 LIGHTNING = """
 import pytorch_lightning
@@ -179,9 +157,6 @@ def main():
         DataLoader(JUDGED, batch_size=8, num_workers=2),
     )
     show(0)
-
-if __name__ == "__main__":
-    main()
 """
 KERAS = """
 import keras
@@ -203,33 +178,22 @@ def main():
         epochs=4, verbose=0, callbacks=callbacks,
     )
     show(0)
-
-if __name__ == "__main__":
-    main()
 """
 SCRIPTS = {
-    "loop": LOOP,
-    "accelerate": ACCELERATE,
-    "trainer": TRAINER,
-    "lightning": LIGHTNING,
-    "keras": KERAS,
+    **{"loop": LOOP, "accelerate": ACCELERATE},
+    **{"trainer": TRAINER, "lightning": LIGHTNING, "keras": KERAS},
 }
 
 
 def printed(folder: Path, text: str, **variables: str) -> list[str]:
     """What the script prints of its steps, the losses in all their bits."""
     folder.mkdir()
-    (folder / "train.py").write_text(text)
-    surroundings = {
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "KERAS_BACKEND": "torch",
-        **variables,
-    }
+    (folder / "train.py").write_text(text + "\nif __name__ == '__main__':\n    main()\n")
+    surroundings = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "KERAS_BACKEND": "torch"}
     ended = subprocess.run(
         [sys.executable, "train.py"],
         cwd=folder,
-        env={**os.environ, **surroundings},
+        env={**os.environ, **surroundings, **variables},
         capture_output=True,
         text=True,
         check=False,
