@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from compilegate.catalog.instances import accelerators_of
 from compilegate.cli.main import main
 from compilegate.job import InputError
-from compilegate.job.compilers.xla.memory import forget_peak_memory, peak_memory
+from compilegate.job.compilers.xla_runtime import forget_peak_memory, peak_memory
 from compilegate.job.machine.accelerators import read_description, visible_gpus
 
 ROOT = Path(__file__).parents[2]

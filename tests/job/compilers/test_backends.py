@@ -26,9 +26,8 @@ from compilegate.job.compilers import (
     load_compiler,
     table_text,
 )
-from compilegate.job.compilers.torch_compile.counted import CountedBackend
-from compilegate.job.compilers.torch_compile.inductor import kept_cache
-from compilegate.job.compilers.torch_compile.running import repeated_blocks, with_forwards
+from compilegate.job.compilers.inductor import kept_cache
+from compilegate.job.compilers.torch_compile import CountedBackend, _repeated_blocks, _with_forwards
 
 ROOT = Path(__file__).resolve().parents[3]
 CHANGED = ("suppress_errors", "allow_rnn", "recompile_limit")
@@ -457,7 +456,7 @@ class Stack(torch.nn.Module):
 def test_repeated_blocks_are_replaced_during_a_call_and_themselves_again_after_it() -> None:
     """Also where a job has replaced the model's forward pass, and a library that of a block."""
     stack, called = Stack(), []
-    assert repeated_blocks(stack) == list(stack.blocks)
+    assert _repeated_blocks(stack) == list(stack.blocks)
     hooked = stack.blocks[1].forward
     stack.blocks[1].forward = lambda values: hooked(values) + 1
     own, wanted = stack.blocks[1].forward, stack(torch.ones(2, 4))
@@ -465,14 +464,14 @@ def test_repeated_blocks_are_replaced_during_a_call_and_themselves_again_after_i
     def counted(forward: Callable[..., Any]) -> Callable[..., Any]:
         return lambda values: called.append(1) or forward(values)
 
-    replaced = {each: counted(each.forward) for each in repeated_blocks(stack)}
-    stack.forward = with_forwards(stack.forward, replaced)  # type: ignore[method-assign]
+    replaced = {each: counted(each.forward) for each in _repeated_blocks(stack)}
+    stack.forward = _with_forwards(stack.forward, replaced)  # type: ignore[method-assign]
     torch.testing.assert_close(stack(torch.ones(2, 4)), wanted)
     assert len(called) == 4
     assert stack.blocks[1].forward is own
     assert "forward" not in vars(stack.blocks[0])
     with pytest.raises(CompilerError, match="Linear has no list of modules of one class"):
-        repeated_blocks(torch.nn.Linear(2, 2))
+        _repeated_blocks(torch.nn.Linear(2, 2))
 
 
 INDUCTOR = """

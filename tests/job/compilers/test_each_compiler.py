@@ -16,7 +16,6 @@ from compilegate.job.compilers import (
     declarations,
     hyperparameter_of,
     load_compiler,
-    package_of,
 )
 from compilegate.workload.declared.arm import ArmTable
 from compilegate.workload.declared.stacks import STACKS, stack_key
@@ -50,11 +49,7 @@ def in_a_file(value: Any) -> Any:
     return json.loads(value) if str(value).startswith("{") else value
 
 
-def test_the_folders_are_the_compilers_and_their_options_are_shared() -> None:
-    folders = (ROOT / "compilegate" / "job" / "compilers").glob("*/__init__.py")
-    assert sorted(package_of(name) for name in NAMES) == sorted(
-        f"compilegate.job.compilers.{path.parent.name}" for path in folders
-    )
+def test_options_are_shared() -> None:
     every = {option for each in declarations().values() for option in each.options}
     assert len({option.key for option in every}) == len(every) == len(compiler_options())
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.job.compilers.xla.step import Processes, causes, cut_by, joined_processes
+from compilegate.job.compilers.xla_runtime import causes, cut_by
+from compilegate.job.compilers.xla_step import Processes, joined_processes
 from compilegate.job.errors import CompilerError
 from compilegate.job.machine.world import ALONE, World
 

@@ -1,0 +1,496 @@
+"""`torch.compile` with any backend: counted, cached, and with evidence where eager ran instead."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import difflib
+import functools
+import importlib
+import json
+import logging
+import os
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import torch
+import torch._dynamo.config
+from torch._dynamo.backends.registry import list_backends, lookup_backend
+from torch._dynamo.utils import counters, get_compilation_metrics
+from torch.utils._pytree import tree_map
+
+from compilegate.job.cache import CacheFolder, Lookups
+from compilegate.job.compilers import inductor
+from compilegate.job.compilers.compiler import Compiler, Forward, watched
+from compilegate.job.compilers.declarations import CUDAGRAPHS, INDUCTOR, Backend, Settings, known
+from compilegate.job.compilers.failures import compiler_failure
+from compilegate.job.errors import CompilerError, first_line
+from compilegate.job.evidence import CompilerRecord, Scalar
+from compilegate.job.machine.numerics import preserved_generators
+
+_CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune")
+_COMPILERS_OWN = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "triton")
+"""Modules of the errors with which torch's compilers give up."""
+_MOST_REASONS = 3
+"""How many reasons for running eagerly the evidence gives."""
+
+
+class TorchCompile(Compiler):
+    """Compiles with the options, and counts graphs and their calls."""
+
+    name = "torch-compile"
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises CompilerError where the backend is not there, or lacks an option."""
+        super().__init__(settings)
+        self._chosen: str = settings.get("backend", INDUCTOR)
+        self._mode: str = settings["compile_mode"]
+        self._options: Dict[str, Any] = json.loads(settings.get("backend_options", "{}"))
+        self._known = known(self._chosen)
+        self._dynamic: Optional[bool] = settings["dynamic_shapes"]
+        if not self._known.takes_dynamic:
+            self._dynamic = False
+        if self._chosen == INDUCTOR:
+            function = inductor.backend(self._mode, self._options, dynamic=self._dynamic)
+        else:
+            function = _found(self._known, self._mode, self._options)
+        self._backend = CountedBackend(self._chosen, function)
+        self._functions = self._calls_aside = 0
+        self._left = _LeftToEager()
+        self._device = torch.device("cpu")
+        self._draws_as_eager = self._known.draws_as_eager
+        self._cache = "keeps nothing"
+        if self._known.keeps_output:
+            self._cache = "given" if inductor.names_a_cache() else "fresh"
+
+    @property
+    def shares_random_numbers(self) -> bool:
+        """A small function is compiled to see, with a backend that nothing is known of."""
+        if self._chosen == INDUCTOR:
+            # Attention that the script wrote out may have become one kernel. On a GPU that draws
+            # for its own dropout, whatever `fallback_random` says.
+            fused = self._device.type != "cpu" and counters["inductor"]["fuse_attention"] > 0
+            return bool(self._settings["fallback_random"]) and not fused
+        if self._draws_as_eager is None:
+            self._draws_as_eager = _draws_as_eager(self._backend.function, self._device)
+        return self._draws_as_eager
+
+    @property
+    def overwrites_gradients(self) -> bool:
+        """Whether it records CUDA graphs, whose results stay at one address. Source:
+        pytorch/pytorch issues 169545 and 96693."""
+        return self._device.type == "cuda" and (
+            self._chosen == CUDAGRAPHS
+            or self._mode in _CUDAGRAPH_MODES
+            or self._options.get("triton.cudagraphs") is True
+        )
+
+    @property
+    def left_to_eager(self) -> Optional[str]:
+        """Those functions that torch did not capture, or whose limit of graphs it reached."""
+        return "; ".join(self._left.reasons[:_MOST_REASONS]) or None
+
+    def cache_folder(self) -> Optional[CacheFolder]:
+        """Inductor's own folder, for it and for any backend that may build on it."""
+        if not self._known.keeps_output:
+            return None
+        self._cache = "kept"
+        return inductor.kept_cache()
+
+    def cache_lookups(self) -> Lookups:
+        return inductor.lookups()
+
+    def compile(self, function: Forward, model: torch.nn.Module) -> Forward:
+        """Returns the compiled function; compilation itself happens in the first step."""
+        tensors = [*model.parameters(), *model.buffers()]
+        self._device = tensors[0].device if tensors else torch.device("cpu")
+        self._require_device()
+        if self._known.keeps_output:
+            inductor.set_random_numbers(of_eager=self._settings["fallback_random"])
+        if self._chosen == INDUCTOR and self._device.type == "cpu":
+            inductor.require_cpp_compiler()
+        # TORCHDYNAMO_SUPPRESS_ERRORS would have errors run eagerly.
+        torch._dynamo.config.suppress_errors = False
+        self._functions += 1
+        if self._functions > 1:
+            _allow_graphs_of_one_more(self._functions)
+        elif self._cache == "fresh":
+            inductor.use_fresh_cache()
+        compiled = self._compiled_within(function, model)
+        if self._dynamic is not False:
+            compiled = _without_bases(compiled)
+        return self._observed(compiled, function)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        before = self._backend.calls
+        try:
+            yield
+        finally:
+            self._calls_aside += self._backend.calls - before
+
+    def graphs(self) -> int:
+        return self._backend.graphs
+
+    def again(self) -> Dict[str, Any]:
+        """How a fresh process compiles alike: what `reference.compiled_by` of the parity probe's
+        repro takes."""
+        return {
+            "backend": self._chosen,
+            "mode": self._mode,
+            "options": self._options,
+            "dynamic": self._dynamic,
+            "fallback_random": self._settings["fallback_random"],
+        }
+
+    def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
+        """`ran` needs a compiled graph and calls to it, of CUDA graphs a recorded one, and that no
+        function was left to eager."""
+        backend, frames = self._backend, counters["frames"]
+        called = backend.calls - self._calls_aside
+        recorded = self._chosen != CUDAGRAPHS or backend.skipped < backend.graphs
+        seconds = [getattr(each, "duration_us", 0) for each in get_compilation_metrics()]
+        proof: Dict[str, Scalar] = {
+            "torch": str(torch.__version__),
+            "backend": self._chosen,
+            "graph_calls": called,
+            "unique_graphs": int(counters["stats"].get("unique_graphs", 0)),
+            "graphs_left_as_they_were": backend.left,
+            # Functions that dynamo gave up on: they ran in eager mode, or what they call did not.
+            "frames_left_to_eager": int(frames.get("total", 0) - frames.get("ok", 0)),
+            "errors_suppressed": bool(torch._dynamo.config.suppress_errors),
+            "dynamo_seconds": round(sum(each or 0 for each in seconds) / 1e6, 3),
+            "cache": self._cache,
+        }
+        if self._known.keeps_output:
+            proof.update(inductor.kernels())
+        skips = _cudagraph_skips()
+        if skips or self._chosen == CUDAGRAPHS or self._mode in _CUDAGRAPH_MODES:
+            proof["cudagraph_skips"] = skips
+        if self.left_to_eager:
+            proof["left_to_eager"] = self.left_to_eager
+        return CompilerRecord(
+            name=self.name,
+            ran=recorded and backend.graphs > 0 and called > 0 and not self.left_to_eager,
+            proof=proof,
+            compile_seconds=compile_seconds,
+            options=self._settings,
+            graphs=backend.graphs,
+            graph_breaks=sum(counters["graph_break"].values()),
+            recompilations=recompilations,
+        )
+
+    def _require_device(self) -> None:
+        only_on = self._known.only_on
+        if only_on is None or self._device.type == only_on:
+            return
+        what = "a GPU" if only_on == "cuda" else f"a device of type {only_on!r}"
+        raise CompilerError(
+            f"backend {self._chosen!r} needs {what}, and the model is on {self._device.type!r}; "
+            "take an instance with one, or another backend"
+        )
+
+    def _compiled(self, function: Forward) -> Forward:
+        compiled: Forward = torch.compile(function, backend=self._backend, dynamic=self._dynamic)
+        return compiled
+
+    def _compiled_within(self, function: Forward, model: torch.nn.Module) -> Forward:
+        """The function compiled as a whole, or the model's repeated blocks in it; recurrent layers
+        stay eager, which dynamo does not capture and has kernels of their own anyway."""
+        recurrent = [each for each in model.modules() if isinstance(each, torch.nn.RNNBase)]
+        replaced: Dict[Any, Forward] = {}
+        if self._settings["regional"]:
+            replaced = {each: self._compiled(each.forward) for each in _repeated_blocks(model)}
+        elif not any(getattr(function, "__self__", function) is each for each in recurrent):
+            function = self._compiled(function)
+        if recurrent and hasattr(torch._dynamo.config, "allow_rnn"):
+            torch._dynamo.config.allow_rnn = True  # or what calls one is not captured at all
+        replaced.update({each: torch._dynamo.disable(each.forward) for each in recurrent})
+        return _with_forwards(function, replaced) if replaced else function
+
+    def _observed(self, forward: Forward, function: Forward) -> Forward:
+        """A function that notes where nothing was compiled of `function`, since torch leaves it to
+        eager without a word, and raises CompilerError with the cause where a compiler gives up."""
+        backend, called = self._backend, False
+
+        def observed(*arguments: Any, **named: Any) -> Any:
+            nonlocal called
+            before, seen = backend.calls, {} if called else _not_captured()
+            try:
+                results = forward(*arguments, **named)
+            except Exception as error:
+                if type(error).__module__.startswith(_COMPILERS_OWN):
+                    raise compiler_failure(self._chosen, error) from error
+                raise
+            if not called and backend.calls == before:
+                why = "the backend handed back every graph as it was"
+                owner = getattr(function, "__self__", None)
+                name = (
+                    getattr(function, "__name__", "it") if owner is None else type(owner).__name__
+                )
+                self._left.reasons.append(f"{name}: {why if backend.left else _unsupported(seen)}")
+            called = True
+            return results
+
+        return observed
+
+
+class Inductor(TorchCompile):
+    """The same with its own backend, by a short name."""
+
+    name = "inductor"
+
+
+class CountedBackend:
+    """A backend as `torch.compile` takes it: counters show that something was compiled, and calls
+    that it was used."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        """`function` is given a captured graph and its example inputs, and returns what to call
+        instead of the graph."""
+        self.compiler_name = self.__name__ = name  # what torch calls it, also in its errors
+        self.function = function
+        """The backend itself, whose graphs are not counted."""
+        self.graphs = 0
+        """Graphs that the backend compiled."""
+        self.calls = 0
+        """Calls of those."""
+        self.left = 0
+        """Graphs that it returned as they were: they run in eager mode."""
+        self.skipped = 0
+        """Graphs of which CUDA graphs were to be recorded, and were not."""
+
+    def reset(self) -> None:
+        """Forget what was compiled, as `torch.compiler.reset` asks of a backend."""
+        getattr(self.function, "reset", lambda: None)()
+
+    def __call__(self, graph: Any, inputs: List[Any]) -> Forward:
+        """Compile one captured graph."""
+        # Backends change the graph that they are given. Parameters are not copied.
+        captured = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+        skips = _cudagraph_skips()
+        compiled: Forward = self.function(graph, inputs)
+        self.skipped += _cudagraph_skips() > skips
+        if getattr(compiled, "__self__", compiled) is graph:
+            self.left += 1
+            return compiled
+        self.graphs += 1
+        checked = False
+
+        def counted(*arguments: Any) -> Any:
+            nonlocal checked
+            self.calls += 1
+            results = compiled(*arguments)
+            if not checked:
+                checked = True
+                self._require_gradients(captured, results)
+            return results
+
+        return watched(captured, counted)
+
+    def _require_gradients(self, graph: Any, results: Any) -> None:
+        """Raises CompilerError where a gradient flowed through a result of the graph and does not
+        through what was compiled. What compiles inference only leaves parameters without gradients,
+        and says nothing where that is not all of them."""
+        outputs = next((node.args[0] for node in graph.graph.nodes if node.op == "output"), None)
+        if not torch.is_grad_enabled() or not isinstance(outputs, (tuple, list)):
+            return
+        for node, result in zip(outputs, results):
+            example = getattr(node, "meta", {}).get("example_value")
+            lost = isinstance(result, torch.Tensor) and not result.requires_grad
+            if lost and getattr(example, "requires_grad", False):
+                raise CompilerError(
+                    f"backend {self.compiler_name!r} returned a result that no gradient flows "
+                    "through, so what comes before it would not be trained: it compiles inference "
+                    "only; take another backend"
+                )
+
+
+def _cudagraph_skips() -> int:
+    """How often CUDA graphs were to be recorded in this process, and were not."""
+    return int(counters["inductor"]["cudagraph_skips"])
+
+
+def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function of a backend other than Inductor, bound to its mode and its options.
+
+    Raises CompilerError when there is none.
+    """
+    os.environ.update(backend.strict_variables)
+    table = {**options, **dict(backend.strict_options)}
+    bound = {
+        **({"mode": mode} if mode != "default" else {}),
+        **({"options": table} if table else {}),
+    }
+    function = _imported(backend.name) if "." in backend.name else _registered(backend)
+    return functools.partial(function, **bound) if bound else function
+
+
+def _registered(backend: Backend) -> Callable[..., Any]:
+    if backend.module is not None:
+        # Its import registers it. Where that fails, torch does not know the name.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(backend.module)
+    name, remedy = backend.name, f"it comes with {backend.install}"
+    if backend.install is None:
+        remedy = "add the package that registers it to the image's requirements.txt"
+    if name not in list_backends(exclude_tags=()):
+        there = list_backends()
+        close = difflib.get_close_matches(name, there, n=1) if backend.install is None else []
+        raise CompilerError(
+            f"backend {name!r} is not installed beside torch {torch.__version__}, which has "
+            f"{', '.join(there)}; {remedy}{f'; did you mean {close[0]!r}?' if close else ''}"
+        )
+    try:
+        function: Callable[..., Any] = lookup_backend(name)
+    except Exception as error:  # what is imported for it may raise anything
+        raise CompilerError(
+            f"backend {name!r} is registered and cannot be loaded ({first_line(error)}); {remedy}"
+        ) from error
+    return function
+
+
+def _imported(dotted: str) -> Callable[..., Any]:
+    module_name, _, attribute = dotted.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a module that is imported may raise anything
+        raise CompilerError(
+            f"backend {dotted!r} cannot be imported ({type(error).__name__}: {first_line(error)}); "
+            "its package has to be installed in the image, or lie beside the script"
+        ) from error
+    function: Any = getattr(module, attribute, None)
+    if not callable(function):
+        kind = "nothing" if function is None else f"a {type(function).__name__}"
+        raise CompilerError(
+            f"backend {dotted!r} names {kind}, expected a function of a graph and its example "
+            f"inputs in {module_name}"
+        )
+    return function
+
+
+def _draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
+    """Whether compiled dropouts drop what eager's do from one seed; False also where the backend
+    fails at it. Generators and dynamo's counters are as they were afterwards."""
+
+    def dropped(values: torch.Tensor) -> torch.Tensor:
+        once = torch.nn.functional.dropout(values, 0.5)
+        twice = torch.nn.functional.dropout(once + values, 0.25)
+        return torch.stack([once, twice])
+
+    def zeros(function: Forward, seed: int) -> Tuple[bool, ...]:
+        torch.manual_seed(seed)
+        return tuple((function(values) == 0).flatten().tolist())
+
+    counted = copy.deepcopy(dict(counters))
+    values = torch.ones(512, device=device)
+    seeds = (7, 8, 9)  # CUDA graphs are replayed from the third call on
+    try:
+        compiled = torch.compile(dropped, backend=backend)
+        with torch.no_grad(), preserved_generators():
+            eager = [zeros(dropped, seed) for seed in seeds]
+            return eager == [zeros(compiled, seed) for seed in seeds]
+    except Exception:  # noqa: BLE001 - a backend may raise anything
+        return False
+    finally:
+        counters.clear()
+        counters.update(counted)
+
+
+class _LeftToEager(logging.Handler):
+    """Why functions run in eager mode: dynamo only logs that it passed its limit of graphs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.reasons: List[str] = []
+        logging.getLogger("torch._dynamo.convert_frame").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the warning's first lines: the limit, the function, and the guard that failed."""
+        text = record.getMessage()
+        if text.startswith("torch._dynamo hit config."):
+            self.reasons.append(", ".join(each.strip() for each in text.split("\n")[:3]))
+
+
+def _not_captured() -> Dict[str, int]:
+    """How often torch has given each reason for code that it could not capture, in this process."""
+    return {**counters["graph_break"], **counters["unimplemented"]}
+
+
+def _unsupported(seen: Mapping[str, int]) -> str:
+    """The last reason that torch gave for code that it could not capture, and had not before."""
+    if torch._dynamo.config.suppress_errors:
+        return "an error was suppressed, since torch._dynamo.config.suppress_errors is set"
+    counted = _not_captured()
+    reasons = [each for each, count in counted.items() if count > seen.get(each, 0)] or [*counted]
+    return reasons[-1].split("\n")[0] if reasons else "it called no operation that torch captures"
+
+
+def _allow_graphs_of_one_more(functions: int) -> None:
+    """Dynamo counts graphs by code, and models of one class share theirs, as those of a
+    cross-validation do; so do all of torch's own classes together."""
+    config = torch._dynamo.config
+    # cache_size_limit until torch 2.5
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    setattr(config, name, getattr(config, name) * functions // (functions - 1))
+
+
+def _repeated_blocks(model: Any) -> List[Any]:
+    """The blocks of the model's largest list of modules of one class, in order. Equal layers share
+    one graph: compiling takes a fraction of the time, but nothing is fused across layers.
+
+    Raises CompilerError when it has no such list.
+    """
+    lists = [
+        list(each)
+        for each in model.modules()
+        if isinstance(each, (torch.nn.ModuleList, torch.nn.Sequential))
+        and len({type(block) for block in each}) == 1
+    ]
+    if not lists:
+        raise CompilerError(
+            f"regional compilation needs a model that repeats a block, and {type(model).__name__} "
+            "has no list of modules of one class; set regional = false"
+        )
+    return max(lists, key=lambda blocks: sum(p.numel() for b in blocks for p in b.parameters()))
+
+
+def _with_forwards(function: Forward, forwards: Mapping[Any, Forward]) -> Forward:
+    """The function, during whose calls these modules have other forward passes. Outside of a call
+    they are as they were: evaluation and the parity probe call them too."""
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        # What a library has put in a module's place already, such as a hook, is what was replaced.
+        own = {each: vars(each)["forward"] for each in forwards if "forward" in vars(each)}
+        for module, forward in forwards.items():
+            module.forward = forward  # of this object: it hides the method of its class
+        try:
+            return function(*arguments, **named)
+        finally:
+            for module in forwards:
+                vars(module).pop("forward", None)
+            for module, forward in own.items():
+                module.forward = forward
+
+    return called
+
+
+def _without_bases(function: Forward) -> Forward:
+    """The function, called with slices of larger tensors as tensors of their own in that memory.
+
+    Guards of dynamic shapes ask for the shape of the tensor that an argument is a slice of; the
+    same values in a tensor of their own, as a loader or a probe makes them, would be compiled anew.
+    What is one tensor among the arguments stays one; those that gradients flow to stay as they are.
+    """
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        own: Dict[int, torch.Tensor] = {}
+
+        def alone(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor) or value.requires_grad or value._base is None:
+                return value
+            return own.setdefault(id(value), value.detach())
+
+        arguments, named = tree_map(alone, (arguments, named))
+        return function(*arguments, **named)
+
+    return called
