@@ -11,7 +11,9 @@ write to it::
 
 An archive is one file, so it is always complete: if two jobs write it at the same time, one wins.
 The sha256 of all that follows is its first line, a manifest in JSON the second; the rest is a tar.
-The code in it gets executed. The digest reveals damage, not forgery: an archive is only as
+Its format belongs to the code of this package, which is in the key.
+
+The code in an archive gets executed. The digest reveals damage, not forgery: an archive is only as
 trustworthy as the folder that it lies in.
 """
 
@@ -44,7 +46,6 @@ from compilegate.job.names import (
     TRITON_CACHE_VARIABLE,
 )
 
-FORMAT = 3
 _LONGEST_LINE = 1 << 20
 _UNFINISHED = (".tmp", ".part", ".lock")
 _MOST_DIFFERENCES = 3
@@ -271,7 +272,7 @@ def write_archive(
 
     Raises UnusableCacheError when it would be larger than `most_bytes`, and OSError.
     """
-    manifest = {"format": FORMAT, "key": asdict(key), "origin": asdict(origin)}
+    manifest = {"key": asdict(key), "origin": asdict(origin)}
     with whole_file(path, alone=True) as part, open(part, "w+b") as file:
         file.write(b"0" * 64 + b"\n" + json.dumps(manifest).encode() + b"\n")
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -299,7 +300,7 @@ def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) ->
             digest = _digest_after_line(file)
             if file.readline(_LONGEST_LINE).strip() != digest.encode():
                 raise UnusableCacheError("is damaged: its digest is another")
-            manifest = _manifest(file)
+            manifest = json.loads(file.readline(_LONGEST_LINE))
             differences = key.differences(manifest["key"])[:_MOST_DIFFERENCES]
             if differences:
                 raise UnusableCacheError(f"is for another job: {'; '.join(differences)}")
@@ -330,22 +331,12 @@ def _digest_after_line(file: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _manifest(file: IO[bytes]) -> Dict[str, Any]:
-    """What a file's second line says; the file is there."""
-    manifest: Dict[str, Any] = json.loads(file.readline(_LONGEST_LINE))
-    if manifest["format"] != FORMAT:
-        raise UnusableCacheError(
-            f"is of format {_line(manifest['format'])}, this job reads {FORMAT}"
-        )
-    return manifest
-
-
 def _created(path: Path) -> str:
     """When an archive was made, according to itself; empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
             file.readline(_LONGEST_LINE)
-            return str(_manifest(file)["origin"]["created"])
+            return str(json.loads(file.readline(_LONGEST_LINE))["origin"]["created"])
     except Exception:  # noqa: BLE001 - what lies there may be anything
         return ""
 

@@ -1,9 +1,10 @@
-"""What a Hugging Face model makes of a batch, example by example, in the columns of
-`compilegate.job.examples`."""
+"""What all callbacks need: whether the framework trains as the arm declares; and what a Hugging
+Face model makes of a batch, example by example."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+import math
+from typing import Any, Dict, List, Mapping, Optional
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -12,37 +13,26 @@ from compilegate.job.errors import InputError
 from compilegate.job.script import Job
 
 
-class Setting(NamedTuple):
-    """One that the arm declares, and the framework has."""
+def require_agreement(job: Job, name: str, value: Any, called: str, remedy: str) -> None:
+    """Raises InputError where a setting of the framework is not the arm's: evidence of an arm that
+    was not trained as declared would be worse than none.
 
-    name: str
-    """In the workload, and of the job's attribute."""
-    called: str
-    """What the framework calls it."""
-    value: Any
-    """What it is there; None where that is not known."""
-    remedy: str
-    """How the script takes it from the job."""
-
-
-def require_agreement(job: Job, *settings: Setting) -> None:
-    """Raises InputError for the first setting that is not the arm's: evidence of an arm that was
-    not trained as declared would be worse than none."""
-    for name, called, value, remedy in settings:
-        if name in ("precision", "seed") and job.told.alone:
-            continue  # of a script that is started by hand, they are the script's own
-        declared = job.precision if name == "precision" else getattr(job.told, name)
-        if declared is None or value is None or declared == value:
-            continue
-        if isinstance(declared, float) and abs(declared - value) <= 1e-9 * abs(declared):
-            continue
-        change = f"say {remedy}"
-        if name == "precision":
-            change += f', or set precision = "{value}" in [arms.{job.arm}]'
-        raise InputError(f"the job's {name} is {declared}, and {called} is {value}; {change}")
+    `name` is the setting's, `value` the framework's, None where it is not known; `called` is what
+    the framework calls it, and `remedy` how the script takes it from the job.
+    """
+    if name in ("precision", "seed") and job.told.alone:
+        return  # in a script that is started by hand, they are the script's own
+    declared = job.precision if name == "precision" else getattr(job.told, name)
+    if declared is None or value is None or declared == value:
+        return
+    if isinstance(declared, float) and math.isclose(declared, value):
+        return
+    if name == "precision":
+        remedy += f', or set precision = "{value}" in [arms.{job.arm}]'
+    raise InputError(f"the job's {name} is {declared}, and {called} is {value}; say {remedy}")
 
 
-def scalars(values: Optional[Mapping[str, Any]]) -> Mapping[str, float]:
+def scalars(values: Optional[Mapping[str, Any]]) -> Dict[str, float]:
     """Those that are finite numbers."""
     found = {}
     for name, value in (values or {}).items():
@@ -50,7 +40,7 @@ def scalars(values: Optional[Mapping[str, Any]]) -> Mapping[str, float]:
             number = float(value)
         except (TypeError, ValueError):
             continue
-        if abs(number) < float("inf"):
+        if math.isfinite(number):
             found[name] = number
     return found
 
@@ -62,9 +52,9 @@ _SAME_LOSS = 1e-4
 
 
 def outcome(model: Any, batch: Dict[str, Any], labels_name: str) -> Dict[str, Any]:
-    """Classes: `labels` and `logits`. Numbers: `targets` and `predictions`. All else, as language
-    models, tags and several labels at once: `losses`, the model's own for each example. Raises
-    InputError where the model returns no loss then."""
+    """Columns of `compilegate.job.examples`. Classes: `labels` and `logits`. Numbers: `targets` and
+    `predictions`. All else, as language models, tags and several labels at once: `losses`, the
+    model's own for each example. Raises InputError where the model returns no loss then."""
     outputs = model(**batch)
     labels = batch.get(labels_name)
     logits = outputs.get("logits") if isinstance(outputs, dict) else None
@@ -89,13 +79,11 @@ def _sequence_losses(
     found: List[torch.Tensor] = []
     for shift in (0, 1) if own is not None else ():
         wanted = labels[:, shift:]
-        shown = logits[:, : logits.shape[1] - shift].float()
-        losses = cross_entropy(
-            shown.transpose(1, 2), wanted, ignore_index=_IGNORED, reduction="none"
-        )
+        shown = logits[:, : logits.shape[1] - shift].float().transpose(1, 2)
+        losses = cross_entropy(shown, wanted, ignore_index=_IGNORED, reduction="none")
         counts = (wanted != _IGNORED).sum(dim=1)
         mean = losses.sum() / counts.sum().clamp(min=1)
-        if abs(float(mean) - float(own)) <= _SAME_LOSS * abs(float(own)):
+        if math.isclose(float(mean), float(own), rel_tol=_SAME_LOSS):
             found.append(losses.sum(dim=1) / counts.clamp(min=1))
     return found[0] if len(found) == 1 else None
 

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
-from compilegate.job.callbacks.common import Setting, require_agreement, scalars
+from compilegate.job.callbacks.common import require_agreement, scalars
 from compilegate.job.errors import InputError
 from compilegate.job.machine.numerics import preserved_generators
 from compilegate.job.script import Job, current
@@ -65,10 +65,7 @@ class LightningCallback(lightning.Callback):
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """The job starts, where a script was started by hand."""
-        seed = os.environ.get("PL_GLOBAL_SEED")
-        self._started = current(
-            precision=_precision(trainer), seed=None if seed is None else int(seed)
-        )
+        self._started = current(precision=_precision(trainer), seed=_seed())
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """The module is on its device, and compiled. Raises InputError where the Trainer trains in
@@ -96,9 +93,8 @@ class LightningCallback(lightning.Callback):
             return
         if not loop.step:
             remedy = "DataLoader(..., batch_size=job.current().batch_size)"
-            require_agreement(
-                self._job, Setting("batch_size", "the loader's", batch_size_of(batch), remedy)
-            )
+            size = batch_size_of(batch)
+            require_agreement(self._job, "batch_size", size, "the loader's", remedy)
         if self._disturbed:  # a checkpoint was written since; for how long is not known
             loop.awaits()
         loop.begins()
@@ -248,22 +244,26 @@ def _refuse(job: Job, trainer: Any, module: Any) -> None:
             f'{job.world.size}; set distribution = "torchrun" and processes in the workload, and '
             "as many devices in the Trainer"
         )
-    seed = os.environ.get("PL_GLOBAL_SEED")
     require_agreement(
         job,
-        Setting(
-            "precision",
-            "the Trainer's",
-            _precision(trainer),
-            "Trainer(precision=...), 'bf16-mixed' where job.current().precision is bf16",
-        ),
-        Setting(
-            "seed",
-            "seed_everything's",
-            None if seed is None else int(seed),
-            "seed_everything(job.current().seed), before the module is made",
-        ),
+        "precision",
+        _precision(trainer),
+        "the Trainer's",
+        "Trainer(precision=...), 'bf16-mixed' where job.current().precision is bf16",
     )
+    require_agreement(
+        job,
+        "seed",
+        _seed(),
+        "seed_everything's",
+        "seed_everything(job.current().seed), before the module is made",
+    )
+
+
+def _seed() -> Optional[int]:
+    """What the script gave `seed_everything`."""
+    seed = os.environ.get("PL_GLOBAL_SEED")
+    return None if seed is None else int(seed)
 
 
 def _precision(trainer: Any) -> str:

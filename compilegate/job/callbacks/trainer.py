@@ -13,7 +13,7 @@ import torch
 import transformers
 from torch.utils.data import DataLoader, IterableDataset
 
-from compilegate.job.callbacks.common import Setting, outcome, require_agreement, scalars
+from compilegate.job.callbacks.common import outcome, require_agreement, scalars
 from compilegate.job.errors import InputError
 from compilegate.job.machine.distribution import is_sharded
 from compilegate.job.machine.numerics import preserved_generators
@@ -133,19 +133,14 @@ class TrainerCallback(transformers.TrainerCallback):
     ) -> None:
         """An evaluation is part of no step; after the training, the model is judged."""
         if self._loop is not None:
-            self._await(args, state, control)
+            self._loop.awaits()
             self._require_one_data_set(metrics)
         elif self._trained:
-            job = self._job(args)
+            job, found = self._job(args), scalars(metrics)
             if not job.is_judged:
                 self._judge(job, args, **given)
-            job.metrics(
-                **{
-                    name: value
-                    for name, value in scalars(metrics).items()
-                    if name != "epoch" and not name.endswith(_FIGURES)
-                }
-            )
+            names = [each for each in found if each != "epoch" and not each.endswith(_FIGURES)]
+            job.metrics(**{name: found[name] for name in names})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """The weights are the last or the best: the model is judged, where its data are known, and
@@ -224,11 +219,10 @@ class TrainerCallback(transformers.TrainerCallback):
                 name: value.to(device) if isinstance(value, torch.Tensor) else value
                 for name, value in each.items()
             }
-            columns = (
-                outcome(model, batch, labels_name)
-                if self._examples is None
-                else dict(self._examples(model, batch))
-            )
+            if self._examples is None:
+                columns = outcome(model, batch, labels_name)
+            else:
+                columns = dict(self._examples(model, batch))
             size = len(next(iter(columns.values())))
             places = slice(rows, rows + size)
             rows += size
@@ -301,34 +295,19 @@ def _refuse(args: Any) -> None:
 
 
 def _require_agreement(job: Job, args: Any, model: Any) -> None:
-    def taken(argument: str, name: str) -> str:
-        value = f"job.current().{name}"
-        return f"TrainingArguments({argument}={value}), or map it in [program.arguments]"
-
-    size = "per_device_train_batch_size"
-    require_agreement(
-        job,
-        Setting(
-            "batch_size",
-            f"the Trainer's {size}",
-            args.train_batch_size,
-            taken(size, "batch_size"),
-        ),
-        Setting(
-            "learning_rate",
-            "the Trainer's",
-            args.learning_rate,
-            taken("learning_rate", "learning_rate"),
-        ),
-        Setting("seed", "the Trainer's", args.seed, taken("seed", "seed")),
-        Setting(
-            "precision",
-            "the Trainer's",
-            _precision(args, model),
-            taken("bf16", 'precision == "bf16"')
-            + "; a model that is loaded in another precision needs dtype=torch.float32",
-        ),
-    )
+    for name, argument, value, given in (
+        ("batch_size", "per_device_train_batch_size", args.train_batch_size, "batch_size"),
+        ("learning_rate", "learning_rate", args.learning_rate, "learning_rate"),
+        ("seed", "seed", args.seed, "seed"),
+        ("precision", "bf16", _precision(args, model), 'precision == "bf16"'),
+    ):
+        remedy = (
+            f"TrainingArguments({argument}=job.current().{given}), or map it in [program.arguments]"
+        )
+        if name == "precision":
+            remedy += "; a model that is loaded in another precision needs dtype=torch.float32"
+        called = f"the Trainer's {argument}" if name == "batch_size" else "the Trainer's"
+        require_agreement(job, name, value, called, remedy)
 
 
 def _precision(args: Any, model: Any) -> str:

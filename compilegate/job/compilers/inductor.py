@@ -1,4 +1,4 @@
-"""What only Inductor has: its options, its cache, its kernels, its need of a C++ compiler."""
+"""What only Inductor has: its options, its kernels, its cache."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import torch
 import torch._inductor.config
 import torch._inductor.metrics
 from torch._dynamo.utils import counters
-from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.cpu_vec_isa import VecISA
-from torch._inductor.exc import InvalidCxxCompiler
 from torch._inductor.runtime.runtime_utils import default_cache_dir
 
 from compilegate.job.cache import CacheFolder, Lookups
@@ -55,7 +53,7 @@ def backend(
 
         return compile_fx(graph, inputs, inner_compile=inner, config_patches=torchs_own.config)
 
-    inductor.reset = torchs_own.reset  # type: ignore[attr-defined] # pyrefly: ignore
+    setattr(inductor, "reset", torchs_own.reset)  # noqa: B010 - torch looks for it
     return inductor
 
 
@@ -63,14 +61,6 @@ def set_random_numbers(*, of_eager: bool) -> None:
     """Whether compiled dropout draws eager's random numbers. Inductor's own generator is slow on a
     CPU, and draws other masks than eager's: arms would differ by more than arithmetic."""
     torch._inductor.config.fallback_random = of_eager
-
-
-def require_cpp_compiler() -> None:
-    """Raises CompilerError where there is none, which a CPU's kernels need even from a cache."""
-    try:
-        get_cpp_compiler()
-    except InvalidCxxCompiler as error:
-        raise compiler_failure(INDUCTOR, error) from error
 
 
 def kernels() -> Dict[str, Scalar]:

@@ -106,8 +106,6 @@ class TorchCompile(Compiler):
         self._require_device()
         if self._known.keeps_output:
             inductor.set_random_numbers(of_eager=self._settings["fallback_random"])
-        if self._chosen == INDUCTOR and self._device.type == "cpu":
-            inductor.require_cpp_compiler()
         # TORCHDYNAMO_SUPPRESS_ERRORS would have errors run eagerly.
         torch._dynamo.config.suppress_errors = False
         self._functions += 1
@@ -222,11 +220,9 @@ class TorchCompile(Compiler):
                     raise compiler_failure(self._chosen, error) from error
                 raise
             if not called and backend.calls == before:
+                owner = getattr(function, "__self__", function)
+                name = getattr(owner, "__name__", type(owner).__name__)
                 why = "the backend handed back every graph as it was"
-                owner = getattr(function, "__self__", None)
-                name = (
-                    getattr(function, "__name__", "it") if owner is None else type(owner).__name__
-                )
                 self._left.reasons.append(f"{name}: {why if backend.left else _unsupported(seen)}")
             called = True
             return results
@@ -317,55 +313,45 @@ def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[
     """
     os.environ.update(backend.strict_variables)
     table = {**options, **dict(backend.strict_options)}
-    bound = {
-        **({"mode": mode} if mode != "default" else {}),
-        **({"options": table} if table else {}),
-    }
-    function = _imported(backend.name) if "." in backend.name else _registered(backend)
+    bound: Dict[str, Any] = {} if mode == "default" else {"mode": mode}
+    if table:
+        bound["options"] = table
+    try:
+        function = _imported(backend)
+    except Exception as error:  # what is imported for it may raise anything
+        raise CompilerError(
+            f"backend {backend.name!r} cannot be loaded ({type(error).__name__}: "
+            f"{first_line(error)}); {_remedy(backend)}"
+        ) from error
     return functools.partial(function, **bound) if bound else function
 
 
-def _registered(backend: Backend) -> Callable[..., Any]:
-    if backend.module is not None:
-        # Its import registers it. Where that fails, torch does not know the name.
-        with contextlib.suppress(ImportError):
-            importlib.import_module(backend.module)
-    name, remedy = backend.name, f"it comes with {backend.install}"
-    if backend.install is None:
-        remedy = "add the package that registers it to the image's requirements.txt"
-    if name not in list_backends(exclude_tags=()):
-        there = list_backends()
-        close = difflib.get_close_matches(name, there, n=1) if backend.install is None else []
-        raise CompilerError(
-            f"backend {name!r} is not installed beside torch {torch.__version__}, which has "
-            f"{', '.join(there)}; {remedy}{f'; did you mean {close[0]!r}?' if close else ''}"
-        )
-    try:
-        function: Callable[..., Any] = lookup_backend(name)
-    except Exception as error:  # what is imported for it may raise anything
-        raise CompilerError(
-            f"backend {name!r} is registered and cannot be loaded ({first_line(error)}); {remedy}"
-        ) from error
-    return function
-
-
-def _imported(dotted: str) -> Callable[..., Any]:
-    module_name, _, attribute = dotted.rpartition(".")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # a module that is imported may raise anything
-        raise CompilerError(
-            f"backend {dotted!r} cannot be imported ({type(error).__name__}: {first_line(error)}); "
-            "its package has to be installed in the image, or lie beside the script"
-        ) from error
-    function: Any = getattr(module, attribute, None)
+def _imported(backend: Backend) -> Callable[..., Any]:
+    """Raises whatever its module does, and TypeError for what is no function."""
+    if "." in backend.name:
+        module, _, attribute = backend.name.rpartition(".")
+        function: Any = getattr(importlib.import_module(module), attribute)
+    else:
+        if backend.module is not None:
+            # Its import registers it. Where that fails, torch does not know the name.
+            with contextlib.suppress(ImportError):
+                importlib.import_module(backend.module)
+        function = lookup_backend(backend.name)
     if not callable(function):
-        kind = "nothing" if function is None else f"a {type(function).__name__}"
-        raise CompilerError(
-            f"backend {dotted!r} names {kind}, expected a function of a graph and its example "
-            f"inputs in {module_name}"
-        )
+        raise TypeError(f"it is a {type(function).__name__}, expected a function")
     return function
+
+
+def _remedy(backend: Backend) -> str:
+    """What to do about one that is not there."""
+    if "." in backend.name:
+        return "its package has to be installed in the image, or lie beside the script"
+    there = f"torch {torch.__version__} has {', '.join(list_backends())}"
+    if backend.install is not None:
+        return f"{there}; it comes with {backend.install}"
+    close = difflib.get_close_matches(backend.name, list_backends(), n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{there}; add the package that registers it to the image's requirements.txt{meant}"
 
 
 def _draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:

@@ -15,7 +15,7 @@ import torch
 from compilegate.job.compilers import xla_runtime as runtime
 from compilegate.job.compilers.compiler import Compiler, Forward
 from compilegate.job.compilers.declarations import Settings
-from compilegate.job.compilers.xla_runtime import Compilations, causes
+from compilegate.job.compilers.xla_runtime import Compilations
 from compilegate.job.compilers.xla_step import (
     Processes,
     TracedForward,
@@ -26,11 +26,11 @@ from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.machine.world import ALONE, SEED_LIMIT, World, hosts
 
 _MOST_CAUSES = 10
-"""How many compilations the evidence gives the cause of; after a few they are all alike."""
+"""How many recompilations the evidence gives the cause of; after a few they are all alike."""
 
 
 class Xla(Compiler):
-    """Takes whole steps on the XLA device; counts the graphs, and records why each was compiled.
+    """Takes whole steps on the XLA device; counts the graphs, and records what was new in later ones.
 
     Nothing is kept for another process: XLA's CPU device cannot read executables back.
     """
@@ -115,6 +115,7 @@ class Xla(Compiler):
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
         """`ran` needs both compiled graphs and executions of them."""
         counted = Compilations.now()
+        causes = [] if self._steps is None else self._steps.recompilations
         return CompilerRecord(
             name=self.name,
             ran=counted.graphs > 0 and counted.executions > 0,
@@ -127,8 +128,7 @@ class Xla(Compiler):
                 "executions": counted.executions,
                 "gradients_averaged": self._processes.averaging,
                 "xla_compile_seconds": counted.seconds,
-                **numbered("compilation", causes(os.environ)[:_MOST_CAUSES]),
-                **numbered("recompilation", self._recompilations[:_MOST_CAUSES]),
+                **numbered("recompilation", causes[:_MOST_CAUSES]),
                 **self._own_proof(),
             },
             compile_seconds=compile_seconds,
@@ -136,10 +136,6 @@ class Xla(Compiler):
             graphs=self.graphs(),
             recompilations=recompilations,
         )
-
-    @property
-    def _recompilations(self) -> List[str]:
-        return [] if self._steps is None else self._steps.recompilations
 
     def _execute_preparations(self) -> None:
         """Copies of the weights, if any: they are no part of a step."""
@@ -158,5 +154,5 @@ class Xla(Compiler):
 
 
 def numbered(what: str, texts: Iterable[str]) -> Dict[str, Scalar]:
-    """`compilation 1` and so on."""
+    """`recompilation 1` and so on."""
     return {f"{what} {number}": each for number, each in enumerate(texts, start=1)}

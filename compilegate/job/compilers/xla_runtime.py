@@ -1,4 +1,4 @@
-"""torch_xla under one set of names, from release 1.13 to 2.9, its settings, counts and report."""
+"""torch_xla under one set of names, from release 1.13 to 2.9, and its settings and counts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _configure(environment: MutableMapping[str, str], version: str) -> None:
         descriptor, path = tempfile.mkstemp(prefix="xla-compilations-")
         os.close(descriptor)
         remove_at_end(path)
-        # Level 1 says why a graph is compiled. It costs nothing where none is.
+        # Level 1 says what cuts a step in two. It costs nothing where nothing is compiled.
         environment.update({"PT_XLA_DEBUG_LEVEL": "1", _DEBUG_FILE_VARIABLE: path})
 
 
@@ -261,8 +261,6 @@ class Compilations:
         )
 
 
-_REPORT = re.compile(r"^Compilation Analysis: =+$", re.MULTILINE)
-_LINE = re.compile(r"^Compilation Analysis: ?(.*)$", re.MULTILINE)
 _UNEXPECTED = re.compile(
     r"^Unexpected Execution Analysis: Python Frame Triggered Execution: ?\n"
     r"Unexpected Execution Analysis: +(\S+) \((?:.*/)?([^/]+:\d+)\)$",
@@ -270,35 +268,14 @@ _UNEXPECTED = re.compile(
 )
 
 
-def causes(environment: Mapping[str, str]) -> List[str]:
-    """Why each graph was compiled, in order, by torch_xla's report:
-    `torch_xla.compile: training step, 61 inputs, 124 outputs`. Before release 2 there is none."""
-    found = []
-    for report in _REPORT.split(_report(environment)):
-        lines = [line.strip() for line in _LINE.findall(report)]
-        values = dict(line.split(": ", 1) for line in lines if ": " in line)
-        if "Compilation Cause" in lines and "Number of Graph Inputs" in values:
-            name = values.get("Graph Name")
-            found.append(
-                f"{lines[lines.index('Compilation Cause') + 1]}: {f'{name}, ' if name else ''}"
-                f"{values['Number of Graph Inputs']} inputs, "
-                f"{values['Number of Graph Outputs']} outputs"
-            )
-    return found
-
-
 def cut_by(environment: Mapping[str, str]) -> str:
-    """The function, file and line that asked the device for a value in the middle of a step; empty
-    where the report does not tell."""
-    found = _UNEXPECTED.findall(_report(environment))
-    return "{} in {}".format(*found[-1]) if found else ""
-
-
-def _report(environment: Mapping[str, str]) -> str:
+    """The function, file and line that asked the device for a value in the middle of a step, by
+    torch_xla's report; empty where it does not tell. Before release 2 there is none."""
     path = environment.get(_DEBUG_FILE_VARIABLE)
     if not path or not os.path.isfile(path):
         return ""
-    return Path(path).read_text(encoding="utf-8", errors="replace")
+    found = _UNEXPECTED.findall(Path(path).read_text(encoding="utf-8", errors="replace"))
+    return "{} in {}".format(*found[-1]) if found else ""
 
 
 def _xm() -> Any:
