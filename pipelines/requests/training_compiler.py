@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from compilegate.job.compilers.declarations import DEBUG, TRAINING_COMPILER
+from compilegate.job.compilers.declaration import DEBUG, TRAINING_COMPILER
 from compilegate.job.names import (
     TRAINING_COMPILER_DEBUG_HYPERPARAMETER,
     TRAINING_COMPILER_HYPERPARAMETER,

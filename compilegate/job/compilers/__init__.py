@@ -1,6 +1,6 @@
 """The compilers that an arm can name, all behind one small interface.
 
-`declarations` says what each is and takes, without torch; `compiler` has the interface, and the
+`declaration` says what each is and takes, without torch; `compiler` has the interface, and the
 other modules one compiler each.
 """
 
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Mapping
 
 from compilegate.job.compilers.compiler import Compiler
-from compilegate.job.compilers.declarations import (
+from compilegate.job.compilers.declaration import (
     Declaration,
     Option,
     Setting,

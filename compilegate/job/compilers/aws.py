@@ -19,7 +19,7 @@ import sys
 from typing import Dict, Iterator, List, Mapping, TextIO
 
 from compilegate.job.compilers import xla_runtime as runtime
-from compilegate.job.compilers.declarations import CONFIGURED, Settings
+from compilegate.job.compilers.declaration import CONFIGURED, Settings
 from compilegate.job.compilers.xla import Xla, numbered
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import Scalar

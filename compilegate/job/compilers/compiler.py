@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from compilegate.job.cache import CacheFolder, Lookups
-    from compilegate.job.compilers.declarations import Settings
+    from compilegate.job.compilers.declaration import Settings
     from compilegate.job.evidence import CompilerRecord
     from compilegate.job.machine.world import World
 

@@ -15,7 +15,7 @@ from torch._inductor.cpu_vec_isa import VecISA
 from torch._inductor.runtime.runtime_utils import default_cache_dir
 
 from compilegate.job.cache import CacheFolder, Lookups
-from compilegate.job.compilers.declarations import INDUCTOR
+from compilegate.job.compilers.declaration import INDUCTOR
 from compilegate.job.compilers.failures import compiler_failure
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.evidence import Scalar

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_map
 from compilegate.job.cache import CacheFolder, Lookups
 from compilegate.job.compilers import inductor
 from compilegate.job.compilers.compiler import Compiler, Forward, watched
-from compilegate.job.compilers.declarations import CUDAGRAPHS, INDUCTOR, Backend, Settings, known
+from compilegate.job.compilers.declaration import CUDAGRAPHS, INDUCTOR, Backend, Settings, known
 from compilegate.job.compilers.failures import compiler_failure
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.evidence import CompilerRecord, Scalar

@@ -14,7 +14,7 @@ import torch
 
 from compilegate.job.compilers import xla_runtime as runtime
 from compilegate.job.compilers.compiler import Compiler, Forward
-from compilegate.job.compilers.declarations import Settings
+from compilegate.job.compilers.declaration import Settings
 from compilegate.job.compilers.xla_runtime import Compilations
 from compilegate.job.compilers.xla_step import (
     Processes,
@@ -30,7 +30,7 @@ _MOST_CAUSES = 10
 
 
 class Xla(Compiler):
-    """Takes whole steps on the XLA device; counts the graphs, and records what was new in later ones.
+    """Takes whole steps on the XLA device, counts the graphs, and notes what was new in later ones.
 
     Nothing is kept for another process: XLA's CPU device cannot read executables back.
     """
