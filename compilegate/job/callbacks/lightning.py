@@ -139,15 +139,16 @@ class LightningCallback(lightning.Callback):
     ) -> None:
         """Its examples are recorded."""
         job = self._job
-        if trainer.sanity_checking or not job.world.first:
+        if trainer.sanity_checking:
             return
         found: Dict[str, Any] = {}
         if self._examples is not None:
-            with preserved_generators():
+            with preserved_generators():  # in every process: a sharded module takes all
                 found = dict(self._examples(pl_module, batch))
         elif isinstance(outputs, dict):
             found = {name: outputs[name] for name in COLUMNS if name in outputs}
-        if not any(name in found for name in _JUDGED_BY):
+        judged = [found[name] for name in _JUDGED_BY if name in found]
+        if not judged or not job.world.first:
             return
         if dataloader_idx:
             job.note(
@@ -161,8 +162,7 @@ class LightningCallback(lightning.Callback):
                 "first one's is what the gate judges; for all of it, give the validation loader no "
                 "distributed sampler (use_distributed_sampler=False in the Trainer)."
             )
-        size = len(found[next(name for name in _JUDGED_BY if name in found)])
-        found.setdefault("ids", job.positions(size))
+        found.setdefault("ids", job.positions(len(judged[0])))
         job.examples(**found)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:

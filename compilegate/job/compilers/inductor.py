@@ -1,15 +1,14 @@
-"""What only Inductor has: its options, its kernels, its cache."""
+"""What only Inductor has: its options, its random numbers, its cache."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional
 
 import torch
 import torch._inductor.config
-import torch._inductor.metrics
 from torch._dynamo.utils import counters
 from torch._inductor.cpu_vec_isa import VecISA
 from torch._inductor.runtime.runtime_utils import default_cache_dir
@@ -18,7 +17,6 @@ from compilegate.job.cache import CacheFolder, Lookups
 from compilegate.job.compilers.declaration import INDUCTOR
 from compilegate.job.compilers.failures import compiler_failure
 from compilegate.job.errors import CompilerError, first_line
-from compilegate.job.evidence import Scalar
 from compilegate.job.files import remove_at_end
 from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
 
@@ -61,14 +59,6 @@ def set_random_numbers(*, of_eager: bool) -> None:
     """Whether compiled dropout draws eager's random numbers. Inductor's own generator is slow on a
     CPU, and draws other masks than eager's: arms would differ by more than arithmetic."""
     torch._inductor.config.fallback_random = of_eager
-
-
-def kernels() -> Dict[str, Scalar]:
-    """How many kernels it made in this process."""
-    return {
-        "kernels": int(torch._inductor.metrics.generated_kernel_count),
-        "vectorised_kernels": int(torch._inductor.metrics.generated_cpp_vec_kernel_count),
-    }
 
 
 def names_a_cache() -> bool:

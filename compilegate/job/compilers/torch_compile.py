@@ -14,8 +14,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 import torch._dynamo.config
+import torch._inductor.metrics
 from torch._dynamo.backends.registry import list_backends, lookup_backend
-from torch._dynamo.utils import counters, get_compilation_metrics
+from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_map
 
 from compilegate.job.cache import CacheFolder, Lookups
@@ -146,7 +147,6 @@ class TorchCompile(Compiler):
         backend, frames = self._backend, counters["frames"]
         called = backend.calls - self._calls_aside
         recorded = self._chosen != CUDAGRAPHS or backend.skipped < backend.graphs
-        seconds = [getattr(each, "duration_us", 0) for each in get_compilation_metrics()]
         proof: Dict[str, Scalar] = {
             "torch": str(torch.__version__),
             "backend": self._chosen,
@@ -156,11 +156,10 @@ class TorchCompile(Compiler):
             # Functions that dynamo gave up on: they ran in eager mode, or what they call did not.
             "frames_left_to_eager": int(frames.get("total", 0) - frames.get("ok", 0)),
             "errors_suppressed": bool(torch._dynamo.config.suppress_errors),
-            "dynamo_seconds": round(sum(each or 0 for each in seconds) / 1e6, 3),
             "cache": self._cache,
         }
         if self._known.keeps_output:
-            proof.update(inductor.kernels())
+            proof["kernels"] = int(torch._inductor.metrics.generated_kernel_count)
         skips = _cudagraph_skips()
         if skips or self._chosen == CUDAGRAPHS or self._mode in _CUDAGRAPH_MODES:
             proof["cudagraph_skips"] = skips

@@ -23,6 +23,7 @@ from compilegate.job.compilers.xla_step import (
     joined_processes,
 )
 from compilegate.job.evidence import CompilerRecord, Scalar
+from compilegate.job.machine.memory import reset_process_peak
 from compilegate.job.machine.world import ALONE, SEED_LIMIT, World, hosts
 
 _MOST_CAUSES = 10
@@ -68,10 +69,10 @@ class Xla(Compiler):
         return runtime.hardware()
 
     def peak_memory(self, device: torch.device) -> Tuple[Optional[int], Optional[str]]:
-        return runtime.peak_memory(runtime.hardware())
+        return runtime.peak_memory()
 
     def forget_peak_memory(self, device: torch.device) -> bool:
-        return runtime.forget_peak_memory(runtime.hardware())
+        return runtime.hardware() == "CPU" and reset_process_peak()
 
     def seed(self, seed: int, world: World) -> None:
         """All processes have the same weights; each draws its own dropout masks."""

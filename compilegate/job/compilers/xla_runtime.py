@@ -28,7 +28,7 @@ import torch
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.files import remove_at_end
 from compilegate.job.machine.accelerators import name_gpus
-from compilegate.job.machine.memory import OF_DEVICE, OF_PROCESS, process_peak, reset_process_peak
+from compilegate.job.machine.memory import OF_DEVICE, OF_PROCESS, process_peak
 from compilegate.job.machine.world import World
 from compilegate.job.names import XLA_DEVICE_VARIABLE
 
@@ -196,43 +196,17 @@ def grad_scaler() -> Any:
     return scaler()
 
 
-def peak_memory(
-    hardware: str, cores: Path = Path("/sys/devices/virtual/neuron_device")
-) -> Tuple[Optional[int], Optional[str]]:
+def peak_memory() -> Tuple[Optional[int], Optional[str]]:
     """The most bytes that the steps held, by the device's own count, and whose they are; None where
     nobody counted. The host's beside a baseline's bytes on a GPU would pass for a saving."""
-    if hardware == "CPU":
+    if hardware() == "CPU":
         return process_peak(), OF_PROCESS
-    peak = 0
-    if hardware == "NEURON":
-        # This process has one core. That of another is of the same job, and not above the most.
-        for each in cores.glob(_NEURON_PEAK):
-            with contextlib.suppress(OSError, ValueError):
-                peak = max(peak, int(each.read_text(encoding="ascii")))
-    else:
-        with contextlib.suppress(RuntimeError):  # clients need not count
-            # torch_xla before 2.6 tells what is free by now, which says nothing of the most.
-            peak = int(_xm().get_memory_info(device()).get("peak_bytes_used") or 0)
-    return (peak, OF_DEVICE) if peak else (None, None)
-
-
-def forget_peak_memory(
-    hardware: str, cores: Path = Path("/sys/devices/virtual/neuron_device")
-) -> bool:
-    """Have it count from here on; whether it does."""
-    if hardware == "CPU":
-        return reset_process_peak()
-    counters = list(cores.glob(_NEURON_PEAK)) if hardware == "NEURON" else []
-    try:
-        for each in counters:
-            each.write_text("0", encoding="ascii")
-    except OSError:  # it takes the rights of an administrator
-        return False
-    return bool(counters)
-
-
-_NEURON_PEAK = "neuron*/neuron_core*/stats/memory_usage/device_mem/peak"
-"""By AWS Neuron's sysfs guide: in bytes, of a core; writing 0 starts it anew."""
+    with contextlib.suppress(RuntimeError):  # clients need not count
+        # torch_xla before 2.6 tells what is free by now, which says nothing of the most.
+        peak = int(_xm().get_memory_info(device()).get("peak_bytes_used") or 0)
+        if peak:
+            return peak, OF_DEVICE
+    return None, None
 
 
 @dataclass(frozen=True)

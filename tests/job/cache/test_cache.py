@@ -9,7 +9,6 @@ import io
 import json
 import shutil
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,54 +67,45 @@ def test_machines_of_another_kind_have_archives_of_their_own() -> None:
         assert (other.archive_name != KEY.archive_name) == (part == "hardware")
 
 
-@dataclasses.dataclass(frozen=True)
 class Place:
-    """The archives, and a function that runs a job of so many lookups on them."""
+    """A folder of archives, and jobs on them."""
 
-    archives: Path
-    job: Callable[..., tuple[CompileCacheRecord, dict[str, bytes]]]
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.archives, self.jobs = folder, folder / "archives", 0
+        self.archive = self.archives / KEY.archive_name
 
-    @property
-    def archive(self) -> Path:
-        return self.archives / KEY.archive_name
+    def job(
+        self,
+        *,
+        key: CacheKey = KEY,
+        most_bytes: int = MOST_BYTES,
+        lookups: Lookups = NONE_FOUND,
+        makes: dict[str, bytes] = CONTENT,
+        fails: bool = False,
+    ) -> tuple[CompileCacheRecord, dict[str, bytes]]:
+        """What a job of so many lookups records, and what it found loaded."""
+        self.jobs += 1
+        working = self.folder / f"job-{self.jobs}"
+        working.mkdir()
+        folder = CacheFolder(working, left_out=("locks",), binaries=(".so",))
+        cache = CompileCache(self.archives, most_bytes, key, folder)
+        cache.load()
+        loaded = contents(folder)
+        for name, content in makes.items():
+            (working / name).parent.mkdir(parents=True, exist_ok=True)
+            (working / name).write_bytes(content)
+        if fails:
+            cache.discard_loaded()
+        return cache.keep(lookups, FIGURES, "job-1"), loaded
 
 
-def run_job(
-    archives: Path,
-    folder: Path,
-    *,
-    key: CacheKey = KEY,
-    most_bytes: int = MOST_BYTES,
-    lookups: Lookups = NONE_FOUND,
-    makes: dict[str, bytes] = CONTENT,
-    fails: bool = False,
-) -> tuple[CompileCacheRecord, dict[str, bytes]]:
-    """What a job with that key records, and what it found loaded."""
-    folder.mkdir()
-    cache = CompileCache(
-        archives, most_bytes, key, CacheFolder(folder, left_out=("locks",), binaries=(".so",))
-    )
-    cache.load()
-    loaded = {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-    for name, content in makes.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    if fails:
-        cache.discard_loaded()
-    return cache.keep(lookups, FIGURES, "job-1"), loaded
+def contents(folder: CacheFolder) -> dict[str, bytes]:
+    return {name: path.read_bytes() for name, path in folder.files().items()}
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    count = iter(range(100))
-    archives = tmp_path / "archives"
-    return Place(
-        archives, lambda **options: run_job(archives, tmp_path / f"job-{next(count)}", **options)
-    )
+    return Place(tmp_path)
 
 
 def test_the_first_job_is_cold_and_the_second_finds_what_it_left(place: Place) -> None:
@@ -199,38 +189,26 @@ def test_a_folder_that_cannot_be_written_costs_the_cache_and_not_the_job(place: 
 
 
 @pytest.mark.slow
-def test_any_damage_is_either_harmless_padding_or_noticed(tmp_path: Path) -> None:
-    archives = tmp_path / "archives"
-    run_job(archives, tmp_path / "first")
-    archive = archives / KEY.archive_name
-    intact, target = archive.read_bytes(), tmp_path / "target"
+def test_any_damage_is_either_harmless_padding_or_noticed(place: Place) -> None:
+    place.job()
+    intact, target = place.archive.read_bytes(), place.folder / "target"
 
-    def whole_or_refused(content: bytes) -> None:
-        archive.write_bytes(content)
+    @settings(max_examples=200)
+    @given(position=st.integers(0, len(intact) - 1), bit=st.none() | st.integers(0, 7))
+    def damage(position: int, bit: int | None) -> None:
+        flipped = b"" if bit is None else bytes([intact[position] ^ 1 << bit])
+        rest = b"" if bit is None else intact[position + 1 :]
+        place.archive.write_bytes(intact[:position] + flipped + rest)
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
         try:
-            read_archive(archive, target, key=KEY, most_bytes=MOST_BYTES)
+            read_archive(place.archive, target, key=KEY, most_bytes=MOST_BYTES)
         except UnusableCacheError:
             assert list(target.iterdir()) == []
         else:
-            found = CacheFolder(target).files()
-            assert {name: path.read_bytes() for name, path in found.items()} == CONTENT
+            assert contents(CacheFolder(target)) == CONTENT
 
-    @settings(max_examples=150)
-    @given(position=st.integers(0, len(intact) - 1), bit=st.integers(0, 7))
-    def flip(position: int, bit: int) -> None:
-        damaged = bytearray(intact)
-        damaged[position] ^= 1 << bit
-        whole_or_refused(bytes(damaged))
-
-    @settings(max_examples=50)
-    @given(length=st.integers(0, len(intact) - 1))
-    def truncate(length: int) -> None:
-        whole_or_refused(intact[:length])
-
-    flip()
-    truncate()
+    damage()
 
 
 ORIGIN = {"job": "x", "created": "", "compile_seconds": None, "first_step_seconds": None}
