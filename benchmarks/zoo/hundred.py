@@ -15,7 +15,7 @@ benchmarks.zoo.script timm transformers.models.bert.modeling_bert torch_geometri
 diffusers.models.unets.unet_2d_condition torch._dynamo.backends.debugging
 torch._inductor.compile_fx torch._inductor.codegen.cpp compilegate.job.script
 compilegate.job.probes.parity compilegate.job.probes.speed
-compilegate.job.compilers.torch_compile.running
+compilegate.job.compilers.torch_compile
 """
 
 

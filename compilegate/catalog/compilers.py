@@ -1,4 +1,4 @@
-"""The compilers: what may be asked of each, from the `facts.toml` of its folder. Pure.
+"""The compilers: what may be asked of each, from its `facts/NAME.toml`. Pure.
 
 An empty or absent list restricts nothing, but for `distributions`: what is not listed there cannot
 be asked of this project.
@@ -17,7 +17,7 @@ from compilegate.catalog.images import BaseImage, find_image
 from compilegate.catalog.instances import Processor
 from compilegate.catalog.maintenance import Maintenance, maintenance_of
 from compilegate.execution.target import Target
-from compilegate.job.compilers import declarations, package_of
+from compilegate.job.compilers import declarations
 
 Distribution = Literal["pytorchxla", "sm_dist", "in the script"]
 
@@ -123,7 +123,11 @@ def compilers() -> dict[str, Compiler]:
 
 
 def _facts(name: str) -> dict[str, Any]:
-    text = files(package_of(name)).joinpath("facts.toml").read_text(encoding="utf-8")
+    text = (
+        files("compilegate.job.compilers")
+        .joinpath("facts", f"{name}.toml")
+        .read_text(encoding="utf-8")
+    )
     return tomllib.loads(text)
 
 

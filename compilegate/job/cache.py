@@ -9,8 +9,12 @@ write to it::
     ...                                           # train
     record = cache.keep(lookups, figures, job)    # once everything has succeeded
 
+An archive is one file, so it is always complete: if two jobs write it at the same time, one wins.
+The sha256 of all that follows is its first line, a manifest in JSON the second; the rest is a tar.
+Its format belongs to the code of this package, which is in the key.
+
 The code in an archive gets executed. The digest reveals damage, not forgery: an archive is only as
-trustworthy as the folder that it lies in. Needs no torch; `here` makes the key of this process.
+trustworthy as the folder that it lies in.
 """
 
 from __future__ import annotations
@@ -18,12 +22,10 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
-import io
 import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tarfile
 import time
@@ -35,27 +37,19 @@ import torch
 
 from compilegate.job.errors import CompilegateError
 from compilegate.job.evidence import CompileCacheRecord, Scalar
-from compilegate.job.files import settings_digest, whole_file
+from compilegate.job.files import file_digest, settings_digest, whole_file
 from compilegate.job.machine.environment import cpu_features, cpu_model, version_of
+from compilegate.job.machine.programs import cxx_compiler, version_line
 from compilegate.job.names import (
     COMPILE_THREADS_VARIABLE,
     INDUCTOR_CACHE_VARIABLE,
     TRITON_CACHE_VARIABLE,
 )
 
-FORMAT = 2
-_DIGEST, _MANIFEST = "sha256", "manifest.json"
-_MANIFEST_LIMIT = 1 << 20
+_LONGEST_LINE = 1 << 20
 _UNFINISHED = (".tmp", ".part", ".lock")
-_DAMAGE = (
-    *(tarfile.TarError, EOFError, OSError, OverflowError, RecursionError),
-    *(ValueError, TypeError, LookupError),
-)
-_SHOWN = 60
-"""Characters of a value that an archive names; they come from outside."""
 _MOST_DIFFERENCES = 3
 """How many differences of keys to name; one that matters usually comes alone."""
-_ABSENT = object()
 
 
 class UnusableCacheError(CompilegateError):
@@ -88,21 +82,18 @@ class CacheKey:
         of machines that take turns do not replace each other's."""
         return f"{settings_digest(self.hardware)[:16]}.tar"
 
-    def differences(self, found: Any) -> List[str]:
-        """How an archive's key, JSON of any kind, differs from this one; empty if it does not."""
-        differences: List[str] = []
-        for part, ours in asdict(self).items():
-            theirs = found.get(part) if isinstance(found, dict) else None
-            if not isinstance(theirs, dict):
-                return [f"its key has no {part}"]
-            for name in [*ours, *sorted(set(theirs) - set(ours), key=str)]:
-                was, now = theirs.get(name, _ABSENT), ours.get(name, _ABSENT)
-                if type(was) is not type(now) or was != now:  # 1 is not true, and not 1.0
-                    differences.append(f"{_text(name)} was {_text(was)} and is {_text(now)}")
-        if len(differences) > _MOST_DIFFERENCES:
-            more = len(differences) - _MOST_DIFFERENCES
-            return [*differences[:_MOST_DIFFERENCES], f"{more} more"]
-        return differences
+    def differences(self, found: Mapping[str, Mapping[str, Any]]) -> List[str]:
+        """How an archive's key differs from this one; empty if it does not."""
+        was, now = (
+            {name: json.dumps(value) for part in key.values() for name, value in part.items()}
+            for key in (found, asdict(self))
+        )
+        return [
+            f"{_line(name)} was {_line(was.get(name, 'absent'))} and is "
+            f"{_line(now.get(name, 'absent'))}"
+            for name in {**now, **was}
+            if was.get(name) != now.get(name)
+        ]
 
 
 @dataclass(frozen=True)
@@ -125,13 +116,13 @@ class CacheFolder:
 
     def files(self) -> Dict[str, Path]:
         """The files to keep, by their `/`-separated path in the folder, in order of the paths."""
-        found: Dict[str, Path] = {}
-        for path in sorted(self.path.rglob("*")):
-            inside = path.relative_to(self.path)
-            kept = inside.parts[0] not in self.left_out and not path.name.endswith(_UNFINISHED)
-            if kept and path.is_file() and not path.is_symlink():
-                found[inside.as_posix()] = path
-        return found
+        return {
+            path.relative_to(self.path).as_posix(): path
+            for path in sorted(self.path.rglob("*"))
+            if path.is_file()
+            and path.relative_to(self.path).parts[0] not in self.left_out
+            and path.suffix not in _UNFINISHED
+        }
 
 
 @dataclass(frozen=True)
@@ -165,11 +156,10 @@ class CompileCache:
         self._state = "cold"
         self._reason = "Nothing was loaded."
         self._origin: Optional[Origin] = None
-        """The digest of what was loaded; None where nothing was."""
+        """That of what was loaded; None where nothing was."""
         self._loaded_bytes = 0
         self._loaded: Mapping[str, Path] = {}
-        self.load_seconds = 0.0
-        """How long loading took, wall-clock."""
+        self._load_seconds = 0.0
 
     def load(self) -> None:
         """Unpack the archive with this key, if there is one that is complete."""
@@ -188,34 +178,32 @@ class CompileCache:
                 self._reason = f"{self._path.name} was loaded, made by {self._origin.job}."
                 self._loaded_bytes = self._path.stat().st_size
                 self._loaded = self._folder.files()
-        self.load_seconds = time.perf_counter() - began
+        self._load_seconds = time.perf_counter() - began
         print(f"compile cache: {self._reason}", flush=True)
 
     def keep(self, lookups: Lookups, figures: ColdFigures, job: str) -> CompileCacheRecord:
         """Keep what this job compiled, unless the cache had all of it; returns the record."""
-        origin, reasons = self._origin, [self._reason]
+        reasons, saved_bytes = [self._reason], 0
         # The graph may be known and its code compiled anew.
         new = set(self._folder.files()) - set(self._loaded)
         made = [name for name in new if name.endswith(self._folder.binaries)]
-        warm = origin is not None and not (lookups.misses or made) and lookups.hits > 0
-        if origin is not None:
+        cold = self._origin if lookups.hits and not lookups.misses and not made else None
+        if self._origin is not None:
             anew = f", and {len(made)} shared libraries were made anew" if made else ""
             graphs = lookups.hits + lookups.misses
             reasons.append(f"{lookups.hits} of {graphs} compiled graphs were found in it{anew}.")
-        saved_bytes = 0
-        if not warm:
+        if cold is None:
             saved_bytes, reason = self._save(figures, job)
             reasons.append(reason)
-        cold = origin if warm else None
         record = CompileCacheRecord(
-            state="warm" if warm else self._state,
+            state=self._state if cold is None else "warm",
             reason=" ".join(reasons),
             key=self._key.digest,
             hits=lookups.hits,
             misses=lookups.misses,
             loaded_bytes=self._loaded_bytes,
             saved_bytes=saved_bytes,
-            load_seconds=self.load_seconds,
+            load_seconds=self._load_seconds,
             cold_compile_seconds=None if cold is None else cold.compile_seconds,
             cold_first_step_seconds=None if cold is None else cold.first_step_seconds,
         )
@@ -225,7 +213,7 @@ class CompileCache:
     def discard_loaded(self) -> None:
         """Remove the loaded archive, if any: the job failed, and its code may be the cause."""
         if self._origin is not None:
-            with contextlib.suppress(FileNotFoundError):  # of several processes all fail
+            with contextlib.suppress(FileNotFoundError):  # several processes may fail together
                 self._path.unlink()
                 print(
                     f"compile cache: {self._path.name} was removed: its code may be why", flush=True
@@ -250,11 +238,11 @@ class CompileCache:
         return size, f"This job's was kept: {len(files)} files, {size:,} bytes.{room}"
 
     def _make_room(self, size: int) -> str:
-        """Remove what was left half written, and the oldest archives of other machines until all
-        fit the limit together; names them."""
+        """Remove the oldest archives of other machines until all fit the limit together; names
+        them."""
         folder, removed = self._path.parent, []
         try:
-            for unfinished in folder.glob(".*.part"):
+            for unfinished in folder.glob(".*.part"):  # their writers were killed
                 unfinished.unlink()
             others = {each: each.stat().st_size for each in folder.glob("*.tar")}
             others.pop(self._path)
@@ -282,30 +270,22 @@ def write_archive(
 ) -> int:
     """Write files, by their name in the archive, whole or not at all; returns the archive's size.
 
-    It is a plain tar: first the sha256 of all that follows, then the manifest, then the files. One
-    file is always complete: if two jobs write the same archive at the same time, one wins.
     Raises UnusableCacheError when it would be larger than `most_bytes`, and OSError.
     """
-    manifest = {"format": FORMAT, "key": asdict(key), "origin": asdict(origin)}
-    with whole_file(path, alone=True) as part:
-        with tarfile.open(str(part), "w", format=tarfile.PAX_FORMAT) as archive:
-            for name, content in (
-                (_DIGEST, b"0" * 64),
-                (_MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode()),
-            ):
+    manifest = {"key": asdict(key), "origin": asdict(origin)}
+    with whole_file(path, alone=True) as part, open(part, "w+b") as file:
+        file.write(b"0" * 64 + b"\n" + json.dumps(manifest).encode() + b"\n")
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for name, each in files.items():
                 member = tarfile.TarInfo(name)
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
-            for name, file in files.items():
-                member = tarfile.TarInfo(name)
-                member.size = file.stat().st_size
-                with open(file, "rb") as content_of_file:
-                    archive.addfile(member, content_of_file)
-        with open(part, "r+b") as file_of_archive:
-            digest = _digest_after_first(file_of_archive)
-            file_of_archive.seek(tarfile.BLOCKSIZE)
-            file_of_archive.write(digest.encode())
-        return _checked_size(part, most_bytes)
+                member.size = each.stat().st_size
+                with open(each, "rb") as content:
+                    archive.addfile(member, content)
+        size = file.tell()
+        _require_size(size, most_bytes)
+        file.seek(0)
+        file.write(_digest_after_line(file).encode())
+        return size
 
 
 def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) -> Origin:
@@ -315,91 +295,70 @@ def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) ->
     nothing but plain files.
     """
     try:
-        _checked_size(path, most_bytes)
+        _require_size(path.stat().st_size, most_bytes)
         with open(path, "rb") as file:
-            digest = _digest_after_first(file)
-        with tarfile.open(str(path), "r:") as archive:
-            if _content(archive, _DIGEST).read() != digest.encode():
+            digest = _digest_after_line(file)
+            if file.readline(_LONGEST_LINE).strip() != digest.encode():
                 raise UnusableCacheError("is damaged: its digest is another")
-            found, origin = _read_manifest(archive)
-            differences = key.differences(found)
+            manifest = json.loads(file.readline(_LONGEST_LINE))
+            differences = key.differences(manifest["key"])[:_MOST_DIFFERENCES]
             if differences:
                 raise UnusableCacheError(f"is for another job: {'; '.join(differences)}")
-            _unpack(archive, target)
-        return origin
-    except (*_DAMAGE, UnusableCacheError) as error:
+            with tarfile.open(fileobj=file, mode="r:") as archive:
+                for member in iter(archive.next, None):
+                    _unpack(archive, member, target)
+            return Origin(**manifest["origin"])
+    except Exception as error:  # what lies there may be anything
         shutil.rmtree(str(target), ignore_errors=True)
         target.mkdir(parents=True, exist_ok=True)
         if isinstance(error, UnusableCacheError):
             raise
-        raise UnusableCacheError(f"is damaged: {_text(error)}") from error
+        raise UnusableCacheError(f"is damaged: {_line(error)}") from error
+
+
+def _require_size(size: int, most_bytes: int) -> None:
+    if size > most_bytes:
+        raise UnusableCacheError(f"has {size:,} bytes, of at most {most_bytes:,}")
+
+
+def _digest_after_line(file: IO[bytes]) -> str:
+    """sha256 of what follows the file's first line. The file is at its start, and again after."""
+    file.readline(_LONGEST_LINE)
+    digest = hashlib.sha256()
+    for block in iter(lambda: file.read(1 << 20), b""):
+        digest.update(block)
+    file.seek(0)
+    return digest.hexdigest()
 
 
 def _created(path: Path) -> str:
     """When an archive was made, according to itself; empty if it cannot be read."""
     try:
-        with tarfile.open(str(path), "r:") as archive:
-            _content(archive, _DIGEST)
-            return _read_manifest(archive)[1].created
-    except (*_DAMAGE, UnusableCacheError):
+        with open(path, "rb") as file:
+            file.readline(_LONGEST_LINE)
+            return str(json.loads(file.readline(_LONGEST_LINE))["origin"]["created"])
+    except Exception:  # noqa: BLE001 - what lies there may be anything
         return ""
 
 
-def _digest_after_first(file: IO[bytes]) -> str:
-    """sha256 of what follows the archive's first member, a block of name and one of content."""
-    digest = hashlib.sha256()
-    file.seek(2 * tarfile.BLOCKSIZE)
-    for block in iter(lambda: file.read(1 << 20), b""):
-        digest.update(block)
-    return digest.hexdigest()
+def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    parts = member.name.split("/")
+    if not member.isreg() or member.issparse():
+        raise UnusableCacheError(f"is refused: {_line(member.name)} is not a plain file")
+    if "\\" in member.name or "\0" in member.name or {"", ".", ".."} & set(parts):
+        raise UnusableCacheError(f"is refused: {_line(member.name)} leads outside")
+    place = target.joinpath(*parts)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    content: Any = archive.extractfile(member)
+    with open(place, "xb") as file:
+        shutil.copyfileobj(content, file)
 
 
-def _checked_size(path: Path, most_bytes: int) -> int:
-    size = path.stat().st_size
-    if size > most_bytes:
-        raise UnusableCacheError(f"has {size:,} bytes, of at most {most_bytes:,}")
-    return size
-
-
-def _content(archive: tarfile.TarFile, name: Optional[str] = None) -> IO[bytes]:
-    """The content of the archive's next member, which has that name."""
-    member = archive.next()
-    content = None if member is None or not member.isreg() else archive.extractfile(member)
-    if member is None or content is None or member.name != name or member.size > _MANIFEST_LIMIT:
-        raise UnusableCacheError(f"is damaged: it does not begin with {_DIGEST} and {_MANIFEST}")
-    return content
-
-
-def _read_manifest(archive: tarfile.TarFile) -> Tuple[Any, Origin]:
-    """The archive's key, JSON of any kind, and its origin."""
-    manifest = json.loads(_content(archive, _MANIFEST).read())
-    if manifest["format"] != FORMAT:
-        raise UnusableCacheError(
-            f"is of format {_text(manifest['format'])}, this job reads {FORMAT}"
-        )
-    return manifest["key"], Origin(**manifest["origin"])
-
-
-def _unpack(archive: tarfile.TarFile, target: Path) -> None:
-    for member in iter(archive.next, None):
-        parts = member.name.split("/")
-        if not member.isreg() or member.issparse():
-            raise UnusableCacheError(f"is refused: {_text(member.name)} is not a plain file")
-        if "\\" in member.name or "\0" in member.name or {"", ".", ".."} & set(parts):
-            raise UnusableCacheError(f"is refused: {_text(member.name)} leads outside")
-        place = target.joinpath(*parts)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        content: Any = archive.extractfile(member)
-        with open(place, "xb") as file:
-            shutil.copyfileobj(content, file)
-
-
-def _text(value: Any) -> str:
-    """A value, or the text of an error or an archive, in one short line."""
-    if value is _ABSENT or value is None:
-        return "none" if value is None else "absent"
-    flat = "".join(each if each.isprintable() else "?" for each in str(value)) or repr(value)
-    return flat if len(flat) <= _SHOWN else f"{flat[: _SHOWN - 3]}..."
+def _line(value: Any) -> str:
+    """A text that comes from outside, in one short line."""
+    text = str(value).strip('"')
+    flat = "".join(each if each.isprintable() else "?" for each in text) or repr(value)
+    return flat if len(flat) <= 60 else f"{flat[:57]}..."
 
 
 _SETTINGS = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE_", "TRITON_")
@@ -414,21 +373,27 @@ def key_here(
     """The key of a job that runs here.
 
     `graph` is what is compiled: model, shapes, precision, how the compiler is set. `code` are the
-    folders of the program: its loop decides what is compiled together.
+    folders of the program, wherever they lie: its loop decides what is compiled together.
     """
     settings = {
         name: value
         for name, value in sorted(os.environ.items())
         if name.startswith(_SETTINGS) and name not in _NO_SETTINGS
     }
+    cxx = cxx_compiler(os.environ)
+    files = [
+        (path.relative_to(folder).as_posix(), file_digest(path))
+        for folder in (_OWN_CODE, *code)
+        for path in sorted(folder.rglob("*.py"))
+    ]
     libraries: Dict[str, Scalar] = {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
         "triton": version_of("triton") or version_of("pytorch-triton"),
         "transformers": version_of("transformers"),
-        "training code": _code_digest([_OWN_CODE, *code]),
-        "C++ compiler": _cpp_compiler(),
+        "training code": settings_digest({"files": files})[:32],
+        "C++ compiler": None if cxx is None else version_line(cxx),
         "C library": " ".join(platform.libc_ver()),
         # Compile commands hold the paths of Python's and torch's headers.
         "environment": sys.prefix,
@@ -456,24 +421,3 @@ def hardware_of(device: torch.device) -> Dict[str, Scalar]:
         "gpu": gpu,
         "gpu capability": capability,
     }
-
-
-def _code_digest(folders: Sequence[Path]) -> str:
-    """sha256 of the Python files in these folders, which may lie anywhere."""
-    digest = hashlib.sha256()
-    for folder in folders:
-        for path in sorted(folder.rglob("*.py")):
-            content = path.read_bytes()
-            digest.update(f"{path.relative_to(folder).as_posix()}:{len(content)}:".encode())
-            digest.update(content)
-    return digest.hexdigest()[:32]
-
-
-def _cpp_compiler() -> Optional[str]:
-    program = shutil.which(os.environ.get("CXX") or "g++")
-    if program is None:
-        return None
-    version = subprocess.run(
-        [program, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
-    ).stdout.decode(errors="replace")
-    return next(iter(version.splitlines()), "")

@@ -13,7 +13,7 @@ from compilegate.catalog.images import BaseImage
 from compilegate.catalog.instances import processor_of
 from compilegate.execution.target import Target
 from compilegate.job.compilers import declarations
-from compilegate.job.compilers.training_compiler import DEBUG
+from compilegate.job.compilers.declaration import DEBUG
 from compilegate.job.names import BASELINE_ARM
 from compilegate.workload.arms import Arm
 from compilegate.workload.declared.arm import AWS_IMAGE

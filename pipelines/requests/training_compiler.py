@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from compilegate.job.compilers.training_compiler import DEBUG, DECLARATION
+from compilegate.job.compilers.declaration import DEBUG, TRAINING_COMPILER
 from compilegate.job.names import (
     TRAINING_COMPILER_DEBUG_HYPERPARAMETER,
     TRAINING_COMPILER_HYPERPARAMETER,
@@ -26,7 +26,7 @@ def arm_hyperparameters(arm: Arm, program: str) -> dict[str, str]:
 
     They go after the toolkit's own, one of which they may replace.
     """
-    if arm.compiler != DECLARATION.name or arm.stack is None:
+    if arm.compiler != TRAINING_COMPILER.name or arm.stack is None:
         return {}
     return {
         TRAINING_COMPILER_HYPERPARAMETER: "true",

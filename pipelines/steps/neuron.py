@@ -21,7 +21,7 @@ from typing import Any
 from compilegate.document.model import Dependency, Step
 from compilegate.document.step_types import TRAINING
 from compilegate.job import names
-from compilegate.job.compilers.neuron import EXTRACTION_STEPS, PRECOMPILE
+from compilegate.job.compilers.declaration import EXTRACTION_STEPS, PRECOMPILE
 from compilegate.pipelines.deployment import Deployment
 from compilegate.pipelines.requests.checkpoints import spot_environment
 from compilegate.pipelines.requests.retries import job_retries

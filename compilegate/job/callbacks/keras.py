@@ -14,7 +14,7 @@ from typing import Any, Dict, Optional
 
 import keras
 
-from compilegate.job.callbacks.common import Setting, require_agreement, scalars
+from compilegate.job.callbacks.common import require_agreement, scalars
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.script import Job, current
@@ -48,32 +48,19 @@ class KerasCallback(keras.callbacks.Callback):
         """The model is known, and its training function not made yet: it is made as the arm says.
         Raises InputError for an arm that Keras cannot train here."""
         super().set_model(model)
-        compiler = self._job.compiler
         if self._fitted or self._loop is not None:
             return
-        if compiler != "eager" and compiler not in _XLA:
-            raise InputError(
-                f"the arm's compiler is {compiler}, and Keras compiles by XLA; say compiler = "
-                '"xla" in the arm, or train a loop of your own with job.compile(model)'
-            )
+        compiler, job = self._job.compiler, self._job
         wanted = compiler != "eager"
-        if wanted and keras.config.backend() not in ("tensorflow", "jax"):
-            raise InputError(
-                f"the arm's compiler is {compiler}, and Keras runs on {keras.config.backend()}, "
-                "where it does not use XLA; set KERAS_BACKEND to tensorflow or jax"
-            )
-        if wanted and model.run_eagerly:
-            raise InputError(
-                f"the arm's compiler is {compiler}, and the model runs eagerly; leave "
-                "run_eagerly=True out of model.compile(...)"
-            )
-        if self._job.told.alone and not wanted:
+        if wanted:
+            _require_xla(compiler, model)
+        elif job.told.alone:  # it trains as the script says
             if model.jit_compile:
-                self._job.note(
+                job.note(
                     "Keras compiles this training by XLA (jit_compile); the eager arm of a "
                     'workload turns that off, and an arm with compiler = "xla" has it.'
                 )
-            return  # started by hand: it trains as the script says
+            return
         if model.jit_compile != wanted:
             model.jit_compile = wanted
             model.train_function = model.test_function = None
@@ -84,13 +71,11 @@ class KerasCallback(keras.callbacks.Callback):
         """Raises InputError where Keras trains in another precision than the arm declares."""
         require_agreement(
             self._job,
-            Setting(
-                "precision",
-                "Keras's",
-                _precision(),
-                "keras.mixed_precision.set_global_policy(...), 'mixed_bfloat16' where "
-                "job.current().precision is bf16",
-            ),
+            "precision",
+            _precision(),
+            "Keras's",
+            "keras.mixed_precision.set_global_policy(...), 'mixed_bfloat16' where "
+            "job.current().precision is bf16",
         )
         self._job.compiled_by(Compilation(self.model, self._job.compiler))
         self._loop = self._job.loop(accumulate=self.model.steps_per_execution)
@@ -140,6 +125,7 @@ class KerasCallback(keras.callbacks.Callback):
         self._save()
 
     def _loss_of(self, logs: Dict[str, Any], batches: int) -> float:
+        """The loss of the last batches, of whose epoch Keras gives the mean so far."""
         if "loss" not in logs:
             raise InputError(
                 f"the model's train_step returns {', '.join(logs) or 'nothing'}, and no loss; "
@@ -160,11 +146,26 @@ class KerasCallback(keras.callbacks.Callback):
 
     def _save(self) -> None:
         model = self.model
+        self._job.save(lambda folder: model.save(str(folder / "model.keras")))
 
-        def write(folder: Any) -> None:
-            model.save(str(folder / "model.keras"))
 
-        self._job.save(write)
+def _require_xla(compiler: str, model: Any) -> None:
+    """Raises InputError where Keras does not compile this model by XLA."""
+    backend, why = keras.config.backend(), None
+    if compiler not in _XLA:
+        why = (
+            'Keras compiles by XLA; say compiler = "xla" in the arm, or train a loop of your own '
+            "with job.compile(model)"
+        )
+    elif backend not in ("tensorflow", "jax"):
+        why = (
+            f"Keras runs on {backend}, where it does not use XLA; set KERAS_BACKEND to tensorflow "
+            "or jax"
+        )
+    elif model.run_eagerly:
+        why = "the model runs eagerly; leave run_eagerly=True out of model.compile(...)"
+    if why is not None:
+        raise InputError(f"the arm's compiler is {compiler}, and {why}")
 
 
 class Compilation:
@@ -222,15 +223,17 @@ class Compilation:
 
     def _must_compile(self) -> int:
         """Calls in its graphs that are marked."""
-        count = 0
-        for function in self._traced():
-            for concrete in function._list_all_concrete_functions():
-                definition = concrete.graph.as_graph_def()
-                nodes = [*definition.node]
-                for each in definition.library.function:
-                    nodes += each.node_def
-                count += sum(node.attr["_XlaMustCompile"].b for node in nodes)
-        return count
+        graphs = (
+            concrete.graph.as_graph_def()
+            for function in self._traced()
+            for concrete in function._list_all_concrete_functions()
+        )
+        return sum(
+            node.attr["_XlaMustCompile"].b
+            for graph in graphs
+            for nodes in (graph.node, *(each.node_def for each in graph.library.function))
+            for node in nodes
+        )
 
 
 def _precision() -> str:

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
-from compilegate.job.callbacks.common import Setting, require_agreement, scalars
+from compilegate.job.callbacks.common import require_agreement, scalars
 from compilegate.job.errors import InputError
 from compilegate.job.machine.numerics import preserved_generators
 from compilegate.job.script import Job, current
@@ -65,10 +65,7 @@ class LightningCallback(lightning.Callback):
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """The job starts, where a script was started by hand."""
-        seed = os.environ.get("PL_GLOBAL_SEED")
-        self._started = current(
-            precision=_precision(trainer), seed=None if seed is None else int(seed)
-        )
+        self._started = current(precision=_precision(trainer), seed=_seed())
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """The module is on its device, and compiled. Raises InputError where the Trainer trains in
@@ -96,9 +93,8 @@ class LightningCallback(lightning.Callback):
             return
         if not loop.step:
             remedy = "DataLoader(..., batch_size=job.current().batch_size)"
-            require_agreement(
-                self._job, Setting("batch_size", "the loader's", batch_size_of(batch), remedy)
-            )
+            size = batch_size_of(batch)
+            require_agreement(self._job, "batch_size", size, "the loader's", remedy)
         if self._disturbed:  # a checkpoint was written since; for how long is not known
             loop.awaits()
         loop.begins()
@@ -143,15 +139,16 @@ class LightningCallback(lightning.Callback):
     ) -> None:
         """Its examples are recorded."""
         job = self._job
-        if trainer.sanity_checking or not job.world.first:
+        if trainer.sanity_checking:
             return
         found: Dict[str, Any] = {}
         if self._examples is not None:
-            with preserved_generators():
+            with preserved_generators():  # in every process: a sharded module takes all
                 found = dict(self._examples(pl_module, batch))
         elif isinstance(outputs, dict):
             found = {name: outputs[name] for name in COLUMNS if name in outputs}
-        if not any(name in found for name in _JUDGED_BY):
+        judged = [found[name] for name in _JUDGED_BY if name in found]
+        if not judged or not job.world.first:
             return
         if dataloader_idx:
             job.note(
@@ -165,8 +162,7 @@ class LightningCallback(lightning.Callback):
                 "first one's is what the gate judges; for all of it, give the validation loader no "
                 "distributed sampler (use_distributed_sampler=False in the Trainer)."
             )
-        size = len(found[next(name for name in _JUDGED_BY if name in found)])
-        found.setdefault("ids", job.positions(size))
+        found.setdefault("ids", job.positions(len(judged[0])))
         job.examples(**found)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
@@ -248,22 +244,26 @@ def _refuse(job: Job, trainer: Any, module: Any) -> None:
             f'{job.world.size}; set distribution = "torchrun" and processes in the workload, and '
             "as many devices in the Trainer"
         )
-    seed = os.environ.get("PL_GLOBAL_SEED")
     require_agreement(
         job,
-        Setting(
-            "precision",
-            "the Trainer's",
-            _precision(trainer),
-            "Trainer(precision=...), 'bf16-mixed' where job.current().precision is bf16",
-        ),
-        Setting(
-            "seed",
-            "seed_everything's",
-            None if seed is None else int(seed),
-            "seed_everything(job.current().seed), before the module is made",
-        ),
+        "precision",
+        _precision(trainer),
+        "the Trainer's",
+        "Trainer(precision=...), 'bf16-mixed' where job.current().precision is bf16",
     )
+    require_agreement(
+        job,
+        "seed",
+        _seed(),
+        "seed_everything's",
+        "seed_everything(job.current().seed), before the module is made",
+    )
+
+
+def _seed() -> Optional[int]:
+    """What the script gave `seed_everything`."""
+    seed = os.environ.get("PL_GLOBAL_SEED")
+    return None if seed is None else int(seed)
 
 
 def _precision(trainer: Any) -> str:

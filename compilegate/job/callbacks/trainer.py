@@ -7,13 +7,15 @@ Imports transformers and torch.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set, Union
+import math
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Union
 
 import torch
 import transformers
+from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, IterableDataset
 
-from compilegate.job.callbacks.common import Setting, outcome, require_agreement, scalars
+from compilegate.job.callbacks.common import require_agreement, scalars
 from compilegate.job.errors import InputError
 from compilegate.job.machine.distribution import is_sharded
 from compilegate.job.machine.numerics import preserved_generators
@@ -133,19 +135,14 @@ class TrainerCallback(transformers.TrainerCallback):
     ) -> None:
         """An evaluation is part of no step; after the training, the model is judged."""
         if self._loop is not None:
-            self._await(args, state, control)
+            self._loop.awaits()
             self._require_one_data_set(metrics)
         elif self._trained:
-            job = self._job(args)
+            job, found = self._job(args), scalars(metrics)
             if not job.is_judged:
                 self._judge(job, args, **given)
-            job.metrics(
-                **{
-                    name: value
-                    for name, value in scalars(metrics).items()
-                    if name != "epoch" and not name.endswith(_FIGURES)
-                }
-            )
+            names = [each for each in found if each != "epoch" and not each.endswith(_FIGURES)]
+            job.metrics(**{name: found[name] for name in names})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """The weights are the last or the best: the model is judged, where its data are known, and
@@ -224,11 +221,10 @@ class TrainerCallback(transformers.TrainerCallback):
                 name: value.to(device) if isinstance(value, torch.Tensor) else value
                 for name, value in each.items()
             }
-            columns = (
-                outcome(model, batch, labels_name)
-                if self._examples is None
-                else dict(self._examples(model, batch))
-            )
+            if self._examples is None:
+                columns = _outcome(model, batch, labels_name)
+            else:
+                columns = dict(self._examples(model, batch))
             size = len(next(iter(columns.values())))
             places = slice(rows, rows + size)
             rows += size
@@ -301,34 +297,19 @@ def _refuse(args: Any) -> None:
 
 
 def _require_agreement(job: Job, args: Any, model: Any) -> None:
-    def taken(argument: str, name: str) -> str:
-        value = f"job.current().{name}"
-        return f"TrainingArguments({argument}={value}), or map it in [program.arguments]"
-
-    size = "per_device_train_batch_size"
-    require_agreement(
-        job,
-        Setting(
-            "batch_size",
-            f"the Trainer's {size}",
-            args.train_batch_size,
-            taken(size, "batch_size"),
-        ),
-        Setting(
-            "learning_rate",
-            "the Trainer's",
-            args.learning_rate,
-            taken("learning_rate", "learning_rate"),
-        ),
-        Setting("seed", "the Trainer's", args.seed, taken("seed", "seed")),
-        Setting(
-            "precision",
-            "the Trainer's",
-            _precision(args, model),
-            taken("bf16", 'precision == "bf16"')
-            + "; a model that is loaded in another precision needs dtype=torch.float32",
-        ),
-    )
+    for name, argument, value, given in (
+        ("batch_size", "per_device_train_batch_size", args.train_batch_size, "batch_size"),
+        ("learning_rate", "learning_rate", args.learning_rate, "learning_rate"),
+        ("seed", "seed", args.seed, "seed"),
+        ("precision", "bf16", _precision(args, model), 'precision == "bf16"'),
+    ):
+        remedy = (
+            f"TrainingArguments({argument}=job.current().{given}), or map it in [program.arguments]"
+        )
+        if name == "precision":
+            remedy += "; a model that is loaded in another precision needs dtype=torch.float32"
+        called = f"the Trainer's {argument}" if name == "batch_size" else "the Trainer's"
+        require_agreement(job, name, value, called, remedy)
 
 
 def _precision(args: Any, model: Any) -> str:
@@ -369,3 +350,69 @@ def _writing(given: Mapping[str, Any]) -> Any:
         tools.save_pretrained(str(folder))
 
     return write
+
+
+_IGNORED = -100
+"""The label of a position that has none."""
+_SAME_LOSS = 1e-4
+"""Relative difference of a loss that was computed twice in float32."""
+
+
+def _outcome(model: Any, batch: Dict[str, Any], labels_name: str) -> Dict[str, Any]:
+    """Columns of `compilegate.job.examples`. Classes: `labels` and `logits`. Numbers: `targets` and
+    `predictions`. All else, as language models, tags and several labels at once: `losses`, the
+    model's own for each example. Raises InputError where the model returns no loss then."""
+    outputs = model(**batch)
+    labels = batch.get(labels_name)
+    logits = outputs.get("logits") if isinstance(outputs, dict) else None
+    if labels is not None and isinstance(logits, torch.Tensor):
+        whole = not labels.is_floating_point()
+        if whole and labels.dim() == 1 and logits.dim() == 2 and logits.shape[1] > 1:
+            return {"labels": labels, "logits": logits}
+        if not whole and labels.numel() == logits.numel() == len(labels):
+            return {"targets": labels, "predictions": logits}
+        if whole and logits.dim() == 3 and labels.shape == logits.shape[:2]:
+            losses = _sequence_losses(outputs.get("loss"), logits, labels)
+            if losses is not None:
+                return {"losses": losses}
+    return {"losses": _losses_one_by_one(model, batch)}
+
+
+def _sequence_losses(
+    own: Any, logits: torch.Tensor, labels: torch.Tensor
+) -> Optional[torch.Tensor]:
+    """Mean loss of each sequence's positions. Whether position t predicts label t or t + 1 is what
+    agrees with the model's own loss of the batch; None where neither does, or both do."""
+    found: List[torch.Tensor] = []
+    for shift in (0, 1) if own is not None else ():
+        wanted = labels[:, shift:]
+        shown = logits[:, : logits.shape[1] - shift].float().transpose(1, 2)
+        losses = cross_entropy(shown, wanted, ignore_index=_IGNORED, reduction="none")
+        counts = (wanted != _IGNORED).sum(dim=1)
+        mean = losses.sum() / counts.sum().clamp(min=1)
+        if math.isclose(float(mean), float(own), rel_tol=_SAME_LOSS):
+            found.append(losses.sum(dim=1) / counts.clamp(min=1))
+    return found[0] if len(found) == 1 else None
+
+
+def _losses_one_by_one(model: Any, batch: Dict[str, Any]) -> List[float]:
+    size = next(len(each) for each in batch.values() if isinstance(each, torch.Tensor))
+    losses = []
+    for row in range(size):
+        alone = {
+            name: each[row : row + 1]
+            if isinstance(each, torch.Tensor) and each.dim() and len(each) == size
+            else each
+            for name, each in batch.items()
+        }
+        outputs = model(**alone)
+        loss = outputs.get("loss") if isinstance(outputs, dict) else None
+        if loss is None:
+            raise InputError(
+                f"{type(model).__name__} returns neither classes nor numbers nor a loss for a "
+                f"batch of {', '.join(batch)}; say what it makes of a batch: "
+                "job.TrainerCallback(examples=function), where function(model, batch) returns "
+                "labels and logits, targets and predictions, or losses, by name"
+            )
+        losses.append(float(loss))
+    return losses

@@ -1,21 +1,14 @@
-"""The compilers that an arm can name: one folder each, all behind one small interface.
+"""The compilers that an arm can name, all behind one small interface.
 
-* `__init__.py`: its `Declaration` (name, image, options, proof), which needs no torch.
-* `facts.toml`: dated facts for `compilegate.catalog`. They are not staged with a job, so a changed
-  fact trains nothing again.
-* `running.py`: `create(settings)` makes the `Compiler` of one job.
-
-A new option needs a line in the declaration: workloads can set it, jobs get it, and the evidence
-records it.
+`declaration` says what each is and takes, without torch; `compiler` has the interface, and the
+other modules one compiler each.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
-import pkgutil
 from types import MappingProxyType
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Mapping
 
 from compilegate.job.compilers.compiler import Compiler
 from compilegate.job.compilers.declaration import (
@@ -24,9 +17,13 @@ from compilegate.job.compilers.declaration import (
     Setting,
     Settings,
     StackTable,
+    compiler_options,
+    declarations,
     hyperparameter_of,
     table_text,
+    with_option,
 )
+from compilegate.job.errors import CompilerError, first_line
 
 __all__ = [
     "Compiler",
@@ -44,37 +41,22 @@ __all__ = [
 ]
 
 
-@functools.lru_cache(maxsize=None)
-def declarations() -> Mapping[str, Declaration]:
-    """Every compiler by its name, in the order of the names."""
-    found: Dict[str, Declaration] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if module.ispkg:
-            declared = importlib.import_module(f"{__name__}.{module.name}").DECLARATION
-            found[declared.name] = declared
-    return MappingProxyType(dict(sorted(found.items())))
-
-
-def package_of(name: str) -> str:
-    """The package that holds all of this compiler."""
-    return f"{__name__}.{name.replace('-', '_')}"
-
-
 def load_compiler(name: str, given: Mapping[str, Any] = MappingProxyType({})) -> Compiler:
     """The compiler with that name and these options; missing options have their defaults.
 
     Raises InputError for an option that it lacks, and CompilerError if it cannot run.
     """
-    settings = declarations()[name].settings(given)
-    compiler: Compiler = importlib.import_module(f"{package_of(name)}.running").create(settings)
+    declaration = declarations()[name]
+    settings = declaration.settings(given)
+    module_name, _, kind = declaration.implementation.partition(".")
+    try:
+        module = importlib.import_module(f"{__name__}.{module_name}")
+    except (ImportError, AttributeError) as error:  # of torch's own modules
+        import torch  # noqa: PLC0415 - declarations are read without it
+
+        raise CompilerError(
+            f"{name} needs a newer torch, this is torch {torch.__version__} ({first_line(error)}); "
+            "take a newer image, or compiler = 'eager'"
+        ) from error
+    compiler: Compiler = getattr(module, kind)(settings)
     return compiler
-
-
-def compiler_options() -> Dict[str, Option]:
-    """The options of all compilers by name; one that several have is the same in all."""
-    return {option.name: option for each in declarations().values() for option in each.options}
-
-
-def with_option(option: Option) -> Tuple[str, ...]:
-    """The compilers that have this option, by name."""
-    return tuple(name for name, each in declarations().items() if option in each.options)

@@ -1,24 +1,46 @@
-"""What a training loop needs of a compiler, and what it does where steps run at once."""
+"""What a training loop needs of a compiler; training without one; and graphs seen as they run."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Iterable, Optional, Tuple
+import sys
+from types import MappingProxyType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    ContextManager,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+)
 
+# Declarations are read without torch and without NumPy: what needs them is imported when it runs.
 if TYPE_CHECKING:
     import torch
 
     from compilegate.job.cache import CacheFolder, Lookups
+    from compilegate.job.compilers.declaration import Settings
     from compilegate.job.evidence import CompilerRecord
     from compilegate.job.machine.world import World
+
+Forward = Callable[..., Any]
 
 
 class Compiler:
     """A compiler whose steps run on torch's own devices, operation by operation, until a subclass
     says otherwise."""
 
+    name = ""
+    """As declared."""
     compiles_whole_steps = False
     """Whether a graph includes the update, so that gradients alone are another graph."""
+
+    def __init__(self, settings: Settings = MappingProxyType({})) -> None:
+        """Raises CompilerError where the compiler is not available."""
+        self._settings = settings
 
     @property
     def shares_random_numbers(self) -> bool:
@@ -94,12 +116,10 @@ class Compiler:
         return None
 
     def cache_lookups(self) -> Lookups:
-        """What the compiler found in that folder so far."""
-        from compilegate.job.cache import Lookups  # noqa: PLC0415 - names are read without it
+        """What the compiler found in that folder so far; only for one that has it."""
+        raise NotImplementedError
 
-        return Lookups(0, 0)
-
-    def compile(self, function: Callable[..., Any], model: torch.nn.Module) -> Callable[..., Any]:
+    def compile(self, function: Forward, model: torch.nn.Module) -> Forward:
         """What to call instead of `function` in a training step, on the model's own weights.
 
         `function` is a module's forward pass, or anything else that computes with it. `model` holds
@@ -119,3 +139,63 @@ class Compiler:
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
         """What the compiler did, with the proof."""
         raise NotImplementedError
+
+
+class Eager(Compiler):
+    """Training without a compiler. Its proof is that no graph was compiled in this process."""
+
+    name = "eager"
+
+    def graphs(self) -> int:
+        """Zero, unless something else in this process compiled."""
+        # Looked up, never imported: beside some old releases torch._dynamo fails to import, and
+        # nobody can have compiled with it while it is not loaded.
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        return 0 if dynamo is None else int(dynamo.counters["stats"].get("unique_graphs", 0))
+
+    def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
+        """`ran` is False, as it should be, unless graphs were compiled after all."""
+        import torch  # noqa: PLC0415
+
+        from compilegate.job.evidence import CompilerRecord  # noqa: PLC0415
+
+        graphs = self.graphs()
+        return CompilerRecord(
+            name=self.name,
+            ran=graphs > 0,
+            proof={
+                "torch": str(torch.__version__),
+                "dynamo_loaded": "torch._dynamo.utils" in sys.modules,
+                "graphs_compiled": graphs,
+            },
+            compile_seconds=compile_seconds if graphs else 0.0,
+            graphs=graphs,
+            recompilations=recompilations,
+        )
+
+
+Watch = Callable[[Any, Forward, Tuple[Any, ...]], Any]
+"""Is given a graph as torch.compile captured it, what was compiled of it, and the arguments of a
+call; returns what the call is to return."""
+
+_watches: List[Watch] = []
+
+
+def watched(graph: Any, run: Forward) -> Forward:
+    """What was compiled of the graph, so that its calls can be watched."""
+
+    def call(*arguments: Any) -> Any:
+        return _watches[-1](graph, run, arguments) if _watches else run(*arguments)
+
+    return call
+
+
+@contextlib.contextmanager
+def watching(watch: Watch) -> Iterator[None]:
+    """Have calls of graphs go to `watch` instead of to what was compiled: the parity probe looks
+    for the part of a graph that is compiled wrongly."""
+    _watches.append(watch)
+    try:
+        yield
+    finally:
+        _watches.pop()

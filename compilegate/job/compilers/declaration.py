@@ -1,4 +1,9 @@
-"""What a compiler declares about itself: its name, its image, its options. Needs no torch."""
+"""Every compiler's declaration: its name, image, options and proof. Needs no torch.
+
+A new compiler is a `Declaration` here, its class, and dated facts in `facts/NAME.toml` for
+`compilegate.catalog`. Facts are not staged with a job, so a changed one trains nothing again. A new
+option needs a line here: workloads can set it, jobs get it, and the evidence records it.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,16 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from types import MappingProxyType
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Union
 
 from compilegate.job.errors import InputError
-from compilegate.job.machine.accelerators import CUDA
+from compilegate.job.machine.accelerators import CUDA, NEURON
 
 Setting = Union[bool, int, str]
 Settings = Mapping[str, Any]
 """A compiler's settings: a value for each of its options, by name."""
 
-TABLE_KEY = r"[A-Za-z_][A-Za-z0-9_.-]*"
-"""A key of a table of options, such as `triton.cudagraphs`."""
 LONGEST_TEXT = 1000
 """Characters of an option's text; SageMaker allows 2,500 in a hyperparameter."""
 
@@ -44,7 +48,6 @@ class Option:
 
     @property
     def truth(self) -> bool:
-        """Whether its values are true and false."""
         return self.default is None or isinstance(self.default, bool)
 
     def parsed(self, text: str) -> Setting:
@@ -55,20 +58,38 @@ class Option:
                 raise ValueError(f"{text!r} is neither true nor false")
             return text.lower() == "true"
         if isinstance(self.default, int):
-            number = int(text)
-            if not self.at_least <= number <= self.at_most:
-                raise ValueError(f"{number} is not from {self.at_least} to {self.at_most}")
-            return number
+            if not self.at_least <= int(text) <= self.at_most:
+                raise ValueError(f"{text} is not from {self.at_least} to {self.at_most}")
+            return int(text)
         if len(text) > LONGEST_TEXT:
             raise ValueError(f"it has {len(text)} characters, of at most {LONGEST_TEXT}")
         if self.table:
             return table_text(_read_table(text))
-        if self.pattern:
-            if not re.fullmatch(self.pattern, text):
-                raise ValueError(f"{text!r} is not {self.description}")
-        elif text not in self.choices:
+        if self.pattern and not re.fullmatch(self.pattern, text):
+            raise ValueError(f"{text!r} is not {self.description}")
+        if self.choices and text not in self.choices:
             raise ValueError(f"{text!r} is not one of {', '.join(self.choices)}")
         return text
+
+
+def table_text(table: Mapping[str, Any]) -> str:
+    """A table of plain values as JSON: equal tables have one text. Raises ValueError."""
+    for key, value in table.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", key):
+            raise ValueError(f"options has {key!r}, which is no name of an option")
+        plain = isinstance(value, (bool, int, float, str))
+        if not plain or (isinstance(value, float) and not math.isfinite(value)):
+            raise ValueError(f"options.{key} is {value!r}, allowed: true, false, a number, a text")
+    return json.dumps(table, sort_keys=True, separators=(",", ":"))
+
+
+def _read_table(text: str) -> Dict[str, Any]:
+    table = json.loads(text)
+    if isinstance(table, str):  # nobody decoded it on the way, see `hyperparameter_of`
+        table = json.loads(table)
+    if not isinstance(table, dict):
+        raise ValueError(f"{text!r} is no table of options in JSON")
+    return table
 
 
 def hyperparameter_of(value: Setting) -> str:
@@ -86,7 +107,7 @@ def hyperparameter_of(value: Setting) -> str:
 @dataclass(frozen=True)
 class StackTable:
     """The table `[arms.NAME.COMPILER]` of a compiler that comes in images of AWS: it says which of
-    them an arm takes. `facts.toml` has the images that there are."""
+    them an arm takes. The compiler's facts have the images that there are."""
 
     description: str
     frameworks: Tuple[str, ...]
@@ -105,6 +126,8 @@ class Declaration:
 
     name: str
     """Its name in workloads and in the evidence."""
+    implementation: str
+    """Its class, as `module.Class` of this package."""
     image: str
     """The folder in `containers/` that an arm's jobs run in by default."""
     proof: Tuple[str, ...]
@@ -113,8 +136,6 @@ class Declaration:
     needs: Tuple[str, ...] = ()
     """What it needs of a machine, by the names of `compilegate.job.doctor.needs`."""
     options: Tuple[Option, ...] = ()
-    output_can_be_kept: bool = False
-    """Whether another job can use what it compiled; see `keeps_output`."""
     stack: Optional[StackTable] = None
     """Which of AWS's images an arm may take; None where the image's folder alone decides."""
     any_shape: Union[bool, Option] = False
@@ -143,12 +164,13 @@ class Declaration:
 
     def problem(self, settings: Settings) -> Optional[str]:
         """Why these settings do not go together, with a remedy; None if they do."""
-        return None
+        return next(_problems(settings), None) if BACKEND in self.options else None
 
     def keeps_output(self, given: Settings) -> bool:
         """Whether another job can use what is compiled with these settings; missing ones have their
         defaults."""
-        return self.output_can_be_kept
+        backend = known(given.get(BACKEND.name, INDUCTOR))
+        return COMPILE_MODE in self.options and backend.keeps_output
 
     def serves_any_shape(self, given: Settings) -> bool:
         """Whether it does with these settings; missing ones have their defaults."""
@@ -157,21 +179,297 @@ class Declaration:
         return self.any_shape
 
 
-def table_text(table: Mapping[str, Any]) -> str:
-    """A table of plain values as JSON: equal tables have one text. Raises ValueError."""
-    for key, value in table.items():
-        if not re.fullmatch(TABLE_KEY, key):
-            raise ValueError(f"options has {key!r}, which is no name of an option")
-        plain = isinstance(value, (bool, int, float, str))
-        if not plain or (isinstance(value, float) and not math.isfinite(value)):
-            raise ValueError(f"options.{key} is {value!r}, allowed: true, false, a number, a text")
-    return json.dumps(table, sort_keys=True, separators=(",", ":"))
+INDUCTOR = "inductor"
+CUDAGRAPHS = "cudagraphs"
 
 
-def _read_table(text: str) -> Dict[str, Any]:
-    table = json.loads(text)
-    if isinstance(table, str):  # nobody decoded it on the way, see `hyperparameter_of`
-        table = json.loads(table)
-    if not isinstance(table, dict):
-        raise ValueError(f"{text!r} is no table of options in JSON")
-    return table
+@dataclass(frozen=True)
+class Backend:
+    """What is known of one backend of torch.compile before anything runs."""
+
+    name: str
+    install: Optional[str] = "torch itself"
+    """What brings it along, to end "it comes with"; None of one that is not listed."""
+    module: Optional[str] = None
+    """What has to be imported before torch knows it; None where torch finds it."""
+    draws_as_eager: Optional[bool] = None
+    """Whether dropout draws eager's random numbers. None: it has to be tried."""
+    keeps_output: bool = False
+    """Whether another job can use what it compiled, by Inductor's cache."""
+    takes_mode: bool = False
+    takes_options: bool = True
+    takes_dynamic: bool = True
+    only_on: Optional[str] = None
+    """The type of device that the model has to be on; None for any."""
+    strict_variables: Tuple[Tuple[str, str], ...] = ()
+    strict_options: Tuple[Tuple[str, bool], ...] = ()
+    """Variables of the environment, and options of its own, that keep it from falling back to eager
+    mode in silence."""
+    needs: Tuple[str, ...] = ()
+    """What it needs of a machine beyond torch.compile, by the names of `doctor.needs`."""
+    compiles: bool = True
+    """Whether it compiles anything; an arm may name it only then."""
+
+
+_BACKENDS = (
+    Backend(INDUCTOR, keeps_output=True, takes_mode=True, needs=("kernels",)),
+    Backend(CUDAGRAPHS, takes_options=False, only_on="cuda", needs=("gpu",)),
+    # Eager's own operators in eager's order: forward and backward pass are captured, not compiled.
+    Backend("aot_eager", draws_as_eager=True, takes_options=False),
+    Backend(
+        "onnxrt",
+        "torch before 2.9 together with the packages onnx, onnxscript and onnxruntime-training",
+        draws_as_eager=False,
+        needs=("torch before 2.9", "onnxruntime-training"),
+    ),
+    Backend(
+        "neuron",
+        "the package torch-neuronx from 2.14 on (TorchNeuron, on Trainium 2 and 3)",
+        module="torch_neuronx",
+        draws_as_eager=False,
+        takes_dynamic=False,
+        only_on="neuron",
+        needs=("neuron device", "torch-neuronx"),
+        strict_variables=(("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", "1"),),
+        strict_options=(("fallback_execution", False),),
+    ),
+    Backend(
+        "tensorrt",
+        "the package torch-tensorrt",
+        module="torch_tensorrt",
+        draws_as_eager=False,
+        only_on="cuda",
+        needs=("gpu", "torch-tensorrt"),
+        strict_options=(("pass_through_build_failures", True),),
+    ),
+    Backend(
+        "openxla",
+        "the package torch_xla",
+        draws_as_eager=False,
+        takes_options=False,
+        needs=("torch_xla",),
+    ),
+    *(
+        Backend(name, compiles=False)
+        for name in ("eager", "eager_noexcept", "eager_debug", "pre_dispatch_eager")
+    ),
+)
+
+
+def known(name: str) -> Backend:
+    """What is known of a backend. One that is not listed works too: by its name, once the package
+    that registers it is installed, or as `package.module.function`. It is found out whether it
+    draws as eager does, and assumed that it may take every option and build on Inductor."""
+    unlisted = Backend(name, None, keeps_output=True, takes_mode=True)
+    return next((each for each in _BACKENDS if each.name == name), unlisted)
+
+
+def usable() -> Tuple[Backend, ...]:
+    """Those that are listed and that an arm may name."""
+    return tuple(each for each in _BACKENDS if each.compiles)
+
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+BACKEND = Option(
+    name="backend",
+    key="backend",
+    default=INDUCTOR,
+    pattern=rf"{_NAME}(?:\.{_NAME})*",
+    description="a backend of torch.compile by its name, or a function as package.module.function",
+)
+BACKEND_OPTIONS = Option(
+    name="backend_options",
+    key="options",
+    default="{}",
+    table=True,
+    description="the backend's own options, which torch.compile passes on",
+)
+COMPILE_MODE = Option(
+    name="compile_mode",
+    key="mode",
+    default="default",
+    choices=("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
+    description="what torch.compile calls its mode",
+)
+DYNAMIC_SHAPES = Option(
+    name="dynamic_shapes",
+    key="dynamic",
+    default=None,
+    description="true: one graph serves several shapes from the start; false: each shape is a "
+    "graph of its own; left out, torch decides at the first change of shape",
+)
+REGIONAL = Option(
+    name="regional",
+    key="regional",
+    default=False,
+    description="compile the block that the model repeats, once, and not the model as a whole",
+)
+FALLBACK_RANDOM = Option(
+    name="fallback_random",
+    key="fallback_random",
+    default=True,
+    description="compiled dropout draws eager's random numbers, which parity needs",
+)
+STEP_GRAPHS = Option(
+    name="step_graphs",
+    key="step_graphs",
+    # Steps that are all alike need one. But numbers of a step that happen to be equal, such as its
+    # learning rate and a bias correction, are one input of its graph, and that is another graph.
+    default=4,
+    at_least=1,
+    at_most=1000,
+    description="graphs that XLA may compile for the training steps; one more stops the job",
+)
+DEBUG = Option(
+    name="debug",
+    key="debug",
+    default=False,
+    description="the compiler's debug mode: graphs and metrics go into the job's output, and steps "
+    "are slower",
+)
+PRECOMPILE = Option(
+    name="precompile",
+    key="precompile",
+    default=True,
+    description="extract the graphs in a job of its own, and compile them side by side, before "
+    "training",
+)
+EXTRACTION_STEPS = Option(
+    name="extraction_steps",
+    key="extraction_steps",
+    default=10,
+    at_least=2,
+    at_most=1000,
+    description="training steps that the extraction goes through; enough for every graph to occur",
+)
+
+
+def _problems(settings: Settings) -> Iterator[str]:
+    """What is wrong with settings of `torch-compile`."""
+    name, mode = settings[BACKEND.name], settings[COMPILE_MODE.name]
+    if not settings[FALLBACK_RANDOM.name] and name != INDUCTOR:
+        yield (
+            f"fallback_random is false with backend {name!r}, allowed: only with 'inductor', which "
+            "alone has that setting"
+        )
+    backend = known(name)
+    if not backend.compiles:
+        yield (
+            f"backend is {name!r}, which runs the captured graph as it is and compiles nothing; "
+            "take compiler = 'eager', or backend 'aot_eager' to try the capture alone"
+        )
+    if mode != COMPILE_MODE.default and not backend.takes_mode:
+        yield f"mode is {mode!r} with backend {name!r}, which has none; leave it out"
+    options = json.loads(settings[BACKEND_OPTIONS.name])
+    if options and not backend.takes_options:
+        yield (
+            f"options has {', '.join(options)} with backend {name!r}, which takes none; "
+            "leave it out"
+        )
+    for option, strict in backend.strict_options:
+        if options.get(option, strict) != strict:
+            yield (
+                f"options.{option} is {json.dumps(options[option])}, allowed: "
+                f"{json.dumps(strict)}, since {name} would fall back to eager mode without a word"
+            )
+    if settings[DYNAMIC_SHAPES.name] and not backend.takes_dynamic:
+        yield f"dynamic is true with backend {name!r}, which refuses it; leave it out"
+
+
+CONFIGURED = "SM_TRAINING_COMPILER_CONFIGURED"
+"""The variable that AWS's torch_xla sets when it is imported with the compiler on."""
+_TRACED = (
+    *("torch", "torch_xla", "device", "graphs_compiled", "graphs_reused", "executions"),
+    *("gradients_averaged", "xla_compile_seconds"),
+)
+
+EAGER = Declaration(
+    name="eager",
+    implementation="compiler.Eager",
+    image="training",
+    proof=("torch", "dynamo_loaded", "graphs_compiled"),
+    needs=("torch", "working device"),
+    any_shape=True,
+)
+INDUCTOR_ALONE = Declaration(
+    name="inductor",
+    implementation="torch_compile.Inductor",
+    image="training",
+    proof=("torch", "backend", "graph_calls", "unique_graphs", "kernels", "cache"),
+    needs=("torch", "working device", "dynamo", "kernels"),
+    options=(COMPILE_MODE, DYNAMIC_SHAPES, REGIONAL, FALLBACK_RANDOM),
+    any_shape=DYNAMIC_SHAPES,
+)
+NEURON_XLA = Declaration(
+    name="neuron",
+    implementation="aws.Neuron",
+    image="neuron",
+    proof=(*_TRACED, "torch_neuronx", "neuronx_cc", "cache"),
+    needs=("torch", "neuron device", "torch_xla", "torch-neuronx", "neuronx-cc"),
+    options=(STEP_GRAPHS,),
+    computes_on=(NEURON,),
+    keeps_accelerator=True,
+    stack=StackTable(
+        description="the stack of AWS Neuron, and how graphs are compiled.",
+        frameworks=("pytorch",),
+        version="2.9.0",
+        options=(PRECOMPILE, EXTRACTION_STEPS),
+    ),
+)
+TORCH_COMPILE = Declaration(
+    name="torch-compile",
+    implementation="torch_compile.TorchCompile",
+    image="training",
+    proof=("torch", "backend", "graph_calls", "unique_graphs", "graphs_left_as_they_were", "cache"),
+    needs=("torch", "working device", "dynamo"),
+    options=(BACKEND, BACKEND_OPTIONS, *INDUCTOR_ALONE.options),
+    any_shape=DYNAMIC_SHAPES,
+)
+TRAINING_COMPILER = Declaration(
+    name="training-compiler",
+    implementation="aws.TrainingCompiler",
+    image="training-compiler",
+    proof=(*_TRACED, CONFIGURED, "configured_by", "debug_mode"),
+    needs=("torch", "gpu of xla", "training compiler"),
+    options=(STEP_GRAPHS,),
+    keeps_accelerator=True,
+    stack=StackTable(
+        description="the stack, which is one of AWS's images, and debug mode. The defaults are the "
+        "newest stack.",
+        frameworks=("pytorch", "tensorflow"),
+        version="1.13.1",
+        transformers=True,
+        options=(DEBUG,),
+    ),
+)
+XLA = Declaration(
+    name="xla",
+    implementation="xla.Xla",
+    image="xla",
+    proof=_TRACED,
+    needs=("torch", "torch_xla"),
+    options=(STEP_GRAPHS,),
+    computes_on=(),  # its support of GPUs ended with torch_xla 2.9
+)
+
+_DECLARED = MappingProxyType(
+    {
+        each.name: each
+        for each in (EAGER, INDUCTOR_ALONE, NEURON_XLA, TORCH_COMPILE, TRAINING_COMPILER, XLA)
+    }
+)
+
+
+def declarations() -> Mapping[str, Declaration]:
+    """Every compiler by its name, in the order of the names."""
+    return _DECLARED
+
+
+def compiler_options() -> Dict[str, Option]:
+    """The options of all compilers by name; one that several have is the same in all."""
+    return {option.name: option for each in _DECLARED.values() for option in each.options}
+
+
+def with_option(option: Option) -> Tuple[str, ...]:
+    """The compilers that have this option, by name."""
+    return tuple(name for name, each in _DECLARED.items() if option in each.options)

@@ -99,11 +99,14 @@ CAUSES = (
 
 
 _OF_LIBRARIES = (RuntimeError, ImportError, OSError, MemoryError)
+"""A script's own ValueError may use the same words as a compiler."""
 
 
 def cause_of(error: BaseException) -> Optional[Cause]:
     """The first known cause that an error, or one that led to it, gives away."""
-    text = "\n".join(_said(error))
+    text = "\n".join(
+        f"{type(each).__module__}.{type(each).__qualname__}: {each}" for each in _chain(error)
+    )
     return next((each for each in CAUSES if re.search(each.words, text)), None)
 
 
@@ -113,22 +116,25 @@ def compiler_failure(compiler: str, error: BaseException) -> CompilerError:
     own = next((each for each in chain if isinstance(each, CompilerError)), None)
     if own is not None:
         return own
-    cause, detail = cause_of(error), _detail(chain[-1])
-    if cause is None:
+    detail = f"{type(chain[-1]).__name__}: {first_line(chain[-1])}"[:300]
+    cause = cause_of(error)
+    if cause is not None:
         return CompilerError(
-            f"{compiler} could not compile ({detail}); try another torch version or backend, or "
-            "take compiler = 'eager'"
+            f"{compiler} could not compile: {cause.name} ({detail}); {cause.remedy}"
         )
-    return CompilerError(f"{compiler} could not compile: {cause.name} ({detail}); {cause.remedy}")
+    return CompilerError(
+        f"{compiler} could not compile ({detail}); try another torch version or backend, or "
+        "take compiler = 'eager'"
+    )
 
 
 def explained(error: BaseException) -> str:
     """The error of a step in one sentence; with what to do, where its cause is a known one."""
-    said = one_sentence(error)
+    sentence = one_sentence(error)
     if isinstance(error, CompilegateError) or not isinstance(error, _OF_LIBRARIES):
-        return said  # a script's own ValueError may use the same words
+        return sentence
     cause = cause_of(error)
-    return said if cause is None else f"{said}; {cause.name}: {cause.remedy}"
+    return sentence if cause is None else f"{sentence}; {cause.name}: {cause.remedy}"
 
 
 def _chain(error: BaseException) -> List[BaseException]:
@@ -139,11 +145,3 @@ def _chain(error: BaseException) -> List[BaseException]:
         if not isinstance(inner, BaseException) or inner in found:
             return found
         found.append(inner)
-
-
-def _said(error: BaseException) -> List[str]:
-    return [f"{type(each).__module__}.{type(each).__qualname__}: {each}" for each in _chain(error)]
-
-
-def _detail(error: BaseException) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"[:300]

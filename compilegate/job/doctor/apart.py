@@ -17,7 +17,7 @@ import warnings
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from compilegate.job.compilers import load_compiler
-from compilegate.job.compilers.training_compiler import CONFIGURED
+from compilegate.job.compilers.declaration import CONFIGURED
 from compilegate.job.errors import one_sentence
 from compilegate.job.machine.programs import import_path, run
 

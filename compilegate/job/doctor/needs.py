@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from compilegate.job.compilers import declarations
-from compilegate.job.compilers.torch_compile import BACKEND
-from compilegate.job.compilers.torch_compile.backends import INDUCTOR, usable
+from compilegate.job.compilers.declaration import BACKEND, INDUCTOR, usable
 from compilegate.job.doctor.facts import SHARED_MEMORY, Facts, Gpu, Host
 
 SCHEMA_VERSION = 2

@@ -193,9 +193,9 @@ def loss_scaler(precision: str, device: torch.device) -> Optional[Any]:
 
 
 def _xla() -> Any:
-    from compilegate.job.compilers.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
+    from compilegate.job.compilers import xla_runtime  # noqa: PLC0415 - torch_xla is in few environments
 
-    return runtime
+    return xla_runtime
 
 
 _FUSED = {"cuda": (2, 0), "cpu": (2, 4)}
@@ -210,9 +210,8 @@ def adamw(
     Elsewhere it takes ten small operations a parameter, a tenth of a small model's step.
     """
     if device.type == "xla":
-        from compilegate.job.compilers.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
-
-        return runtime.adamw(groups, learning_rate)
+        optimizer: torch.optim.Optimizer = _xla().adamw(groups, learning_rate)
+        return optimizer
     if device.type in _FUSED and _release() >= _FUSED[device.type]:
         return torch.optim.AdamW(groups, lr=learning_rate, fused=True)
     return torch.optim.AdamW(groups, lr=learning_rate)

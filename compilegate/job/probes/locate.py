@@ -21,7 +21,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 
 from compilegate.job.compilers import Compiler
-from compilegate.job.compilers.graphs import watching
+from compilegate.job.compilers.compiler import watching
 from compilegate.job.evidence.parity import EPSILON
 from compilegate.job.machine.world import unwrapped
 from compilegate.job.names import (

@@ -12,7 +12,7 @@ from compilegate.catalog.compilers import Stack
 from compilegate.catalog.findings import refusal, warning
 from compilegate.catalog.images import BaseImage
 from compilegate.job import names
-from compilegate.job.compilers.neuron import PRECOMPILE
+from compilegate.job.compilers.declaration import PRECOMPILE
 from compilegate.workload.arms import Arm
 from compilegate.workload.declared.file import WorkloadFile
 from compilegate.workload.declared.program import Program

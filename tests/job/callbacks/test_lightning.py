@@ -28,7 +28,7 @@ def parts(module: Any) -> Any:
 
 def of_batch(module: Any, batch: Any) -> Any:
     x, y = batch
-    return {"logits": module.network(x), "labels": y, "ids": [f"{row.sum():.6f}" for row in x]}
+    return {"logits": module.classes(x), "labels": y, "ids": [f"{row.sum():.6f}" for row in x]}
 
 
 def test_a_training_is_compiled_timed_judged_and_saved(tmp_path: Path) -> None:
@@ -56,9 +56,13 @@ def test_a_training_is_compiled_timed_judged_and_saved(tmp_path: Path) -> None:
     }
 
 
-def test_what_a_validation_batch_comes_to_may_be_said_by_a_function(tmp_path: Path) -> None:
-    in_job(tmp_path, train, arguments=(False,), callback={"examples": of_batch})
-    assert len(set(read_evidence(tmp_path / "evidence").examples.ids)) == 10
+def test_compiled_modules_and_examples_may_be_named_by_functions(tmp_path: Path) -> None:
+    functions = {"compile": parts, "examples": of_batch}
+    in_job(tmp_path, train, told=COMPILED, module=TwoParts, callback=functions)
+    found = read_evidence(tmp_path / "evidence")
+    compiler = found.evidence.compiler
+    assert (compiler.graphs, compiler.recompilations) == (2, 0)
+    assert len(set(found.examples.ids)) == 10
 
 
 def test_a_module_that_only_logs_is_judged_by_its_metrics(tmp_path: Path) -> None:
@@ -84,12 +88,6 @@ def test_what_cannot_be_judged_is_said_where_it_happens(
 ) -> None:
     with pytest.raises(CompilegateError, match=sentence):
         in_job(tmp_path, train, **arguments)
-
-
-def test_the_compiled_modules_may_be_named(tmp_path: Path) -> None:
-    in_job(tmp_path, train, told=COMPILED, module=TwoParts, callback={"compile": parts})
-    found = read_evidence(tmp_path / "evidence").evidence
-    assert (found.compiler.graphs, found.compiler.recompilations) == (2, 0)
 
 
 @pytest.mark.long

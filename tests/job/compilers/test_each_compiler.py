@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from compilegate.catalog.compilers import compilers
 from compilegate.job import InputError
@@ -16,7 +18,7 @@ from compilegate.job.compilers import (
     declarations,
     hyperparameter_of,
     load_compiler,
-    package_of,
+    table_text,
 )
 from compilegate.workload.declared.arm import ArmTable
 from compilegate.workload.declared.stacks import STACKS, stack_key
@@ -50,11 +52,7 @@ def in_a_file(value: Any) -> Any:
     return json.loads(value) if str(value).startswith("{") else value
 
 
-def test_the_folders_are_the_compilers_and_their_options_are_shared() -> None:
-    folders = (ROOT / "compilegate" / "job" / "compilers").glob("*/__init__.py")
-    assert sorted(package_of(name) for name in NAMES) == sorted(
-        f"compilegate.job.compilers.{path.parent.name}" for path in folders
-    )
+def test_options_are_shared() -> None:
     every = {option for each in declarations().values() for option in each.options}
     assert len({option.key for option in every}) == len(every) == len(compiler_options())
 
@@ -73,15 +71,15 @@ def test_its_declaration_image_stack_and_facts_are_whole(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_its_options_reach_the_job_and_its_evidence_as_the_workload_has_them(name: str) -> None:
     options = declarations()[name].options
-    given = {option: other(option.name) for option in options}
+    set_ = {option: other(option.name) for option in options}
     if name == "torch-compile":  # fallback_random is of one backend only
-        del given[compiler_options()["fallback_random"]]
-    arm = declared(name, **{option.key: in_a_file(value) for option, value in given.items()})
-    assert arm.options_given == given
-    told = [f"--{option.name}={hyperparameter_of(value)}" for option, value in given.items()]
+        del set_[compiler_options()["fallback_random"]]
+    arm = declared(name, **{option.key: in_a_file(value) for option, value in set_.items()})
+    assert arm.options_given == set_
+    told = [f"--{option.name}={hyperparameter_of(value)}" for option, value in set_.items()]
     job = read_arguments(["--arm", "a", "--seed", "1", "--compiler", name, *told], FOLDERS)
     assert job.compiler == name
-    chosen = {option.name: value for option, value in given.items()}
+    chosen = {option.name: value for option, value in set_.items()}
     assert job.compiler_settings == declarations()[name].settings(chosen)
 
 
@@ -106,12 +104,11 @@ def test_an_option_is_refused_with_a_compiler_that_lacks_it(option: Any) -> None
 def test_its_record_has_the_declared_proof(name: str) -> None:
     if name in ("xla", "training-compiler", "neuron"):
         pytest.importorskip("torch_xla", reason="tests/training/jobs/test_xla_job.py runs it")
-    settings = declarations()[name].settings({})
     compiler = load_compiler(name)
     assert compiler.graphs() >= 0
     record = compiler.record(0.0, 0)
     assert record.name == name
-    assert record.options == settings
+    assert record.options == declarations()[name].settings({})
     assert set(declarations()[name].proof) <= set(record.proof)
 
 
@@ -122,3 +119,44 @@ def test_the_guide_to_compilers_names_it_and_its_options(name: str) -> None:
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     keys = [f"`{option.key}`" for option in declarations()[name].options]
     assert cells[2:] == [f"`{declarations()[name].image}`", ", ".join(keys)]
+
+
+SCALARS = st.one_of(
+    st.booleans(),
+    st.integers(-(2**53), 2**53),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=20),
+)
+NAMES_OF_OPTIONS = st.from_regex(
+    r"\A[A-Za-z_][\w.-]{0,20}\Z", alphabet=st.characters(codec="ascii")
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=50)
+@given(st.dictionaries(NAMES_OF_OPTIONS, SCALARS, max_size=5))
+def test_a_table_of_options_arrives_as_it_was_written(table: dict[str, Any]) -> None:
+    option = compiler_options()["backend_options"]
+    text = table_text(table)
+    assert option.parsed(text) == text == table_text(dict(reversed(table.items())))
+    assert json.loads(text) == table
+    sent = hyperparameter_of(text)
+    assert option.parsed(sent) == option.parsed(json.loads(sent)) == text  # decoded, or as it is
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(
+            ("backend_options", text)
+            for text in ("[]", "3", '{"a":[1]}', '{"a":null}', '{"a b":1}', "{", "x" * 2000)
+        ),
+        ("backend", "a-b"),
+        ("compile_mode", "fast"),
+        ("step_graphs", "0"),
+        ("regional", "yes"),
+    ],
+)
+def test_other_than_an_allowed_value_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=r"\S"):
+        compiler_options()[name].parsed(text)

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from compilegate.job.compilers.training_compiler.running import (
+from compilegate.job.compilers.aws import (
     debug_mode,
     overhear,
     require_configured,

@@ -6,29 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.job.compilers.xla.step import Processes, causes, cut_by, joined_processes
+from compilegate.job.compilers.xla_runtime import cut_by
+from compilegate.job.compilers.xla_step import Processes, joined_processes
 from compilegate.job.errors import CompilerError
 from compilegate.job.machine.world import ALONE, World
 
 RULE = "=" * 80
-COMPILATION = f"""
-Compilation Analysis: {RULE}
-Compilation Analysis: Compilation Cause
-Compilation Analysis:   torch_xla.compile
-Compilation Analysis: Graph Info:
-Compilation Analysis:   Graph Name: training step
-Compilation Analysis:   Graph Hash: 2ac5ae483734c848100db0e038f7bbb3
-Compilation Analysis:   Number of Graph Inputs: 61
-Compilation Analysis:   Number of Graph Outputs: 124
-Compilation Analysis: Python Frame Triggered Execution:
-Compilation Analysis:   sync (/site-packages/torch_xla/torch_xla.py:87)
-Compilation Analysis: {"-" * 80}
-Compilation Analysis: {RULE}
-
-Post Compilation Analysis: {RULE}
-Post Compilation Analysis: Graph input size: 0.000096 GB
-Post Compilation Analysis: {RULE}
-"""
 CUT = f"""
 Unexpected Execution Analysis: {RULE}
 Unexpected Execution Analysis: Compilation Cause
@@ -40,17 +23,10 @@ Unexpected Execution Analysis: {RULE}
 """
 
 
-def test_each_compilation_has_its_cause_and_a_cut_its_line(tmp_path: Path) -> None:
+def test_what_cuts_a_step_has_its_line(tmp_path: Path) -> None:
     report = tmp_path / "report.txt"
-    nameless = COMPILATION.replace("Compilation Analysis:   Graph Name: training step\n", "")
-    second = nameless.replace("torch_xla.compile", "user torch_xla.sync")
-    report.write_text(COMPILATION + second + CUT)
-    assert causes({"PT_XLA_DEBUG_FILE": str(report)}) == [
-        "torch_xla.compile: training step, 61 inputs, 124 outputs",
-        "user torch_xla.sync: 61 inputs, 124 outputs",
-    ]
+    report.write_text(CUT)
     assert cut_by({"PT_XLA_DEBUG_FILE": str(report)}) == "forward in own_model.py:41"
-    assert causes({}) == []
     assert cut_by({"PT_XLA_DEBUG_FILE": str(tmp_path / "none")}) == ""
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.job.compilers import declarations
-from compilegate.job.compilers.torch_compile.backends import usable
+from compilegate.job.compilers.declaration import usable
 from compilegate.job.doctor.facts import (
     Driver,
     Facts,

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from compilegate.job.compilers import load_compiler
-from compilegate.job.compilers.immediate import ImmediateSteps
+from compilegate.job.compilers import Compiler, load_compiler
 from compilegate.job.probes.capture import Compiled, await_cotangents
 
 Batch = tuple[Any, ...]
 
 
-class Plain(ImmediateSteps):
+class Plain(Compiler):
     """A compiler that returns what it is given, or what `change` makes of it."""
 
     shares_random_numbers = True

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from compilegate.job.compilers.eager.running import Eager
+from compilegate.job.compilers.compiler import Eager
 from compilegate.job.evidence.parity import (
     ParityAnswer,
     ParityVerdict,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from compilegate.job.compilers.eager.running import Eager
+from compilegate.job.compilers.compiler import Eager
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord
 from compilegate.job.machine.world import World
 from compilegate.job.probes.capture import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 import torch
 
 from compilegate.job.cache import CacheKey, hardware_of
-from compilegate.job.files import settings_digest
 
 pytestmark = pytest.mark.slow
 
@@ -83,34 +81,37 @@ def test_the_next_job_compiles_nothing_and_trains_the_same_model(cold: Any, warm
 def test_code_with_which_a_job_fails_is_left_to_no_other_job(
     warm: Any, compiled: Callable[..., Any], archives: Path
 ) -> None:
-    """Its digests are right: whoever wrote it wrote those too."""
+    """Its digest is right: whoever wrote it wrote that too."""
     assert warm.status == 0, warm.stderr
     (archive,) = archives.iterdir()
     forge(archive, dict.fromkeys(members(archive, ".py"), b"raise SystemError('forged')"))
     job = compiled(on_failure="record")
     failure = job.evidence().evidence.failure
-    assert failure == "BackendCompilerFailed: backend='inductor' raised: SystemError: forged"
+    assert "SystemError: forged" in failure
     assert f"{archive.name} was removed: its code may be why" in job.stdout
     assert list(archives.iterdir()) == []
 
 
 def members(archive: Path, suffix: str) -> list[str]:
-    with tarfile.open(archive) as packed:
-        return [name for name in packed.getnames() if name.endswith(suffix)]
+    return [name for name in unpacked(archive)[1] if name.endswith(suffix)]
+
+
+def unpacked(archive: Path) -> tuple[bytes, dict[str, bytes]]:
+    """Its manifest, and its files."""
+    with archive.open("rb") as file:
+        manifest = [file.readline(), file.readline()][1]
+        with tarfile.open(fileobj=file, mode="r:") as packed:
+            return manifest, {each.name: packed.extractfile(each).read() for each in packed}
 
 
 def forge(archive: Path, changed: dict[str, bytes]) -> None:
-    """Replace files of an archive, and the digests that it gives of them."""
-    with tarfile.open(archive) as packed:
-        files = {each.name: packed.extractfile(each).read() for each in packed}
-    content = json.loads(files.pop("manifest.json"))["content"]
-    for name, payload in changed.items():
-        files[name] = payload
-        digest = hashlib.sha256(payload).hexdigest()
-        content["files"][name] = {"bytes": len(payload), "sha256": digest}
-    manifest = json.dumps({"content": content, "sha256": settings_digest(content)}).encode()
-    with tarfile.open(archive, "w") as packed:
-        for name, payload in {"manifest.json": manifest, **files}.items():
+    """Replace files of an archive, and the digest that it gives of them."""
+    manifest, files = unpacked(archive)
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as packed:
+        for name, payload in {**files, **changed}.items():
             member = tarfile.TarInfo(name)
             member.size = len(payload)
             packed.addfile(member, io.BytesIO(payload))
+    rest = manifest + content.getvalue()
+    archive.write_bytes(hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)

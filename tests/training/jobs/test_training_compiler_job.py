@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.job.compilers.training_compiler.running import LINES
+from compilegate.job.compilers.aws import LINES
 from tests.environments import ROOT
 from tests.xla_environment import QUICK_TO_COMPILE
 

@@ -47,7 +47,6 @@ def test_every_step_is_an_execution_of_one_graph(xla_job: EvidenceRecord) -> Non
     assert (proof["graphs_compiled"], proof["graphs_reused"]) == (1, steps - 1)
     assert (proof["device"], proof["executions"], proof["torch_xla"]) == ("CPU", steps, "2.9.0")
     assert 0 < float(str(proof["xla_compile_seconds"])) < xla_job.steps.seconds[0]
-    assert str(proof["compilation 1"]).startswith("torch_xla.compile: training step, ")
 
 
 def test_xla_and_eager_train_the_same_model(
@@ -226,8 +225,6 @@ def test_the_evidence_of_two_processes_says_that_their_gradients_met_on_the_host
     compiler = halves.evidence.compiler
     assert (compiler.ran, compiler.graphs, compiler.recompilations) == (True, 2, 0)
     assert compiler.proof["executions"] == 2 * len(halves.steps.loss)
-    assert str(compiler.proof["compilation 1"]).startswith("torch_xla.compile: gradients, ")
-    assert str(compiler.proof["compilation 2"]).startswith("torch_xla.compile: update, ")
     assert compiler.proof["gradients_averaged"] == (
         "in host memory, by gloo, between two graphs of a step"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from compilegate.job.compilers.xla.running import Xla
+from compilegate.job.compilers.xla import Xla
 
 
 class Model(torch.nn.Module):

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from compilegate.job.compilers.xla.running import Xla
+from compilegate.job.compilers.xla import Xla
 from compilegate.job.errors import CompilerError
 from training.data.batches import Batch
 from training.hyperparameters import Hyperparameters

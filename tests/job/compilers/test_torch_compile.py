@@ -6,32 +6,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch._dynamo import config, lookup_backend
 from torch._dynamo.utils import counters
 from torch._inductor.cpu_vec_isa import VecAVX2, VecISA, VecNEON
 
-from compilegate.job import CompilerError, InputError
-from compilegate.job.compilers import (
-    compiler_options,
-    declarations,
-    hyperparameter_of,
-    load_compiler,
-    table_text,
-)
-from compilegate.job.compilers.torch_compile.counted import CountedBackend
-from compilegate.job.compilers.torch_compile.inductor import kept_cache
-from compilegate.job.compilers.torch_compile.running import repeated_blocks, with_forwards
+from compilegate.job import CompilerError, InputError, Job, Told
+from compilegate.job.compilers import declarations, load_compiler
+from compilegate.job.compilers.inductor import kept_cache
+from compilegate.job.compilers.torch_compile import CountedBackend
 
 ROOT = Path(__file__).resolve().parents[3]
 CHANGED = ("suppress_errors", "allow_rnn", "recompile_limit")
+GPU = torch.device("cuda", 0)
 
 PACKAGE = '''
 """Backends as people write them."""
@@ -109,6 +101,22 @@ class Reader(torch.nn.Module):
         return self.last(self.layer(self.first(values)[:, None])[0])
 
 
+class Stack(torch.nn.Module):
+    """Equal blocks, one of them used twice, and a short list of something else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.heads = torch.nn.ModuleList([torch.nn.Linear(6, 1)])
+        self.blocks = torch.nn.ModuleList([torch.nn.Linear(6, 6) for _ in range(3)])
+        self.blocks.append(self.blocks[0])
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            values = block(values)
+        return self.heads[0](values)
+
+
 @pytest.fixture(autouse=True)
 def _fresh_dynamo() -> Iterator[None]:
     torch.compiler.reset()
@@ -148,8 +156,7 @@ def trained(compiler: Any, model: torch.nn.Module) -> list[torch.Tensor]:
 @pytest.mark.parametrize("backend", ["aot_eager", "house.backends.compiling"])
 def test_a_backend_other_than_inductor_trains_counts_and_proves(package: str, backend: str) -> None:
     eager, compiler = trained(None, Small()), torch_compile(backend)
-    for one, other in zip(eager, trained(compiler, Small()), strict=True):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, eager, trained(compiler, Small())))
     record = compiler.record(1.5, 0)
     assert (record.name, record.ran, record.graphs) == ("torch-compile", True, 1)
     assert record.options == {**declarations()["torch-compile"].settings({}), "backend": backend}
@@ -160,7 +167,7 @@ def test_a_backend_other_than_inductor_trains_counts_and_proves(package: str, ba
 
 
 @pytest.mark.slow
-def test_several_functions_of_one_job_are_counted_together() -> None:
+def test_several_functions_of_one_job_are_counted_together_without_the_probes() -> None:
     compiler = torch_compile()
     generator, discriminator = Small(), torch.nn.Linear(2, 1)
     generate = compiler.compile(generator.forward, generator)
@@ -178,42 +185,49 @@ def test_several_functions_of_one_job_are_counted_together() -> None:
 @pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU])
 def test_a_model_with_a_recurrent_layer_is_compiled_around_it(layer: Any) -> None:
     eager, compiler, model = trained(None, Reader(layer)), torch_compile(), Reader(layer)
-    for one, other in zip(eager, trained(compiler, model), strict=True):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, eager, trained(compiler, model)))
     record = compiler.record(0.0, 0)
     assert (record.ran, record.graphs, record.graph_breaks) == (True, 2, 1)
     assert "forward" not in vars(model.layer)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("function", "reason"),
-    [
-        ("as_it_was", "Small: the backend handed back every graph"),
-        ("as_a_module", "Small: the backend handed back every graph"),
-        ("failing", "Small: an error was suppressed"),
-    ],
-)
-def test_what_runs_in_eager_mode_trains_and_is_recorded_as_not_compiled(
-    package: str, function: str, reason: str
-) -> None:
-    compiler, model = torch_compile(f"{package}.{function}"), Small()
-    call = compiler.compile(model.forward, model)
-    config.suppress_errors = function == "failing"  # by the script itself
-    call(torch.ones(4, 6)).sum().backward()
+def test_repeated_blocks_share_a_graph_and_are_themselves_again_after_a_call() -> None:
+    """Also where a job has replaced the model's forward pass, and a library that of a block."""
+    eager, compiler, stack = trained(None, Stack()), torch_compile(regional=True), Stack()
+    hooked = stack.blocks[1].forward
+    stack.blocks[1].forward = own = hooked
+    call = compiler.compile(stack.forward, stack)
+    stack.forward = call  # type: ignore[method-assign]
+    torch.manual_seed(0)
+    stack(torch.ones(4, 6)).square().sum().backward()
+    for one, other in zip(eager, stack.parameters(), strict=True):
+        torch.testing.assert_close(other.grad, one)
     record = compiler.record(0.0, 0)
-    assert (record.ran, record.graphs) == (False, 0)
-    assert record.proof["left_to_eager"].startswith(reason)
-    assert record.proof["errors_suppressed"] is config.suppress_errors
+    assert (record.ran, record.proof["graph_calls"]) == (True, 4)
+    assert stack.blocks[1].forward is own
+    assert "forward" not in vars(stack.blocks[0])
+    with pytest.raises(CompilerError):
+        trained(torch_compile(regional=True), torch.nn.Linear(6, 2))
 
 
 @pytest.mark.slow
-def test_a_layer_that_torch_does_not_capture_trains_and_is_recorded() -> None:
-    compiler, model = torch_compile(), torch.nn.LSTM(6, 4)
-    compiler.compile(model.forward, model)(torch.ones(5, 2, 6))[0].sum().backward()
+@pytest.mark.parametrize("function", ["as_it_was", "as_a_module", "failing", "recurrent"])
+def test_what_runs_in_eager_mode_trains_and_is_recorded_as_not_compiled(
+    package: str, function: str
+) -> None:
+    if function == "recurrent":
+        compiler, model = torch_compile(), torch.nn.LSTM(6, 2)
+        compiler.compile(model.forward, model)(torch.ones(5, 2, 6))[0].sum().backward()
+    else:
+        compiler, model = torch_compile(f"{package}.{function}"), Small()
+        call = compiler.compile(model.forward, model)
+        config.suppress_errors = function == "failing"  # by the script itself
+        call(torch.ones(4, 6)).sum().backward()
     record = compiler.record(0.0, 0)
     assert (record.ran, record.graphs) == (False, 0)
-    assert record.proof["left_to_eager"].startswith("LSTM: ")
+    assert record.proof["left_to_eager"].startswith(f"{type(model).__name__}: ")
+    assert record.proof["errors_suppressed"] is config.suppress_errors
 
 
 @pytest.mark.slow
@@ -238,7 +252,6 @@ print(json.dumps([record(2, dynamic_shapes=False), record(8), record(1, dynamic_
     static, torchs_own, dynamic = json.loads(run_python(script))
     assert static[:3] == [False, 2, 2]
     assert "recompile_limit (2)" in static[3]
-    assert "size mismatch at index 0. expected 3, actual 5" in static[3]
     assert torchs_own[0]
     assert torchs_own[1] <= 2
     assert torchs_own[2:] == [4, None]
@@ -271,69 +284,27 @@ def test_slices_and_tensors_of_their_own_share_a_graph_of_dynamic_shapes() -> No
 def test_a_backend_through_which_no_gradient_flows_is_refused_in_training_alone(
     package: str,
 ) -> None:
-    with pytest.raises(CompilerError, match="no gradient flows through"):
+    with pytest.raises(CompilerError, match="no gradient"):
         trained(torch_compile(f"{package}.of_inference"), Small())
     compiler, model = torch_compile(f"{package}.of_inference"), Small()
     with torch.no_grad():
         assert not compiler.compile(model.forward, model)(torch.ones(2, 6)).requires_grad
 
 
-def test_a_backend_that_fails_is_one_sentence_even_where_errors_were_to_be_suppressed(
-    package: str,
-) -> None:
-    config.suppress_errors = True
-    with pytest.raises(CompilerError, match=r"not supported .*aten::addmm") as it:
-        trained(torch_compile(f"{package}.failing"), Small())
-    assert "\n" not in str(it.value)
-
-
-@pytest.mark.parametrize(
-    ("backend", "words"),
-    [
-        ("tensorrt", "not installed .* comes with the package torch-tensorrt"),
-        ("neuron", "comes with the package torch-neuronx"),
-        ("inducter", "did you mean 'inductor'"),
-        ("house.backends.absent", "names nothing"),
-        ("house.backends.NO_FUNCTION", "names a int"),
-        ("house.broken.compiling", "ModuleNotFoundError: No module named 'no_such_package'"),
-        ("no_such_house.compiling", "ModuleNotFoundError"),
-    ],
-)
-def test_a_backend_that_is_not_there_is_one_sentence(
-    package: str, backend: str, words: str
-) -> None:
-    with pytest.raises(CompilerError, match=words) as caught:
-        torch_compile(backend)
-    assert "\n" not in str(caught.value)
-
-
-def test_cuda_graphs_are_refused_on_a_cpu() -> None:
-    model = Small()
-    with pytest.raises(CompilerError, match="'cudagraphs' needs a GPU"):
-        torch_compile("cudagraphs").compile(model.forward, model)
-
-
-@pytest.mark.slow
-def test_cuda_graphs_that_are_not_recorded_are_counted() -> None:
-    backend, model = CountedBackend("cudagraphs", lookup_backend("cudagraphs")), Small()
-    torch.compile(model.forward, backend=backend)(torch.ones(2, 6)).sum().backward()
-    assert (backend.graphs, backend.skipped) == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("error", "options", "words"),
     [
-        (InputError, {"backend": "eager"}, "runs the captured graph as it is"),
+        (InputError, {"backend": "eager"}, "compiles nothing"),
         (InputError, {"backend": "aot_eager", "compile_mode": "max-autotune"}, "mode is"),
         (InputError, {"backend": "cudagraphs", "backend_options": '{"a":1}'}, "options has a"),
         (InputError, {"backend": "neuron", "dynamic_shapes": True}, "dynamic is true"),
-        (InputError, {"backend": "a.b", "fallback_random": False}, "only with 'inductor'"),
+        (InputError, {"backend": "a.b", "fallback_random": False}, "'inductor'"),
         (
             InputError,
             {"backend": "neuron", "backend_options": '{"fallback_execution":true}'},
-            "fall back",
+            "fallback_execution",
         ),
-        (CompilerError, {"backend_options": '{"max_autotun":true}'}, "max_autotun; "),
+        (CompilerError, {"backend_options": '{"max_autotun":true}'}, "max_autotun"),
         (CompilerError, {"backend_options": '{"max_autotune":1}'}, "got int should be bool"),
         (
             CompilerError,
@@ -345,13 +316,25 @@ def test_cuda_graphs_that_are_not_recorded_are_counted() -> None:
             {"backend": "house.backends.compiling", "compile_mode": "max-autotune"},
             "'mode'",
         ),
+        (CompilerError, {"backend": "tensorrt"}, "comes with the package torch-tensorrt"),
+        (CompilerError, {"backend": "neuron"}, "comes with the package torch-neuronx"),
+        (CompilerError, {"backend": "inducter"}, "did you mean 'inductor'"),
+        (CompilerError, {"backend": "house.backends.absent"}, "'absent'"),
+        (CompilerError, {"backend": "house.backends.NO_FUNCTION"}, "a int"),
+        (CompilerError, {"backend": "house.broken.compiling"}, "No module named 'no_such_package'"),
+        (CompilerError, {"backend": "no_such_house.compiling"}, "ModuleNotFoundError"),
+        (CompilerError, {"backend": "cudagraphs"}, "needs a GPU"),
+        # Also where TORCHDYNAMO_SUPPRESS_ERRORS asks for silence.
+        (CompilerError, {"backend": "house.backends.failing"}, "not supported .*aten::addmm"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(
+def test_what_cannot_train_is_refused_in_one_sentence(
     package: str, error: Any, options: Any, words: str
 ) -> None:
-    with pytest.raises(error, match=words):
+    config.suppress_errors = True
+    with pytest.raises(error, match=words) as refused:
         trained(load_compiler("torch-compile", options), Small())
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.slow
@@ -399,7 +382,6 @@ def test_which_vector_instructions_work_is_asked_once_and_kept_with_the_cache(
 ) -> None:
     monkeypatch.setattr(VecISA, "_probe_load", VecISA._probe_load)  # put back afterwards
     folder = kept_cache()
-    assert folder is not None
     isa = next(each for each in (VecAVX2(), VecNEON()) if each.check_build(VecISA._avx_code))
     (noted,) = (path for path in folder.files() if path.endswith(".loads"))
     (folder.path / noted[: -len(".loads")]).write_bytes(b"no library at all")  # nobody looks
@@ -410,69 +392,88 @@ def test_which_vector_instructions_work_is_asked_once_and_kept_with_the_cache(
     assert list(tmp_path.iterdir()) == [broken]  # what does not load is not noted
 
 
-SCALARS = st.one_of(
-    st.booleans(),
-    st.integers(-(2**53), 2**53),
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.text(max_size=20),
-)
-NAMES = st.from_regex(r"\A[A-Za-z_][\w.-]{0,20}\Z", alphabet=st.characters(codec="ascii"))
+# What a GPU does otherwise, as far as a machine without one can show: nothing computes there.
 
 
-@pytest.mark.slow
-@settings(max_examples=50)
-@given(st.dictionaries(NAMES, SCALARS, max_size=5))
-def test_a_table_of_options_arrives_as_it_was_written(table: dict[str, Any]) -> None:
-    option = compiler_options()["backend_options"]
-    text = table_text(table)
-    assert option.parsed(text) == text == table_text(dict(reversed(table.items())))
-    assert json.loads(text) == table
-    sent = hyperparameter_of(text)
-    assert option.parsed(sent) == option.parsed(json.loads(sent)) == text  # decoded, or as it is
+def on_gpu(name: str, **options: Any) -> Any:
+    """A compiler that was given a model on a GPU."""
+    compiler: Any = load_compiler(name, options)
+    compiler._device = GPU
+    return compiler
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "3", '{"a":[1]}', '{"a":null}', '{"a b":1}', "{", "x" * 2000]
+    ("name", "options", "overwrites"),
+    [
+        ("eager", {}, False),
+        ("inductor", {"compile_mode": "max-autotune-no-cudagraphs"}, False),
+        ("inductor", {"compile_mode": "reduce-overhead"}, True),
+        ("inductor", {"compile_mode": "max-autotune"}, True),
+        ("torch-compile", {"backend": "aot_eager"}, False),
+        ("torch-compile", {"backend": "cudagraphs"}, True),
+        ("torch-compile", {"backend_options": '{"triton.cudagraphs":true}'}, True),
+    ],
 )
-def test_other_than_a_table_of_plain_values_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"\S"):
-        compiler_options()["backend_options"].parsed(text)
+def test_whatever_records_cuda_graphs_overwrites_gradients_on_a_gpu_alone(
+    name: str, options: dict[str, Any], overwrites: bool
+) -> None:
+    assert on_gpu(name, **options).overwrites_gradients is overwrites
+    assert not load_compiler(name, options).overwrites_gradients  # on a CPU
 
 
-class Stack(torch.nn.Module):
-    """Equal blocks, one of them used twice, and a short list of something else."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.heads = torch.nn.ModuleList([torch.nn.Linear(4, 1)])
-        self.blocks = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
-        self.blocks.append(self.blocks[0])
-
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        for block in self.blocks:
-            values = block(values)
-        return self.heads[0](values)
+@pytest.mark.slow
+def test_cuda_graphs_that_are_not_recorded_are_counted() -> None:
+    backend, model = CountedBackend("cudagraphs", lookup_backend("cudagraphs")), Small()
+    torch.compile(model.forward, backend=backend)(torch.ones(2, 6)).sum().backward()
+    assert (backend.graphs, backend.skipped) == (1, 1)
 
 
-def test_repeated_blocks_are_replaced_during_a_call_and_themselves_again_after_it() -> None:
-    """Also where a job has replaced the model's forward pass, and a library that of a block."""
-    stack, called = Stack(), []
-    assert repeated_blocks(stack) == list(stack.blocks)
-    hooked = stack.blocks[1].forward
-    stack.blocks[1].forward = lambda values: hooked(values) + 1
-    own, wanted = stack.blocks[1].forward, stack(torch.ones(2, 4))
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("to_none", "backward_passes", "refused"),
+    [(True, 1, False), (True, 2, True), (False, 1, True)],
+    ids=["fresh", "added up", "set to zero"],
+)
+def test_gradients_that_stay_in_recorded_memory_are_refused(
+    to_none: bool, backward_passes: int, refused: bool, tmp_path: Path
+) -> None:
+    options = {"compile_mode": "reduce-overhead"}
+    told = Told(
+        job="a-job",
+        arm="candidate",
+        model=tmp_path / "model",
+        output=tmp_path,
+        compiler="inductor",
+        options=options,
+        batch_size=4,
+    )
+    job = Job(told)
+    model = job.compile(torch.nn.Linear(3, 2))
+    job._compiling().compiler._device = GPU  # pyrefly: ignore[missing-attribute]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def counted(forward: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda values: called.append(1) or forward(values)
+    def train() -> None:
+        for _ in range(6):
+            with job.step():
+                optimizer.zero_grad(set_to_none=to_none)
+                for _ in range(backward_passes):  # beside what this machine cannot record
+                    outputs = torch.nn.functional.linear(torch.ones(4, 3), model.weight, model.bias)
+                    outputs.square().mean().backward()
+                optimizer.step()
 
-    replaced = {each: counted(each.forward) for each in repeated_blocks(stack)}
-    stack.forward = with_forwards(stack.forward, replaced)  # type: ignore[method-assign]
-    torch.testing.assert_close(stack(torch.ones(2, 4)), wanted)
-    assert len(called) == 4
-    assert stack.blocks[1].forward is own
-    assert "forward" not in vars(stack.blocks[0])
-    with pytest.raises(CompilerError, match="Linear has no list of modules of one class"):
-        repeated_blocks(torch.nn.Linear(2, 2))
+    if refused:
+        with pytest.raises(CompilerError):
+            train()
+    else:
+        train()
+        assert job.steps_taken == 6
+
+
+def test_a_gpus_fused_attention_shares_no_random_numbers() -> None:
+    assert on_gpu("inductor").shares_random_numbers
+    counters["inductor"]["fuse_attention"] = 2
+    assert not on_gpu("inductor").shares_random_numbers
+    assert load_compiler("inductor").shares_random_numbers  # on a CPU it drops as eager does
 
 
 INDUCTOR = """
@@ -493,6 +494,11 @@ print(json.dumps([[each.name, each.ran, each.graphs, dict(each.proof), dict(each
                   for each in (short, long)]))
 
 import torch._inductor.compile_fx as fx
+torch._inductor.config.cpp.cxx = ("no-such-compiler",)
+try:
+    step("inductor", {}, width=7)
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
 def failing(*arguments, **named):
     raise RuntimeError("bfloat17 is not implemented")
 fx.compile_fx_inner = failing
@@ -506,7 +512,7 @@ except Exception as error:
 @pytest.mark.long
 @pytest.mark.slow
 def test_inductor_is_the_same_by_its_short_name_and_its_failure_is_a_sentence() -> None:
-    found, failure = run_python(INDUCTOR).strip().split("\n")
+    found, without_compiler, failure = run_python(INDUCTOR).strip().split("\n")
     short, long = json.loads(found)
     assert (short[:3], long[:3]) == (["inductor", True, 1], ["torch-compile", True, 1])
     for _, _, _, proof, _ in (short, long):
@@ -517,4 +523,5 @@ def test_inductor_is_the_same_by_its_short_name_and_its_failure_is_a_sentence() 
         "backend": "inductor",
         "backend_options": '{"max_fusion_size":2}',
     }
+    assert without_compiler.startswith("CompilerError: inductor could not compile: there is no C++")
     assert failure.startswith("CompilerError: inductor could not compile: an operation that is not")

@@ -1,4 +1,9 @@
-"""PyTorch/XLA: each training step is traced, compiled whole and executed on an XLA device."""
+"""PyTorch/XLA: each training step is traced, compiled whole and executed on an XLA device.
+
+The same code runs on torch_xla 1.13, which AWS built SageMaker Training Compiler into, and on 2.9.
+`xla_runtime` puts torch_xla's two sets of names under one; `xla_step` takes a training step, and
+runs a forward pass for the parity probe of a model on the host.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +12,26 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 
 import torch
 
-from compilegate.job.compilers.compiler import Compiler
+from compilegate.job.compilers import xla_runtime as runtime
+from compilegate.job.compilers.compiler import Compiler, Forward
 from compilegate.job.compilers.declaration import Settings
-from compilegate.job.compilers.xla import memory, runtime
-from compilegate.job.compilers.xla.forward import TracedForward
-from compilegate.job.compilers.xla.step import (
-    Compilations,
+from compilegate.job.compilers.xla_runtime import Compilations
+from compilegate.job.compilers.xla_step import (
     Processes,
+    TracedForward,
     TracedSteps,
-    causes,
     joined_processes,
 )
 from compilegate.job.evidence import CompilerRecord, Scalar
+from compilegate.job.machine.memory import reset_process_peak
 from compilegate.job.machine.world import ALONE, SEED_LIMIT, World, hosts
 
 _MOST_CAUSES = 10
-"""How many compilations the evidence gives the cause of; after a few they are all alike."""
+"""How many recompilations the evidence gives the cause of; after a few they are all alike."""
 
 
 class Xla(Compiler):
-    """Takes whole steps on the XLA device; counts the graphs, and records why each was compiled.
+    """Takes whole steps on the XLA device, counts the graphs, and notes what was new in later ones.
 
     Nothing is kept for another process: XLA's CPU device cannot read executables back.
     """
@@ -37,7 +42,7 @@ class Xla(Compiler):
     """Advice for an XLA device that cannot be opened."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        super().__init__(settings)
         self._version = runtime.start(os.environ, without_device=self.without_device)
         self._graphs_before_steps = Compilations.now().graphs
         self._seed: Optional[int] = None
@@ -58,20 +63,16 @@ class Xla(Compiler):
         return self._processes.world
 
     def device(self, host: torch.device) -> torch.device:
-        """This process's XLA device."""
         return runtime.device()
 
     def hardware(self) -> Optional[str]:
-        """What XLA calls its device."""
         return runtime.hardware()
 
     def peak_memory(self, device: torch.device) -> Tuple[Optional[int], Optional[str]]:
-        """That of XLA's device, by its own count; of its CPU device, which is the process's."""
-        return memory.peak_memory(runtime.hardware())
+        return runtime.peak_memory()
 
     def forget_peak_memory(self, device: torch.device) -> bool:
-        """Where the device's driver lets it; XLA itself has no way to."""
-        return memory.forget_peak_memory(runtime.hardware())
+        return runtime.hardware() == "CPU" and reset_process_peak()
 
     def seed(self, seed: int, world: World) -> None:
         """All processes have the same weights; each draws its own dropout masks."""
@@ -98,11 +99,11 @@ class Xla(Compiler):
         return self._steps.take(step, take, update)
 
     def end_step(self) -> None:
-        """Execute what the step has traced, unless that was done."""
+        """Execute what the step has traced, unless `take_step` did."""
         if self._steps is None:
             runtime.sync()
 
-    def compile(self, function: Callable[..., Any], model: torch.nn.Module) -> Callable[..., Any]:
+    def compile(self, function: Forward, model: torch.nn.Module) -> Forward:
         """The forward pass on the device. Tracing and compilation come with the steps."""
         forward = TracedForward(function, model, runtime.device())
         self._forwards.append(forward)
@@ -115,6 +116,7 @@ class Xla(Compiler):
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
         """`ran` needs both compiled graphs and executions of them."""
         counted = Compilations.now()
+        causes = [] if self._steps is None else self._steps.recompilations
         return CompilerRecord(
             name=self.name,
             ran=counted.graphs > 0 and counted.executions > 0,
@@ -127,8 +129,7 @@ class Xla(Compiler):
                 "executions": counted.executions,
                 "gradients_averaged": self._processes.averaging,
                 "xla_compile_seconds": counted.seconds,
-                **_numbered("compilation", causes(os.environ)),
-                **_numbered("recompilation", self._steps.recompilations if self._steps else []),
+                **numbered("recompilation", causes[:_MOST_CAUSES]),
                 **self._own_proof(),
             },
             compile_seconds=compile_seconds,
@@ -153,12 +154,6 @@ class Xla(Compiler):
         return {}
 
 
-def create(settings: Settings) -> Compiler:
-    """The compiler of one job."""
-    return Xla(settings)
-
-
-def _numbered(what: str, causes_found: List[str]) -> Dict[str, Scalar]:
-    """`compilation 1` and so on, with its cause."""
-    shown = enumerate(causes_found[:_MOST_CAUSES], start=1)
-    return {f"{what} {number}": each for number, each in shown}
+def numbered(what: str, texts: Iterable[str]) -> Dict[str, Scalar]:
+    """`recompilation 1` and so on."""
+    return {f"{what} {number}": each for number, each in enumerate(texts, start=1)}

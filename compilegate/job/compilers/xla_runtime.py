@@ -1,24 +1,40 @@
-"""torch_xla under one set of names, from release 1.13 to 2.9, and its settings."""
+"""torch_xla under one set of names, from release 1.13 to 2.9, and its settings and counts."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import os
+import re
 import tempfile
-from typing import Any, Callable, ContextManager, Dict, Iterable, List, Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    MutableMapping,
+    Optional,
+    Tuple,
+)
 
 import torch
 
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.files import remove_at_end
 from compilegate.job.machine.accelerators import name_gpus
+from compilegate.job.machine.memory import OF_DEVICE, OF_PROCESS, process_peak
 from compilegate.job.machine.world import World
 from compilegate.job.names import XLA_DEVICE_VARIABLE
 
 Trace = Callable[..., None]
 
-DEBUG_FILE_VARIABLE = "PT_XLA_DEBUG_FILE"
+_DEBUG_FILE_VARIABLE = "PT_XLA_DEBUG_FILE"
 
 
 def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
@@ -54,17 +70,17 @@ def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
 
 
 def _configure(environment: MutableMapping[str, str], version: str) -> None:
-    """It reads its settings when it is imported, or at its first use."""
+    """torch_xla reads its settings when it is imported, or at its first use."""
     if version.startswith("1."):
         name_gpus(environment)  # AWS's image sets the rest
         return
     environment.setdefault(XLA_DEVICE_VARIABLE, "CPU")
-    if DEBUG_FILE_VARIABLE not in environment and "PT_XLA_DEBUG_LEVEL" not in environment:
+    if _DEBUG_FILE_VARIABLE not in environment and "PT_XLA_DEBUG_LEVEL" not in environment:
         descriptor, path = tempfile.mkstemp(prefix="xla-compilations-")
         os.close(descriptor)
         remove_at_end(path)
-        # Level 1 says why a graph is compiled. It costs nothing where none is.
-        environment.update({"PT_XLA_DEBUG_LEVEL": "1", DEBUG_FILE_VARIABLE: path})
+        # Level 1 says what cuts a step in two. It costs nothing where nothing is compiled.
+        environment.update({"PT_XLA_DEBUG_LEVEL": "1", _DEBUG_FILE_VARIABLE: path})
 
 
 def device() -> torch.device:
@@ -128,28 +144,17 @@ def compiled(trace: Trace, name: str, most_graphs: int) -> Trace:
 def sync() -> None:
     """Execute what was traced, then run the step closures. `mark_step`, before it was renamed."""
     torch_xla = _module("torch_xla")
-    if hasattr(torch_xla, "sync"):
-        torch_xla.sync()
-    else:
-        _xm().mark_step()
+    (torch_xla.sync if hasattr(torch_xla, "sync") else _xm().mark_step)()
 
 
-def reduce_gradients(parameters: Iterable[torch.nn.Parameter], processes: int) -> None:
-    """Average the gradients of all processes, within the graph.
+def averaged(tensors: Any, processes: int) -> Any:
+    """The mean of a tensor over all processes, within the graph; of each in a list, in place.
 
-    It is the first half of `xm.optimizer_step`. The second is the optimizer's own step, and between
-    the two gradients are unscaled and clipped.
+    For gradients it is the first half of `xm.optimizer_step`. The second is the optimizer's own
+    step, and between the two gradients are unscaled and clipped.
     """
     xm = _xm()
-    gradients = [each.grad for each in parameters if each.grad is not None]
-    xm.all_reduce(xm.REDUCE_SUM, gradients, scale=1.0 / processes)
-
-
-def mean(value: torch.Tensor, processes: int) -> torch.Tensor:
-    """The mean of a value over all processes, within the graph."""
-    xm = _xm()
-    reduced: torch.Tensor = xm.all_reduce(xm.REDUCE_SUM, value, scale=1.0 / processes)
-    return reduced
+    return xm.all_reduce(xm.REDUCE_SUM, tensors, scale=1.0 / processes)
 
 
 def adamw(groups: List[Dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
@@ -191,24 +196,60 @@ def grad_scaler() -> Any:
     return scaler()
 
 
-def memory_info() -> Mapping[str, int]:
-    """What the device's client knows of its memory: `bytes_used`, and since 2.6 `peak_bytes_used`
-    where it counts it; before 2.x `kb_free` and `kb_total`. Empty where it knows nothing."""
-    try:
-        info: Mapping[str, int] = _xm().get_memory_info(device())
-    except RuntimeError:  # clients need not have it
-        return {}
-    return info
+def peak_memory() -> Tuple[Optional[int], Optional[str]]:
+    """The most bytes that the steps held, by the device's own count, and whose they are; None where
+    nobody counted. The host's beside a baseline's bytes on a GPU would pass for a saving."""
+    if hardware() == "CPU":
+        return process_peak(), OF_PROCESS
+    with contextlib.suppress(RuntimeError):  # clients need not count
+        # torch_xla before 2.6 tells what is free by now, which says nothing of the most.
+        peak = int(_xm().get_memory_info(device()).get("peak_bytes_used") or 0)
+        if peak:
+            return peak, OF_DEVICE
+    return None, None
 
 
-def metric(name: str) -> Any:
-    """(samples, their sum, the last ones) of one of torch_xla's metrics; None before the first."""
-    return _module("torch_xla.debug.metrics").metric_data(name)
+@dataclass(frozen=True)
+class Compilations:
+    """Counted since torch_xla was imported."""
+
+    graphs: int
+    """Graphs compiled because there was none like them."""
+    reused: int
+    """Executions of a graph that had been compiled."""
+    seconds: float
+    """Spent on compiling, and on no training."""
+    executions: int
+
+    @classmethod
+    def now(cls) -> Compilations:
+        """torch_xla's counters as they stand."""
+        metrics = _module("torch_xla.debug.metrics")
+        # (samples, their sum, the last ones); None before the first
+        compiling, executing = (metrics.metric_data(f"{of}Time") for of in ("Compile", "Execute"))
+        return cls(
+            graphs=int(metrics.counter_value("UncachedCompile") or 0),
+            reused=int(metrics.counter_value("CachedCompile") or 0),
+            seconds=round(compiling[1] / 1e9, 3) if compiling else 0.0,
+            executions=int(executing[0]) if executing else 0,
+        )
 
 
-def counter(name: str) -> int:
-    """One of torch_xla's counters."""
-    return int(_module("torch_xla.debug.metrics").counter_value(name) or 0)
+_UNEXPECTED = re.compile(
+    r"^Unexpected Execution Analysis: Python Frame Triggered Execution: ?\n"
+    r"Unexpected Execution Analysis: +(\S+) \((?:.*/)?([^/]+:\d+)\)$",
+    re.MULTILINE,
+)
+
+
+def cut_by(environment: Mapping[str, str]) -> str:
+    """The function, file and line that asked the device for a value in the middle of a step, by
+    torch_xla's report; empty where it does not tell. Before release 2 there is none."""
+    path = environment.get(_DEBUG_FILE_VARIABLE)
+    if not path or not os.path.isfile(path):
+        return ""
+    found = _UNEXPECTED.findall(Path(path).read_text(encoding="utf-8", errors="replace"))
+    return "{} in {}".format(*found[-1]) if found else ""
 
 
 def _xm() -> Any:

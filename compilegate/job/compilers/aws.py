@@ -1,9 +1,11 @@
-"""PyTorch/XLA, and the proof that AWS's compiler in it is switched on.
+"""AWS's compilers on PyTorch/XLA, SageMaker Training Compiler and Neuron, and the proof that they
+are switched on.
 
-The image's torch_xla switches the compiler on when it is imported: it reads the request's switches
-out of SM_FRAMEWORK_PARAMS, which the training toolkit fills, sets SM_TRAINING_COMPILER_CONFIGURED
-and logs that. In another image, or where the toolkit did not start the program, it does neither,
-and training goes on without. So it is checked here, before anything is trained.
+The torch_xla of Training Compiler's images switches it on when it is imported: it reads the
+request's switches out of SM_FRAMEWORK_PARAMS, which the training toolkit fills, sets
+SM_TRAINING_COMPILER_CONFIGURED and logs that. In another image, or where the toolkit did not start
+the program, it does neither, and training goes on without. So it is checked here, before anything
+is trained.
 """
 
 from __future__ import annotations
@@ -16,15 +18,18 @@ import os
 import sys
 from typing import Dict, Iterator, List, Mapping, TextIO
 
-from compilegate.job.compilers.compiler import Compiler
-from compilegate.job.compilers.declaration import Settings
-from compilegate.job.compilers.training_compiler import CONFIGURED
-from compilegate.job.compilers.xla.running import Xla
+from compilegate.job.compilers import xla_runtime as runtime
+from compilegate.job.compilers.declaration import CONFIGURED, Settings
+from compilegate.job.compilers.xla import Xla, numbered
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import Scalar
+from compilegate.job.machine.accelerators import NEURON, place_of, this_machine
+from compilegate.job.machine.environment import version_of
 from compilegate.job.names import (
+    NEURON_CACHE_VARIABLE,
     TRAINING_COMPILER_DEBUG_HYPERPARAMETER,
     TRAINING_COMPILER_HYPERPARAMETER,
+    XLA_DEVICE_VARIABLE,
 )
 
 PARAMETERS = "SM_FRAMEWORK_PARAMS"
@@ -38,7 +43,7 @@ _LONGEST_LINE = 200
 
 
 class TrainingCompiler(Xla):
-    """PyTorch/XLA with AWS's compiler switched on."""
+    """PyTorch/XLA with SageMaker Training Compiler switched on."""
 
     name = "training-compiler"
 
@@ -60,13 +65,8 @@ class TrainingCompiler(Xla):
             CONFIGURED: os.environ[CONFIGURED],
             "configured_by": "an earlier import" if self._imported_before else "this job's import",
             "debug_mode": debug_mode(os.environ),
-            **{f"log line {number}": line for number, line in enumerate(self._lines, start=1)},
+            **numbered("log line", self._lines),
         }
-
-
-def create(settings: Settings) -> Compiler:
-    """The compiler of one job."""
-    return TrainingCompiler(settings)
 
 
 def require_configured(environment: Mapping[str, str]) -> None:
@@ -119,3 +119,34 @@ class _Listener(io.TextIOBase):
 
     def flush(self) -> None:
         self._stream.flush()
+
+
+class Neuron(Xla):
+    """PyTorch/XLA on a NeuronCore of Trainium, whose plugin compiles with neuronx-cc."""
+
+    name = "neuron"
+    without_device = "take an ml.trn1 instance"
+
+    def __init__(self, settings: Settings) -> None:
+        if importlib.util.find_spec("torch_neuronx") is None:
+            raise CompilerError(
+                "neuron needs the package torch_neuronx, and this environment has none; run the "
+                "arm in the image 'neuron' on a Trainium instance"
+            )
+        machine = this_machine()
+        # This machine's processor takes the place of a described machine's NeuronCore.
+        os.environ[XLA_DEVICE_VARIABLE] = "NEURON" if machine.described is None else "CPU"
+        super().__init__(settings)
+        hardware = runtime.hardware()
+        if place_of("xla", machine, hardware=hardware, computes_on=(NEURON,)) != NEURON:
+            raise CompilerError(
+                f"the compiler was declared and did not run: the XLA device is {hardware}, not a "
+                "NeuronCore; take an ml.trn1 instance"
+            )
+
+    def _own_proof(self) -> Dict[str, Scalar]:
+        return {
+            "torch_neuronx": version_of("torch_neuronx") or "unknown",
+            "neuronx_cc": version_of("neuronx-cc") or "unknown",
+            "cache": os.environ.get(NEURON_CACHE_VARIABLE, "of this machine"),
+        }

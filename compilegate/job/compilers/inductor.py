@@ -1,28 +1,30 @@
-"""What only Inductor has: its options, its cache, its kernels, its need of a C++ compiler."""
+"""What only Inductor has: its options, its random numbers, its cache."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional
 
 import torch
+import torch._inductor.config
+from torch._dynamo.utils import counters
+from torch._inductor.cpu_vec_isa import VecISA
+from torch._inductor.runtime.runtime_utils import default_cache_dir
 
 from compilegate.job.cache import CacheFolder, Lookups
+from compilegate.job.compilers.declaration import INDUCTOR
 from compilegate.job.compilers.failures import compiler_failure
-from compilegate.job.compilers.torch_compile.backends import INDUCTOR
-from compilegate.job.compilers.torch_compile.counted import CountedBackend
 from compilegate.job.errors import CompilerError, first_line
-from compilegate.job.evidence import Scalar
 from compilegate.job.files import remove_at_end
 from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
 
 
-def inductor_backend(
+def backend(
     mode: str, options: Mapping[str, Any], *, dynamic: Optional[bool]
-) -> CountedBackend:
-    """Inductor with the settings of a mode and options on top.
+) -> Callable[..., Any]:
+    """Inductor with the settings of a mode and options on top, as a backend of torch.compile.
 
     Raises CompilerError for an option that it lacks.
     """
@@ -36,7 +38,10 @@ def inductor_backend(
         ) from error
 
     def inductor(graph: Any, inputs: Any) -> Any:
-        from torch._inductor.compile_fx import compile_fx, compile_fx_inner  # noqa: PLC0415
+        from torch._inductor.compile_fx import (  # noqa: PLC0415 - seconds of import
+            compile_fx,
+            compile_fx_inner,
+        )
 
         def inner(*arguments: Any, **named: Any) -> Any:
             try:
@@ -46,56 +51,40 @@ def inductor_backend(
 
         return compile_fx(graph, inputs, inner_compile=inner, config_patches=torchs_own.config)
 
-    return CountedBackend(INDUCTOR, inductor, torchs_own.reset)
+    setattr(inductor, "reset", torchs_own.reset)  # noqa: B010 - torch looks for it
+    return inductor
 
 
 def set_random_numbers(*, of_eager: bool) -> None:
     """Whether compiled dropout draws eager's random numbers. Inductor's own generator is slow on a
     CPU, and draws other masks than eager's: arms would differ by more than arithmetic."""
-    import torch._inductor.config  # noqa: PLC0415
-
     torch._inductor.config.fallback_random = of_eager
 
 
-def require_cpp_compiler() -> None:
-    """Raises CompilerError where there is none, which a CPU's kernels need even from a cache."""
-    from torch._inductor.cpp_builder import get_cpp_compiler  # noqa: PLC0415
-    from torch._inductor.exc import InvalidCxxCompiler  # noqa: PLC0415
-
-    try:
-        get_cpp_compiler()
-    except InvalidCxxCompiler as error:
-        raise compiler_failure(INDUCTOR, error) from error
+def names_a_cache() -> bool:
+    """Whether the environment names a cache. Importing torch sets the variable to its default."""
+    return os.environ.get(INDUCTOR_CACHE_VARIABLE, default_cache_dir()) != default_cache_dir()
 
 
-def kernels() -> Dict[str, Scalar]:
-    """How many kernels it made in this process."""
-    import torch._inductor.metrics as inductor  # noqa: PLC0415
+def use_fresh_cache() -> Path:
+    """Give the process an empty compile cache of its own, removed at its end.
 
-    return {
-        "kernels": int(inductor.generated_kernel_count),
-        "vectorised_kernels": int(inductor.generated_cpp_vec_kernel_count),
-    }
-
-
-def fused_attentions() -> int:
-    """How many attentions, written out in several operations, it made one kernel of."""
-    from torch._dynamo.utils import counters  # noqa: PLC0415
-
-    return int(counters["inductor"]["fuse_attention"])
+    The default is one folder per user, which makes the compile time of a job depend on the jobs
+    before it, and grows without end. What should be kept is kept by compilegate.job.cache.
+    """
+    folder = tempfile.mkdtemp(prefix="inductor-")
+    os.environ[INDUCTOR_CACHE_VARIABLE] = folder
+    remove_at_end(folder)
+    return Path(folder)
 
 
-def kept_cache() -> Optional[CacheFolder]:
+def kept_cache() -> CacheFolder:
     """An empty folder in which Inductor keeps graphs, their wrappers and C++ kernels from now on.
 
     `torch.compiler.save_cache_artifacts` bundles the same graphs without the C++ kernels, which are
     what takes the time on a CPU; on a GPU the graphs hold the Triton kernels.
     """
-    import torch._inductor.config as inductor  # noqa: PLC0415
-
-    if not hasattr(inductor, "fx_graph_cache"):
-        return None  # torch 2.0 and 2.1 keep no graphs
-    inductor.fx_graph_cache = True
+    torch._inductor.config.fx_graph_cache = True
     _remember_checks()
     # Left out of it are locks, and Triton's own folder: it holds absolute paths, and where it is
     # there inductor does not unpack the kernels that the graphs bring along.
@@ -111,49 +100,23 @@ def _remember_checks() -> None:
     longer than loading all kept kernels. A cache is for one processor and the same libraries, so an
     earlier job's answer holds. Before torch 2.10 the question is another, and is asked each time.
     """
-    from torch._inductor.cpu_vec_isa import VecISA  # noqa: PLC0415
-
     ask = getattr(VecISA, "_probe_load", None)
     if ask is None or ask.__module__ == __name__:
         return
 
     def remembered(self: Any, output_path: str) -> bool:
         noted = Path(f"{output_path}.loads")
-        if noted.exists():
-            return True
-        loads = bool(ask(self, output_path))
-        if loads:
+        if not noted.exists() and ask(self, output_path):
             noted.touch()
-        return loads
+        return noted.exists()
 
     setattr(VecISA, "_probe_load", remembered)  # noqa: B010 - a method of torch's, replaced
 
 
 def lookups() -> Lookups:
     """Lookups of compiled graphs; forward and backward count separately."""
-    from torch._dynamo.utils import counters  # noqa: PLC0415
-
     counted = counters["inductor"]
     return Lookups(
         hits=int(counted["fxgraph_cache_hit"]),
         misses=int(counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"]),
     )
-
-
-def names_a_cache() -> bool:
-    """Whether the environment names a cache. Importing torch sets the variable to its default."""
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: PLC0415
-
-    return os.environ.get(INDUCTOR_CACHE_VARIABLE, default_cache_dir()) != default_cache_dir()
-
-
-def use_fresh_cache() -> Path:
-    """Give the process an empty compile cache of its own, removed at its end.
-
-    The default is one folder per user, which makes the compile time of a job depend on the jobs
-    before it, and grows without end. What should be kept is kept by compilegate.job.cache.
-    """
-    folder = tempfile.mkdtemp(prefix="inductor-")
-    os.environ[INDUCTOR_CACHE_VARIABLE] = folder
-    remove_at_end(folder)
-    return Path(folder)

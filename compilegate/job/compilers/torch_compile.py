@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import difflib
+import functools
+import importlib
 import json
 import logging
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+import os
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
+import torch._dynamo.config
+import torch._inductor.metrics
+from torch._dynamo.backends.registry import list_backends, lookup_backend
+from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_map
 
 from compilegate.job.cache import CacheFolder, Lookups
-from compilegate.job.compilers.compiler import Compiler
-from compilegate.job.compilers.declaration import Settings
+from compilegate.job.compilers import inductor
+from compilegate.job.compilers.compiler import Compiler, Forward, watched
+from compilegate.job.compilers.declaration import CUDAGRAPHS, INDUCTOR, Backend, Settings, known
 from compilegate.job.compilers.failures import compiler_failure
-from compilegate.job.compilers.torch_compile import inductor
-from compilegate.job.compilers.torch_compile.backends import CUDAGRAPHS, INDUCTOR, known
-from compilegate.job.compilers.torch_compile.counted import (
-    cudagraph_skips,
-    draws_as_eager,
-    found_backend,
-)
-from compilegate.job.errors import CompilerError
+from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.evidence import CompilerRecord, Scalar
-
-Forward = Callable[..., Any]
+from compilegate.job.machine.numerics import preserved_generators
 
 _CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune")
 _COMPILERS_OWN = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "triton")
@@ -36,32 +38,29 @@ _MOST_REASONS = 3
 class TorchCompile(Compiler):
     """Compiles with the options, and counts graphs and their calls."""
 
-    def __init__(self, name: str, settings: Settings) -> None:
-        """`name` is the compiler's in the evidence."""
-        if not hasattr(torch, "compile"):
-            raise CompilerError(
-                f"{name} needs torch 2.0 or later, this is torch {torch.__version__}; "
-                "use the eager compiler or a newer image"
-            )
-        self._name = name
-        self._settings = settings
+    name = "torch-compile"
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises CompilerError where the backend is not there, or lacks an option."""
+        super().__init__(settings)
         self._chosen: str = settings.get("backend", INDUCTOR)
         self._mode: str = settings["compile_mode"]
         self._options: Dict[str, Any] = json.loads(settings.get("backend_options", "{}"))
         self._known = known(self._chosen)
-        takes_dynamic = self._known is None or self._known.takes_dynamic
-        self._dynamic: Optional[bool] = settings["dynamic_shapes"] if takes_dynamic else False
-        self._backend = (
-            inductor.inductor_backend(self._mode, self._options, dynamic=self._dynamic)
-            if self._chosen == INDUCTOR
-            else found_backend(self._chosen, self._mode, self._options)
-        )
+        self._dynamic: Optional[bool] = settings["dynamic_shapes"]
+        if not self._known.takes_dynamic:
+            self._dynamic = False
+        if self._chosen == INDUCTOR:
+            function = inductor.backend(self._mode, self._options, dynamic=self._dynamic)
+        else:
+            function = _found(self._known, self._mode, self._options)
+        self._backend = CountedBackend(self._chosen, function)
         self._functions = self._calls_aside = 0
         self._left = _LeftToEager()
         self._device = torch.device("cpu")
-        self._draws_as_eager: Optional[bool] = None
+        self._draws_as_eager = self._known.draws_as_eager
         self._cache = "keeps nothing"
-        if self._may_use_inductor:
+        if self._known.keeps_output:
             self._cache = "given" if inductor.names_a_cache() else "fresh"
 
     @property
@@ -70,24 +69,21 @@ class TorchCompile(Compiler):
         if self._chosen == INDUCTOR:
             # Attention that the script wrote out may have become one kernel. On a GPU that draws
             # for its own dropout, whatever `fallback_random` says.
-            fused = self._device.type != "cpu" and inductor.fused_attentions() > 0
+            fused = self._device.type != "cpu" and counters["inductor"]["fuse_attention"] > 0
             return bool(self._settings["fallback_random"]) and not fused
-        if self._draws_as_eager is None and self._known is not None:
-            self._draws_as_eager = self._known.draws_as_eager
         if self._draws_as_eager is None:
-            self._draws_as_eager = draws_as_eager(self._backend.function, self._device)
+            self._draws_as_eager = _draws_as_eager(self._backend.function, self._device)
         return self._draws_as_eager
 
     @property
     def overwrites_gradients(self) -> bool:
         """Whether it records CUDA graphs, whose results stay at one address. Source:
         pytorch/pytorch issues 169545 and 96693."""
-        records = (
+        return self._device.type == "cuda" and (
             self._chosen == CUDAGRAPHS
             or self._mode in _CUDAGRAPH_MODES
             or self._options.get("triton.cudagraphs") is True
         )
-        return records and self._device.type == "cuda"
 
     @property
     def left_to_eager(self) -> Optional[str]:
@@ -96,39 +92,35 @@ class TorchCompile(Compiler):
 
     def cache_folder(self) -> Optional[CacheFolder]:
         """Inductor's own folder, for it and for any backend that may build on it."""
-        folder = inductor.kept_cache() if self._may_use_inductor else None
-        if folder is not None:
-            self._cache = "kept"
-        return folder
+        if not self._known.keeps_output:
+            return None
+        self._cache = "kept"
+        return inductor.kept_cache()
 
     def cache_lookups(self) -> Lookups:
-        """Lookups of compiled graphs in it; forward and backward count separately."""
         return inductor.lookups()
 
     def compile(self, function: Forward, model: torch.nn.Module) -> Forward:
         """Returns the compiled function; compilation itself happens in the first step."""
-        import torch._dynamo.config as dynamo  # noqa: PLC0415 - seconds of import
-
-        self._device = _device_of(model)
+        tensors = [*model.parameters(), *model.buffers()]
+        self._device = tensors[0].device if tensors else torch.device("cpu")
         self._require_device()
-        if self._cache == "fresh" and not self._functions:
-            inductor.use_fresh_cache()
-        if self._may_use_inductor:
+        if self._known.keeps_output:
             inductor.set_random_numbers(of_eager=self._settings["fallback_random"])
-        if self._chosen == INDUCTOR and self._device.type == "cpu":
-            inductor.require_cpp_compiler()
-        dynamo.suppress_errors = False  # TORCHDYNAMO_SUPPRESS_ERRORS would have errors run eagerly
+        # TORCHDYNAMO_SUPPRESS_ERRORS would have errors run eagerly.
+        torch._dynamo.config.suppress_errors = False
         self._functions += 1
         if self._functions > 1:
             _allow_graphs_of_one_more(self._functions)
+        elif self._cache == "fresh":
+            inductor.use_fresh_cache()
         compiled = self._compiled_within(function, model)
         if self._dynamic is not False:
-            compiled = without_bases(compiled)
+            compiled = _without_bases(compiled)
         return self._observed(compiled, function)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Calls of graphs within are not the training's."""
         before = self._backend.calls
         try:
             yield
@@ -136,7 +128,6 @@ class TorchCompile(Compiler):
             self._calls_aside += self._backend.calls - before
 
     def graphs(self) -> int:
-        """How many graphs the backend compiled."""
         return self._backend.graphs
 
     def again(self) -> Dict[str, Any]:
@@ -153,55 +144,46 @@ class TorchCompile(Compiler):
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
         """`ran` needs a compiled graph and calls to it, of CUDA graphs a recorded one, and that no
         function was left to eager."""
-        import torch._dynamo.utils as dynamo  # noqa: PLC0415 - seconds of import, only here
-        from torch._dynamo import config  # noqa: PLC0415
-
-        backend, frames = self._backend, dynamo.counters["frames"]
+        backend, frames = self._backend, counters["frames"]
         called = backend.calls - self._calls_aside
         recorded = self._chosen != CUDAGRAPHS or backend.skipped < backend.graphs
-        seconds = [getattr(each, "duration_us", 0) for each in dynamo.get_compilation_metrics()]
         proof: Dict[str, Scalar] = {
             "torch": str(torch.__version__),
             "backend": self._chosen,
             "graph_calls": called,
-            "unique_graphs": int(dynamo.counters["stats"].get("unique_graphs", 0)),
+            "unique_graphs": int(counters["stats"].get("unique_graphs", 0)),
             "graphs_left_as_they_were": backend.left,
             # Functions that dynamo gave up on: they ran in eager mode, or what they call did not.
             "frames_left_to_eager": int(frames.get("total", 0) - frames.get("ok", 0)),
-            "errors_suppressed": bool(config.suppress_errors),
-            "dynamo_seconds": round(sum(each or 0 for each in seconds) / 1e6, 3),
+            "errors_suppressed": bool(torch._dynamo.config.suppress_errors),
             "cache": self._cache,
         }
-        if self._may_use_inductor:
-            proof.update(inductor.kernels())
-        skips = cudagraph_skips()
+        if self._known.keeps_output:
+            proof["kernels"] = int(torch._inductor.metrics.generated_kernel_count)
+        skips = _cudagraph_skips()
         if skips or self._chosen == CUDAGRAPHS or self._mode in _CUDAGRAPH_MODES:
             proof["cudagraph_skips"] = skips
         if self.left_to_eager:
             proof["left_to_eager"] = self.left_to_eager
         return CompilerRecord(
-            name=self._name,
+            name=self.name,
             ran=recorded and backend.graphs > 0 and called > 0 and not self.left_to_eager,
             proof=proof,
             compile_seconds=compile_seconds,
             options=self._settings,
             graphs=backend.graphs,
-            graph_breaks=sum(dynamo.counters["graph_break"].values()),
+            graph_breaks=sum(counters["graph_break"].values()),
             recompilations=recompilations,
         )
 
-    @property
-    def _may_use_inductor(self) -> bool:
-        return self._known is None or self._known.keeps_output
-
     def _require_device(self) -> None:
-        only_on = None if self._known is None else self._known.only_on
+        only_on = self._known.only_on
         if only_on is None or self._device.type == only_on:
             return
         what = "a GPU" if only_on == "cuda" else f"a device of type {only_on!r}"
         raise CompilerError(
             f"backend {self._chosen!r} needs {what}, and the model is on {self._device.type!r}; "
-            f"take an instance with one, or another backend"
+            "take an instance with one, or another backend"
         )
 
     def _compiled(self, function: Forward) -> Forward:
@@ -214,16 +196,13 @@ class TorchCompile(Compiler):
         recurrent = [each for each in model.modules() if isinstance(each, torch.nn.RNNBase)]
         replaced: Dict[Any, Forward] = {}
         if self._settings["regional"]:
-            replaced = {each: self._compiled(each.forward) for each in repeated_blocks(model)}
+            replaced = {each: self._compiled(each.forward) for each in _repeated_blocks(model)}
         elif not any(getattr(function, "__self__", function) is each for each in recurrent):
             function = self._compiled(function)
-        if recurrent:
-            import torch._dynamo.config as dynamo  # noqa: PLC0415
-
-            if hasattr(dynamo, "allow_rnn"):
-                dynamo.allow_rnn = True  # or the function that calls one is not captured at all
-            replaced.update({each: torch._dynamo.disable(each.forward) for each in recurrent})
-        return with_forwards(function, replaced) if replaced else function
+        if recurrent and hasattr(torch._dynamo.config, "allow_rnn"):
+            torch._dynamo.config.allow_rnn = True  # or what calls one is not captured at all
+        replaced.update({each: torch._dynamo.disable(each.forward) for each in recurrent})
+        return _with_forwards(function, replaced) if replaced else function
 
     def _observed(self, forward: Forward, function: Forward) -> Forward:
         """A function that notes where nothing was compiled of `function`, since torch leaves it to
@@ -240,14 +219,166 @@ class TorchCompile(Compiler):
                     raise compiler_failure(self._chosen, error) from error
                 raise
             if not called and backend.calls == before:
+                owner = getattr(function, "__self__", function)
+                name = getattr(owner, "__name__", type(owner).__name__)
                 why = "the backend handed back every graph as it was"
-                self._left.reasons.append(
-                    f"{_named(function)}: {why if backend.left else _unsupported(seen)}"
-                )
+                self._left.reasons.append(f"{name}: {why if backend.left else _unsupported(seen)}")
             called = True
             return results
 
         return observed
+
+
+class Inductor(TorchCompile):
+    """The same with its own backend, by a short name."""
+
+    name = "inductor"
+
+
+class CountedBackend:
+    """A backend as `torch.compile` takes it: counters show that something was compiled, and calls
+    that it was used."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        """`function` is given a captured graph and its example inputs, and returns what to call
+        instead of the graph."""
+        self.compiler_name = self.__name__ = name  # what torch calls it, also in its errors
+        self.function = function
+        """The backend itself, whose graphs are not counted."""
+        self.graphs = 0
+        """Graphs that the backend compiled."""
+        self.calls = 0
+        """Calls of those."""
+        self.left = 0
+        """Graphs that it returned as they were: they run in eager mode."""
+        self.skipped = 0
+        """Graphs of which CUDA graphs were to be recorded, and were not."""
+
+    def reset(self) -> None:
+        """Forget what was compiled, as `torch.compiler.reset` asks of a backend."""
+        getattr(self.function, "reset", lambda: None)()
+
+    def __call__(self, graph: Any, inputs: List[Any]) -> Forward:
+        """Compile one captured graph."""
+        # Backends change the graph that they are given. Parameters are not copied.
+        captured = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+        skips = _cudagraph_skips()
+        compiled: Forward = self.function(graph, inputs)
+        self.skipped += _cudagraph_skips() > skips
+        if getattr(compiled, "__self__", compiled) is graph:
+            self.left += 1
+            return compiled
+        self.graphs += 1
+        checked = False
+
+        def counted(*arguments: Any) -> Any:
+            nonlocal checked
+            self.calls += 1
+            results = compiled(*arguments)
+            if not checked:
+                checked = True
+                self._require_gradients(captured, results)
+            return results
+
+        return watched(captured, counted)
+
+    def _require_gradients(self, graph: Any, results: Any) -> None:
+        """Raises CompilerError where a gradient flowed through a result of the graph and does not
+        through what was compiled. What compiles inference only leaves parameters without gradients,
+        and says nothing where that is not all of them."""
+        outputs = next((node.args[0] for node in graph.graph.nodes if node.op == "output"), None)
+        if not torch.is_grad_enabled() or not isinstance(outputs, (tuple, list)):
+            return
+        for node, result in zip(outputs, results):
+            example = getattr(node, "meta", {}).get("example_value")
+            lost = isinstance(result, torch.Tensor) and not result.requires_grad
+            if lost and getattr(example, "requires_grad", False):
+                raise CompilerError(
+                    f"backend {self.compiler_name!r} returned a result that no gradient flows "
+                    "through, so what comes before it would not be trained: it compiles inference "
+                    "only; take another backend"
+                )
+
+
+def _cudagraph_skips() -> int:
+    """How often CUDA graphs were to be recorded in this process, and were not."""
+    return int(counters["inductor"]["cudagraph_skips"])
+
+
+def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function of a backend other than Inductor, bound to its mode and its options.
+
+    Raises CompilerError when there is none.
+    """
+    os.environ.update(backend.strict_variables)
+    table = {**options, **dict(backend.strict_options)}
+    bound: Dict[str, Any] = {} if mode == "default" else {"mode": mode}
+    if table:
+        bound["options"] = table
+    try:
+        function = _imported(backend)
+    except Exception as error:  # what is imported for it may raise anything
+        raise CompilerError(
+            f"backend {backend.name!r} cannot be loaded ({type(error).__name__}: "
+            f"{first_line(error)}); {_remedy(backend)}"
+        ) from error
+    return functools.partial(function, **bound) if bound else function
+
+
+def _imported(backend: Backend) -> Callable[..., Any]:
+    """Raises whatever its module does, and TypeError for what is no function."""
+    if "." in backend.name:
+        module, _, attribute = backend.name.rpartition(".")
+        function: Any = getattr(importlib.import_module(module), attribute)
+    else:
+        if backend.module is not None:
+            # Its import registers it. Where that fails, torch does not know the name.
+            with contextlib.suppress(ImportError):
+                importlib.import_module(backend.module)
+        function = lookup_backend(backend.name)
+    if not callable(function):
+        raise TypeError(f"it is a {type(function).__name__}, expected a function")
+    return function
+
+
+def _remedy(backend: Backend) -> str:
+    """What to do about one that is not there."""
+    if "." in backend.name:
+        return "its package has to be installed in the image, or lie beside the script"
+    there = f"torch {torch.__version__} has {', '.join(list_backends())}"
+    if backend.install is not None:
+        return f"{there}; it comes with {backend.install}"
+    close = difflib.get_close_matches(backend.name, list_backends(), n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{there}; add the package that registers it to the image's requirements.txt{meant}"
+
+
+def _draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
+    """Whether compiled dropouts drop what eager's do from one seed; False also where the backend
+    fails at it. Generators and dynamo's counters are as they were afterwards."""
+
+    def dropped(values: torch.Tensor) -> torch.Tensor:
+        once = torch.nn.functional.dropout(values, 0.5)
+        twice = torch.nn.functional.dropout(once + values, 0.25)
+        return torch.stack([once, twice])
+
+    def zeros(function: Forward, seed: int) -> Tuple[bool, ...]:
+        torch.manual_seed(seed)
+        return tuple((function(values) == 0).flatten().tolist())
+
+    counted = copy.deepcopy(dict(counters))
+    values = torch.ones(512, device=device)
+    seeds = (7, 8, 9)  # CUDA graphs are replayed from the third call on
+    try:
+        compiled = torch.compile(dropped, backend=backend)
+        with torch.no_grad(), preserved_generators():
+            eager = [zeros(dropped, seed) for seed in seeds]
+            return eager == [zeros(compiled, seed) for seed in seeds]
+    except Exception:  # noqa: BLE001 - a backend may raise anything
+        return False
+    finally:
+        counters.clear()
+        counters.update(counted)
 
 
 class _LeftToEager(logging.Handler):
@@ -265,54 +396,30 @@ class _LeftToEager(logging.Handler):
             self.reasons.append(", ".join(each.strip() for each in text.split("\n")[:3]))
 
 
-def _named(function: Forward) -> str:
-    owner = getattr(function, "__self__", None)
-    return type(owner).__name__ if owner is not None else getattr(function, "__name__", "it")
+def _not_captured() -> Dict[str, int]:
+    """How often torch has given each reason for code that it could not capture, in this process."""
+    return {**counters["graph_break"], **counters["unimplemented"]}
 
 
 def _unsupported(seen: Mapping[str, int]) -> str:
-    """What torch gave last as a reason for code that it could not capture, and had not before: its
-    counters are the whole process's."""
-    from torch._dynamo import config  # noqa: PLC0415
-
-    if config.suppress_errors:
+    """The last reason that torch gave for code that it could not capture, and had not before."""
+    if torch._dynamo.config.suppress_errors:
         return "an error was suppressed, since torch._dynamo.config.suppress_errors is set"
     counted = _not_captured()
     reasons = [each for each, count in counted.items() if count > seen.get(each, 0)] or [*counted]
     return reasons[-1].split("\n")[0] if reasons else "it called no operation that torch captures"
 
 
-def _not_captured() -> Dict[str, int]:
-    """How often torch has given each reason for code that it could not capture."""
-    from torch._dynamo.utils import counters  # noqa: PLC0415
-
-    return {**counters["graph_break"], **counters["unimplemented"]}
-
-
-def create(settings: Settings) -> Compiler:
-    """The compiler of one job."""
-    return TorchCompile("torch-compile", settings)
-
-
-def _device_of(model: torch.nn.Module) -> torch.device:
-    """Where the parameters lie, or the buffers; for neither, the CPU."""
-    for tensors in (model.parameters(), model.buffers()):
-        for each in tensors:
-            return each.device
-    return torch.device("cpu")
-
-
 def _allow_graphs_of_one_more(functions: int) -> None:
     """Dynamo counts graphs by code, and models of one class share theirs, as those of a
     cross-validation do; so do all of torch's own classes together."""
-    import torch._dynamo.config as dynamo  # noqa: PLC0415
-
+    config = torch._dynamo.config
     # cache_size_limit until torch 2.5
-    name = "recompile_limit" if hasattr(dynamo, "recompile_limit") else "cache_size_limit"
-    setattr(dynamo, name, getattr(dynamo, name) * functions // (functions - 1))
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    setattr(config, name, getattr(config, name) * functions // (functions - 1))
 
 
-def repeated_blocks(model: Any) -> List[Any]:
+def _repeated_blocks(model: Any) -> List[Any]:
     """The blocks of the model's largest list of modules of one class, in order. Equal layers share
     one graph: compiling takes a fraction of the time, but nothing is fused across layers.
 
@@ -332,7 +439,7 @@ def repeated_blocks(model: Any) -> List[Any]:
     return max(lists, key=lambda blocks: sum(p.numel() for b in blocks for p in b.parameters()))
 
 
-def with_forwards(function: Forward, forwards: Mapping[Any, Forward]) -> Forward:
+def _with_forwards(function: Forward, forwards: Mapping[Any, Forward]) -> Forward:
     """The function, during whose calls these modules have other forward passes. Outside of a call
     they are as they were: evaluation and the parity probe call them too."""
 
@@ -352,7 +459,7 @@ def with_forwards(function: Forward, forwards: Mapping[Any, Forward]) -> Forward
     return called
 
 
-def without_bases(function: Forward) -> Forward:
+def _without_bases(function: Forward) -> Forward:
     """The function, called with slices of larger tensors as tensors of their own in that memory.
 
     Guards of dynamic shapes ask for the shape of the tensor that an argument is a slice of; the
