@@ -34,7 +34,6 @@ import numpy.typing as npt
 
 from compilegate.job import names
 from compilegate.job.compilers.failures import explained
-from compilegate.job.doctor.checkup import checkup
 from compilegate.job.endings import EXCEPTION, NOT_MEASURED, WRONG_ARITHMETIC, of_exception
 from compilegate.job.errors import ArmError, InputError, one_sentence
 from compilegate.job.evidence import (
@@ -50,7 +49,7 @@ from compilegate.job.evidence.parity import coarsest, otherwise_declared, trains
 from compilegate.job.evidence.writing import TrainedRows
 from compilegate.job.files import folder_digest, settings_digest
 from compilegate.job.machine.accelerators import this_machine
-from compilegate.job.machine.environment import describe_machine
+from compilegate.job.machine.environment import checkup, describe_machine
 from compilegate.job.machine.world import World, world_of
 from compilegate.job.script.measured import Measured
 from compilegate.job.script.probing import Probes
