@@ -27,7 +27,7 @@ from compilegate.job import (
     start,
     world_of,
 )
-from compilegate.job.launch.failure import tell_failure
+from compilegate.job.launch.torchrun import tell_failure
 from training.arguments import JobArguments, read_arguments
 from training.checkpoints import Checkpoints, Identity
 from training.data.batches import BatchSource

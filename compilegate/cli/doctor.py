@@ -88,8 +88,8 @@ def command(  # noqa: PLR0917  one argument for each option
     for option, given in given_without.items():
         if given:
             raise click.UsageError(f"{option}: no workload is given, whose images it is for")
+    from compilegate.job.doctor.needs import text_of  # noqa: PLC0415
     from compilegate.job.doctor.program import examine  # noqa: PLC0415  numpy takes time
-    from compilegate.job.doctor.words import text_of  # noqa: PLC0415
 
     found = examine(trying=trying)
     click.echo(json.dumps(found.document, indent=2) if as_json else text_of(found), nl=as_json)

@@ -84,8 +84,8 @@ def command(  # noqa: PLR0917  one argument for each option
 
 
 def _pack(result: ExecutionResult, home: Path, target: Path) -> None:
+    from compilegate.job.doctor.needs import text_of  # noqa: PLC0415
     from compilegate.job.doctor.program import examine  # noqa: PLC0415  numpy takes time
-    from compilegate.job.doctor.words import text_of  # noqa: PLC0415
     from compilegate.job.names import DOCTOR_FILE, DOCTOR_TEXT_FILE  # noqa: PLC0415
 
     found = examine()

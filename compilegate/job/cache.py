@@ -269,14 +269,6 @@ class CompileCache:
         return f" {', '.join(removed)} made room for it." if removed else ""
 
 
-def discard(archives: Path) -> List[str]:
-    """Remove all archives; returns their names."""
-    found = sorted(archives.glob("*.tar"))
-    for path in found:
-        path.unlink()
-    return [path.name for path in found]
-
-
 def write_archive(
     path: Path, files: Mapping[str, Path], *, key: CacheKey, origin: Origin, most_bytes: int
 ) -> int:

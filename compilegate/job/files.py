@@ -33,8 +33,8 @@ def _remove() -> None:
 def whole_file(path: Path, *, alone: bool = False) -> Iterator[Path]:
     """A path beside `path` to write to. It takes the place of `path` when the block succeeds.
 
-    `alone` says that nobody else writes this file at the same time. The path beside it is then
-    always the same, so that what a killed writer leaves there is overwritten by the next one.
+    `alone`: nobody else writes this file at the same time, so the path beside it is always the
+    same, and the next writer overwrites what a killed one leaves there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     infix = "" if alone else f".{secrets.token_hex(6)}"

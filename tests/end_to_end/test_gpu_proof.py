@@ -77,7 +77,7 @@ def test_two_processes_train_as_one_and_the_execution_is_packed(tmp_path: Path) 
     assert one["failure"] is None
     assert two["failure"] is None
     assert one["recipe"]["steps"] == two["recipe"]["steps"]
-    assert one["checkup"]["gpus"] == two["checkup"]["gpus"]
+    assert one["checkup"]["processors"] == two["checkup"]["processors"]
     assert two["checkup"]["load"] >= 0
 
 

@@ -51,7 +51,7 @@ def test_the_training_program_takes_public_names_alone() -> None:
     # It starts its own process and reads every compiler's options: launchers do, scripts do not.
     starting = {
         "compilegate.job.compilers",
-        "compilegate.job.launch.failure",
+        "compilegate.job.launch.torchrun",
         "compilegate.job.launch.supervisor",
     }
     assert inside == {"compilegate.job", *everywhere, *starting}

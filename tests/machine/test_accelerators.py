@@ -90,21 +90,20 @@ def test_which_gpus_are_visible_is_what_cuda_makes_of_it(visible, places) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    "text",
     [
-        ("V100", "is 'V100', allowed: a JSON object"),
-        ('{"gpu": "V100"}', "has the key 'gpu', allowed: accelerator, kind, count, memory_gib"),
-        ('{"accelerator": 7}', "has accelerator = 7, allowed: a name or null"),
-        ('{"accelerator": "V100", "kind": "rocm"}', "has kind = 'rocm', allowed: cuda or neuron"),
-        ('{"accelerator": "V100", "count": true}', "has count = True, allowed: a whole number"),
-        ('{"accelerator": "V100", "memory_gib": -1}', "has memory_gib = -1, allowed: a number up"),
-        ('{"accelerator": "V100", "capability": 7.0}', "has capability = 7.0, allowed: a text"),
+        "V100",
+        "7",
+        '{"gpu": "V100"}',
+        '{"accelerator": "V100", "kind": "rocm"}',
+        '{"accelerator": "V100", "count": 0}',
+        '{"accelerator": "V100", "memory_gib": "much"}',
+        '{"accelerator": "V100", "capability": "Volta"}',
     ],
 )
-def test_a_description_that_is_none_is_refused_with_what_is_allowed(text: str, said: str) -> None:
-    with pytest.raises(InputError, match="environment variable COMPILEGATE_MACHINE ") as refused:
+def test_a_description_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"COMPILEGATE_MACHINE is .*, allowed: what"):
         read_description(text)
-    assert said in str(refused.value)
 
 
 def neuron_core(folder: Path, device: int, core: int, peak: str) -> Path:

@@ -52,7 +52,6 @@ def profile_of(
         device="cpu",
         hardware="1 threads of a processor",
         torch="2.13.0",
-        threads=1,
         processes=1,
         batch_size=8,
         warm_up=4,
@@ -272,10 +271,10 @@ DOCUMENT = asdict(profile_of())
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({**DOCUMENT, "schema": 99}, "schema is 99, allowed: 2"),
+        ({**DOCUMENT, "schema": 99}, "schema is 99, allowed: 3"),
         ({**DOCUMENT, "steps": []}, "steps is empty"),
         ({**DOCUMENT, "profiled": {}}, "profiled.seconds: field required"),
-        ({**DOCUMENT, "threads": "many"}, "threads: input should be a valid integer"),
+        ({**DOCUMENT, "processes": "many"}, "processes: input should be a valid integer"),
         ([], "schema is None"),
         (b"{", "holds no readable"),
         (b"\xff\xfe", "holds no readable"),

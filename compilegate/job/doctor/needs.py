@@ -1,4 +1,4 @@
-"""Facts to findings: what each compiler needs of a machine and lacks, and what disturbs there.
+"""Facts to findings: what each compiler needs of a machine and lacks, what disturbs there, as text.
 
 A compiler's declaration, and a backend's entry, name their needs; NEEDS is the one table of them.
 A lack is a reason why a compiler cannot run; a remark is not, but a user should know it. Pure.
@@ -7,15 +7,17 @@ A lack is a reason why a compiler cannot run; a remark is not, but a user should
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from compilegate.job.compilers import declarations
 from compilegate.job.compilers.torch_compile import BACKEND
 from compilegate.job.compilers.torch_compile.backends import INDUCTOR, usable
-from compilegate.job.doctor.facts import SHARED_MEMORY, Facts, Gpu, Host
+from compilegate.job.doctor.facts import SHARED_MEMORY, Facts
+from compilegate.job.names import VISIBLE_GPUS_VARIABLE
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class Lack(NamedTuple):
@@ -27,224 +29,195 @@ class Lack(NamedTuple):
     """One sentence, as an instruction."""
 
 
-Lacks = Iterator[Lack]
-
-
-def torch_imported(facts: Facts) -> Lacks:
-    """torch can be imported."""
-    torch = facts.torch
-    if torch.error is not None:
-        yield Lack(
-            f"a torch that can be imported ({torch.error})",
-            "Install torch again, in the build for this machine's processor, Python and CUDA.",
-        )
-    elif torch.version is None:
-        yield Lack("torch", "Install the torch that the image's requirements.txt names.")
-
-
-def computes(facts: Facts) -> Lacks:
-    """Where GPUs are declared or a driver shows them, torch computes on each."""
-    if facts.torch.version is None:
-        return
-    yield from _no_cuda(facts)
-    for device in facts.torch.devices:
-        if device.error is not None:
-            yield Lack(
-                f"a {device.name} that computes ({device.error})",
-                "End other programs that use it, install a torch with kernels for its compute "
-                "capability, or restart its driver.",
-            )
-
-
-def _no_cuda(facts: Facts) -> Lacks:
-    """Why torch computes on a CPU though the machine has a GPU."""
-    torch, driver = facts.torch, facts.driver
-    declared = max(driver.declared, len(driver.gpus))
-    if torch.available or not (declared or driver.error):
-        return
-    gpus = "a GPU" if declared <= 1 else f"{declared} GPUs"
-    if driver.visible is not None and driver.visible.strip() in ("", "-1"):
-        yield Lack(
-            f"the use of {gpus} (CUDA_VISIBLE_DEVICES is {driver.visible!r})",
-            "Unset CUDA_VISIBLE_DEVICES, or name the GPUs that the job may use.",
-        )
-    elif torch.cuda is None:
-        yield Lack(
-            f"a torch for {gpus}: {torch.version} is a build without CUDA",
+def _no_cuda(facts: Facts) -> Optional[Lack]:
+    """Why torch does not compute on a GPU that the machine has; None where it does, or there is
+    none."""
+    there = facts.gpus_declared or facts.gpus or facts.driver_error
+    if not facts.torch or facts.devices or not there:
+        return None
+    if facts.cuda is None:
+        return Lack(
+            f"torch {facts.torch} is a build without CUDA",
             "Install torch from the index of its CUDA builds (https://pytorch.org/get-started).",
         )
-    elif driver.error is not None or not driver.gpus:
-        yield Lack(
-            f"a driver that answers ({driver.error or torch.cuda_error or 'it shows no GPU'})",
-            "Run nvidia-smi on the machine itself; in a container, start it with --gpus all and "
-            "NVIDIA's container toolkit.",
-        )
-    else:
-        yield Lack(
-            f"CUDA {torch.cuda} with driver {driver.version} ({torch.cuda_error})",
-            "Update NVIDIA's driver (nvidia-smi shows the newest CUDA that it runs), or install a "
-            "torch for its CUDA; restart the machine if its driver was updated since it started.",
-        )
+    if facts.variables.get(VISIBLE_GPUS_VARIABLE, "all").strip() in ("", "-1"):
+        return Lack(f"{VISIBLE_GPUS_VARIABLE} hides them", f"Unset {VISIBLE_GPUS_VARIABLE}.")
+    return Lack(
+        facts.driver_error or f"driver {facts.driver}, {facts.cuda_error or 'it shows no GPU'}",
+        "Run nvidia-smi on the machine itself, and update its driver or take a torch for its CUDA; "
+        "in a container, start it with --gpus all and NVIDIA's container toolkit.",
+    )
 
 
-def dynamo(facts: Facts) -> Lacks:
-    """torch.compile is there and no variable switches it off."""
-    if (0,) < _version(facts.torch.version) < (2,):
-        yield Lack(
-            f"torch.compile: this is torch {facts.torch.version}",
-            "Take an image with torch 2.0 or later, or compiler = 'eager'.",
-        )
-    for name in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"):
-        if facts.variables.get(name, "") not in ("", "0"):
-            yield Lack(
-                f"permission: {name} is {facts.variables[name]!r}, which switches it off",
-                f"Unset {name}.",
-            )
+def _version(text: Optional[str]) -> Tuple[int, ...]:
+    """Its first two numbers; empty for none."""
+    return tuple(int(each) for each in re.findall(r"\d+", text or "")[:2])
 
 
-def kernels(facts: Facts) -> Lacks:
-    """Kernels can be compiled for what a job would compute on."""
-    tools, torch = facts.toolchain, facts.torch
-    if not facts.on_gpu:
-        if tools.cxx is None:
-            yield Lack(
-                "a C++ compiler for a CPU's kernels",
-                "Install g++ (Debian, Ubuntu: apt-get install g++), or name one in CXX.",
-            )
-        elif tools.cxx_error is not None:
-            yield Lack(
-                f"a C++ compiler that works with OpenMP: {tools.cxx} failed ({tools.cxx_error})",
-                "Install it with its standard library and OpenMP (Debian, Ubuntu: apt-get install "
-                "g++; clang: libomp-dev; macOS: brew install libomp).",
-            )
-    else:
-        if torch.triton is None:
-            why = f" that can be imported ({torch.triton_error})" if torch.triton_error else ""
-            yield Lack(
-                f"a Triton{why}, which makes a GPU's kernels",
-                f"Install the Triton that torch {torch.version} declares; pip brings it along.",
-            )
-        if tools.cc is None:
-            yield Lack(
-                "a C compiler, with which Triton makes what starts its kernels",
-                "Install gcc (Debian, Ubuntu: apt-get install gcc), or name one in CC.",
-            )
-    if tools.python_headers is None:
-        version = ".".join(facts.host.python.split(".")[:2])
-        yield Lack(
-            "Python's headers",
-            f"Install python{version}-dev (Debian, Ubuntu), or a Python that brings Python.h.",
-        )
-    for device in torch.devices:
-        # The oldest that torch.compile makes Triton kernels for (torch/_inductor/scheduler.py).
-        if facts.on_gpu and (0,) < _version(device.capability) < (7, 0):
-            yield Lack(
-                f"a GPU that Triton compiles for: {device.name} has compute capability "
-                f"{device.capability}, needed is 7.0",
-                "Take a GPU from Volta on (V100, T4, A10G, ...), or backend = 'cudagraphs'.",
-            )
+def _older(text: Optional[str], than: Tuple[int, ...]) -> bool:
+    return (0,) < _version(text) < than
 
 
-def gpu(facts: Facts) -> Lacks:
-    """There is a GPU that torch computes on."""
-    if not facts.on_gpu and not list(_no_cuda(facts)):
-        yield Lack("a GPU", "Run the arm on an instance with one (class g4dn, g5, g6, p4d, p5).")
+def _set(*variables: str) -> Callable[[Facts], List[str]]:
+    """Those of these variables that are switched on."""
+    return lambda facts: [it for it in variables if facts.variables.get(it, "") not in ("", "0")]
 
 
-def gpu_of_xla(facts: Facts) -> Lacks:
-    """There is a GPU, whoever computes on it."""
-    if not facts.driver.gpus:
-        yield Lack("a GPU", "Run the arm on an instance of class p3, p3dn, g4dn, p4d or g5.")
+REMARK = "remark"
+"""Not a need: what disturbs measurements, or will stop a job that starts."""
 
-
-def torch_xla(facts: Facts) -> Lacks:
-    """torch_xla is there, fits torch and has a device."""
-    if facts.xla is None:
-        yield Lack(
-            "torch_xla",
-            "Install it beside the torch of the same version, as containers/xla/requirements.txt "
-            "does.",
-        )
-    elif facts.xla.error is not None:
-        release = ".".join(map(str, _version(facts.xla.version)[:2]))
-        yield Lack(
-            f"a torch_xla that works ({facts.xla.error})",
-            f"Install torch {release}, the release that torch_xla {facts.xla.version} is made for, "
-            "and that torch_xla again.",
-        )
-
-
-_ON_SAGEMAKER = "it is in AWS's images for it alone, started by SageMaker's training toolkit"
-
-
-def training_compiler(facts: Facts) -> Lacks:
-    """torch_xla is AWS's, and switched on."""
-    if facts.xla is None:
-        yield Lack("AWS's torch_xla", f"Run the arm on SageMaker: {_ON_SAGEMAKER}.")
-    elif not facts.xla.configured:
-        yield Lack(
-            f"the compiler: torch_xla {facts.xla.version} did not switch it on",
-            f"Run the arm on SageMaker: {_ON_SAGEMAKER}.",
-        )
-
-
-def neuron_device(facts: Facts) -> Lacks:
-    """There is a Trainium chip, and its driver."""
-    if not facts.neuron_devices:
-        yield Lack(
-            "Trainium (the kernel shows no /dev/neuron0)",
-            "Run the arm on an instance of class trn1 or trn2.",
-        )
-
-
-def before_torch_29(facts: Facts) -> Lacks:
-    """torch still has the backend of ONNX Runtime."""
-    if _version(facts.torch.version) >= (2, 9):
-        yield Lack(
-            f"the backend: torch {facts.torch.version} has none for ONNX Runtime",
-            "Take torch 2.8, the last release with it, or backend = 'inductor'.",
-        )
-
-
-def _package(name: str, do: str) -> Callable[[Facts], Lacks]:
-    def installed(facts: Facts) -> Lacks:
-        if name not in facts.packages:
-            yield Lack(f"the package {name}", do)
-
-    return installed
-
-
-NEEDS: Mapping[str, Callable[[Facts], Lacks]] = {
-    "torch": torch_imported,
-    "working device": computes,
-    "dynamo": dynamo,
-    "kernels": kernels,
-    "gpu": gpu,
-    "gpu of xla": gpu_of_xla,
-    "torch_xla": torch_xla,
-    "training compiler": training_compiler,
-    "neuron device": neuron_device,
-    "torch-neuronx": _package("torch-neuronx", "Take AWS's Neuron image, which brings it."),
-    "neuronx-cc": _package("neuronx-cc", "Take AWS's Neuron image, which brings it."),
-    "torch-tensorrt": _package("torch-tensorrt", "Add torch-tensorrt to the image."),
-    "onnxruntime-training": _package(
-        "onnxruntime-training", "Add onnx, onnxscript and onnxruntime-training to the image."
+NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
+    (
+        "torch",
+        lambda facts: facts.torch is None and (facts.torch_error or "none is installed"),
+        "a torch that can be imported ({it})",
+        "Install the one that the image's requirements.txt names, in the build for this machine's "
+        "processor, Python and CUDA.",
     ),
-    "torch before 2.9": before_torch_29,
-}
-"""Every need, by the name that declarations have for it."""
+    (
+        "working device",
+        _no_cuda,
+        "the use of its GPUs ({it.what})",
+        "{it.do}",
+    ),
+    (
+        "working device",
+        lambda facts: [it for it in facts.devices if it.error is not None],
+        "a {it.name} that computes ({it.error})",
+        "End other programs that use it, install a torch with kernels for its compute capability, "
+        "or restart its driver.",
+    ),
+    (
+        "dynamo",
+        lambda facts: _older(facts.torch, (2,)),
+        "torch.compile: this is torch {facts.torch}",
+        "Take an image with torch 2.0 or later, or compiler = 'eager'.",
+    ),
+    (
+        "dynamo",
+        _set("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"),
+        "permission: {it} switches it off",
+        "Unset {it}.",
+    ),
+    (
+        "kernels",
+        lambda facts: (
+            facts.devices and facts.triton is None and (facts.triton_error or "none is installed")
+        ),
+        "a Triton that can be imported, which makes a GPU's kernels ({it})",
+        "Install the Triton that torch {facts.torch} declares; pip brings it along.",
+    ),
+    (
+        "kernels",
+        lambda facts: facts.devices and facts.cc is None,
+        "a C compiler, with which Triton makes what starts its kernels",
+        "Install gcc (Debian, Ubuntu: apt-get install gcc), or name one in CC.",
+    ),
+    (
+        "kernels",
+        lambda facts: not facts.devices and facts.cxx is None,
+        "a C++ compiler for a CPU's kernels",
+        "Install g++ (Debian, Ubuntu: apt-get install g++), or name one in CXX.",
+    ),
+    (
+        "kernels",
+        lambda facts: not facts.python_headers and ".".join(facts.python.split(".")[:2]),
+        "Python's headers",
+        "Install python{it}-dev (Debian, Ubuntu), or a Python that brings Python.h.",
+    ),
+    (
+        "kernels",
+        # The oldest that torch.compile makes Triton kernels for (torch/_inductor/scheduler.py).
+        lambda facts: [it for it in facts.devices if _older(it.capability, (7, 0))],
+        "a GPU that Triton compiles for: {it.name} has compute capability {it.capability}, needed "
+        "is 7.0",
+        "Take a GPU from Volta on (V100, T4, A10G, ...), or backend = 'cudagraphs'.",
+    ),
+    (
+        "gpu",
+        lambda facts: not facts.devices and _no_cuda(facts) is None,
+        "a GPU",
+        "Run the arm on an instance with one (class g4dn, g5, g6, p4d, p5).",
+    ),
+    (
+        "gpu of xla",
+        lambda facts: not facts.gpus,
+        "a GPU",
+        "Run the arm on an instance of class p3, p3dn, g4dn, p4d or g5.",
+    ),
+    (
+        "torch_xla",
+        lambda facts: (
+            facts.xla_error or ("torch_xla" not in facts.packages and "it is not installed")
+        ),
+        "a torch_xla that works ({it})",
+        "Install it beside the torch of the same version, as containers/xla/requirements.txt does.",
+    ),
+    (
+        "training compiler",
+        lambda facts: not facts.xla_configured,
+        "AWS's torch_xla, switched on",
+        "Run the arm on SageMaker: it is in AWS's images for it alone, started by SageMaker's "
+        "training toolkit.",
+    ),
+    (
+        "neuron device",
+        lambda facts: not facts.neuron_devices,
+        "Trainium (the kernel shows no /dev/neuron0)",
+        "Run the arm on an instance of class trn1 or trn2.",
+    ),
+    (
+        "torch before 2.9",
+        lambda facts: _version(facts.torch) >= (2, 9),
+        "the backend: torch {facts.torch} has none for ONNX Runtime",
+        "Take torch 2.8, the last release with it, or backend = 'inductor'.",
+    ),
+    *(
+        (
+            name,
+            lambda facts, name=name: name not in facts.packages,
+            f"the package {name}",
+            "Add it to the image, or take one that brings it.",
+        )
+        for name in ("torch-neuronx", "neuronx-cc", "torch-tensorrt", "onnxruntime-training")
+    ),
+    (
+        REMARK,
+        # Docker's default is 64 MiB, which a few batches of images fill.
+        lambda facts: (facts.shared_memory_bytes or 1 << 30) < 256 << 20,
+        f"{SHARED_MEMORY} is small, and a DataLoader's workers end with a bus error when it is "
+        "full",
+        "Start the container with --shm-size=1g, or load data with num_workers=0.",
+    ),
+    (
+        REMARK,
+        lambda facts: facts.free_disk_bytes is not None and facts.free_disk_bytes < 2 << 30,
+        "less than 2 GiB of disk is free where temporary files go",
+        "Free some, or name another folder in TMPDIR.",
+    ),
+    (
+        REMARK,
+        _set("TORCHDYNAMO_SUPPRESS_ERRORS", "NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING"),
+        "{it} is set, which changes what compilers do, how TF32 computes or what steps take",
+        "Unset {it}.",
+    ),
+)
+"""Every need, by the name that declarations have for it, or REMARK; what of it is missing (nothing,
+or `it`, or a list of them); and the two texts of the Lack."""
 _DECIDING = ("torch", "neuron device", "gpu", "gpu of xla")
 """Needs without which nothing is to be said of those that follow."""
 
 
-def _version(text: Optional[str]) -> Tuple[int, ...]:
-    """2.13.0+cpu is (2, 13, 0)."""
-    return tuple(int(each) for each in re.findall(r"\d+", (text or "").split("+")[0])[:3])
+def _lacks(facts: Facts, need: str) -> Iterator[Lack]:
+    for name, missing, what, do in NEEDS:
+        found = missing(facts) if name == need else None
+        for it in found if isinstance(found, list) else [found] if found else []:
+            yield Lack(what.format(facts=facts, it=it), do.format(facts=facts, it=it))
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One compiler, or one backend of torch.compile."""
+    """A compiler on this machine, with one of its backends."""
 
     compiler: str
     backend: Optional[str]
@@ -293,7 +266,7 @@ def examination_of(facts: Facts) -> Examination:
             if backend.name != INDUCTOR:  # a compiler by its own name
                 needs = (*declaration.needs, *backend.needs)
                 found.append(_finding(facts, name, backend.name, needs))
-    return Examination(facts, tuple(found), tuple(dict.fromkeys(_remarks(facts))))
+    return Examination(facts, tuple(found), tuple(dict.fromkeys(_lacks(facts, REMARK))))
 
 
 def _finding(
@@ -301,100 +274,89 @@ def _finding(
 ) -> Finding:
     lacks: List[Lack] = []
     for need in needs:
-        lacks = list(dict.fromkeys([*lacks, *NEEDS[need](facts)]))  # GPUs may lack the same
+        lacks = list(dict.fromkeys([*lacks, *_lacks(facts, need)]))  # GPUs may lack the same
         if lacks and need in _DECIDING:
             break
-    where = "neuron" if "neuron device" in needs else "gpu" if facts.on_gpu else "cpu"
+    where = "neuron" if "neuron device" in needs else "gpu" if facts.devices else "cpu"
     return Finding(compiler, backend, None if lacks else where, needs, tuple(lacks))
 
 
-def _remarks(facts: Facts) -> Lacks:
-    """What disturbs measurements, or will stop a job that starts."""
-    yield from _host_remarks(facts.host)
-    for each in facts.driver.gpus:
-        yield from _gpu_remarks(each)
-    host, torch = facts.host, facts.torch
-    for device in torch.devices:
-        if device.error is None and (0,) < _version(device.capability) < (8, 0):
-            yield Lack(
-                f"{device.name} (compute capability {device.capability}) computes bf16 only by way "
-                "of fp32, slowly",
-                "Take precision = 'fp16' on it.",
-            )
-    if torch.available and len(torch.devices) < len(facts.driver.gpus):
-        yield Lack(
-            f"torch sees {len(torch.devices)} of {len(facts.driver.gpus)} GPUs "
-            f"(CUDA_VISIBLE_DEVICES is {facts.driver.visible or 'not set'})",
-            "Nothing is wrong if a job shall have just these.",
-        )
-    if torch.threads is not None and torch.threads > host.cores:
-        yield Lack(
-            f"torch takes {torch.threads} threads on {host.cores} cores",
-            f"Set OMP_NUM_THREADS={host.cores}.",
-        )
-    for name, why in (
-        ("TORCHDYNAMO_SUPPRESS_ERRORS", "turns a compiler's errors into eager mode"),
-        ("NVIDIA_TF32_OVERRIDE", "overrules a script's settings of TF32"),
-        ("CUDA_LAUNCH_BLOCKING", "makes every kernel wait, so that no time is true"),
-    ):
-        if facts.variables.get(name, "") not in ("", "0"):
-            yield Lack(f"{name} is {facts.variables[name]!r}, which {why}", f"Unset {name}.")
+# As text.
+
+_FACTS, _NAMES = 11, 28
+"""Where facts and states begin, in characters."""
 
 
-def _host_remarks(host: Host) -> Lacks:
-    if host.core_quota is not None and host.core_quota < host.cores:
-        yield Lack(
-            f"the container may use {host.core_quota:g} cores' worth of time on {host.cores} cores",
-            f"Set OMP_NUM_THREADS={max(1, int(host.core_quota))}, or its threads wait for one "
-            "another.",
-        )
-    if host.free_memory_bytes is not None and host.free_memory_bytes < 2 << 30:
-        yield Lack(
-            f"only {gib(host.free_memory_bytes)} of memory is free",
-            "End other programs, or take a larger machine.",
-        )
-    # Docker's default is 64 MiB, which a few batches of images fill.
-    if host.shared_memory_bytes is not None and host.shared_memory_bytes < 256 << 20:
-        yield Lack(
-            f"{SHARED_MEMORY} holds {host.shared_memory_bytes >> 20} MiB, and a DataLoader's "
-            "workers end with a bus error when it is full",
-            "Start the container with --shm-size=1g, or load data with num_workers=0.",
-        )
-    if host.free_disk_bytes is not None and host.free_disk_bytes < 2 << 30:
-        yield Lack(
-            f"only {gib(host.free_disk_bytes)} of disk is free where temporary files go",
-            "Free some, or name another folder in TMPDIR.",
-        )
-    if host.steal is not None and host.steal > 0.01:
-        yield Lack(
-            f"the hypervisor gave {host.steal:.0%} of the processor time to others",
-            "Compare speeds on a machine that is not shared, or trust the quality alone.",
-        )
-    if host.others is not None and host.others > 0.5:
-        yield Lack(
-            f"other programs keep {host.others:.1f} of {host.cores} cores busy",
-            "End them before a run whose speed is to be judged.",
-        )
+def text_of(examination: Examination) -> str:
+    """What it is, which compilers run, what each other one lacks, and what to beware of."""
+    facts = examination.facts
+    lines: List[str] = []
+    for name, fact in _machine(facts):
+        lines += _wrapped(f"{name:<{_FACTS}}{fact}", _FACTS)
+    lines.append("")
+    alike: Dict[Tuple[Lack, ...], List[Finding]] = {(): []}  # what runs comes first
+    for each in examination.compilers:
+        alike.setdefault(each.lacks, []).append(each)
+    for lacks, findings in alike.items():
+        lines += [f"{each.label:<{_NAMES}}{_state(facts, each)}" for each in findings]
+        subject = "It lacks" if len(findings) == 1 else "They lack"
+        for lack in lacks:
+            lines += _wrapped(f"{'':<{_NAMES}}{subject} {lack.what}. {lack.do}", _NAMES + 2)
+    if examination.remarks:
+        lines += ["", "Beware:"]
+        for what, do in examination.remarks:
+            lines += _wrapped(f"  {what[0].upper()}{what[1:]}. {do}", 4)
+    return "\n".join(lines) + "\n"
 
 
-def _gpu_remarks(gpu: Gpu) -> Lacks:
-    used = (gpu.used_bytes or 0) / gpu.total_bytes if gpu.total_bytes else 0.0
-    busy = gpu.utilization or 0.0
-    if max(used, busy) > 0.05:
-        yield Lack(
-            f"GPU {gpu.index} ({gpu.name}) is in use by others: {used:.0%} of its memory, busy "
-            f"{busy:.0%} of the last second",
-            "End them (nvidia-smi lists them on the machine itself), or name another GPU in "
-            "CUDA_VISIBLE_DEVICES.",
-        )
-    if gpu.throttled_by:
-        yield Lack(
-            f"GPU {gpu.index} ({gpu.name}) is held back by {' and '.join(gpu.throttled_by)}",
-            "Cool it, or lock its clocks below that (nvidia-smi --lock-gpu-clocks), before speeds "
-            "are compared.",
-        )
+def _wrapped(line: str, indent: int) -> List[str]:
+    return textwrap.wrap(
+        line, 100, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
-def gib(size: object) -> str:
-    """A number of bytes in words."""
-    return f"{size / (1 << 30):.1f} GiB" if isinstance(size, int) else "unknown"
+def _state(facts: Facts, finding: Finding) -> str:
+    if finding.runs_on is None:
+        return "cannot run here"
+    error = facts.tried.get(finding.label)
+    if error is not None:
+        return f"FAILED on the {finding.runs_on}: {error}"
+    return (
+        f"runs on the {finding.runs_on}{': tried, right' if finding.label in facts.tried else ''}"
+    )
+
+
+def _machine(facts: Facts) -> Iterator[Tuple[str, str]]:
+    if facts.instance_type is not None:
+        yield "instance", facts.instance_type
+    if facts.image is not None:
+        yield "image", facts.image
+    yield "processor", f"{facts.cores} cores, {facts.cpu}"
+    yield "memory", _gib(facts.memory_bytes)
+    shared = f"{SHARED_MEMORY} of {_gib(facts.shared_memory_bytes)}"
+    yield "disk", f"{_gib(facts.free_disk_bytes)} free for temporary files, {shared}"
+    yield "driver", facts.driver or facts.driver_error or "none: this machine has no NVIDIA GPU"
+    for number, gpu in enumerate(facts.gpus):
+        yield f"GPU {number}", gpu
+    if facts.neuron_devices:
+        yield "Neuron", f"{facts.neuron_devices} devices"
+    yield "torch", _torch(facts)
+    for device in facts.devices:
+        yield "", f"{device.name}, {device.error or 'computes'}"
+    headers = "Python's headers" if facts.python_headers else "no Python headers"
+    yield "compilers", f"{facts.cxx or 'no C++ compiler'}, {facts.cc or 'no C compiler'}, {headers}"
+    others = [f"{name} {version}" for name, version in facts.packages.items() if name != "torch"]
+    yield "packages", ", ".join(others) or "none that matters"
+
+
+def _torch(facts: Facts) -> str:
+    if facts.torch is None:
+        return f"cannot be imported: {facts.torch_error}" if facts.torch_error else "not installed"
+    parts = [facts.torch, f"for CUDA {facts.cuda}" if facts.cuda else "a build for CPUs"]
+    parts += [f"Triton {facts.triton}"] if facts.triton else []
+    parts += [f"no CUDA: {facts.cuda_error}"] if facts.cuda and not facts.devices else []
+    return ", ".join(parts)
+
+
+def _gib(size: Optional[int]) -> str:
+    return "unknown" if size is None else f"{size / (1 << 30):.1f} GiB"

@@ -1,37 +1,66 @@
 """The examination of the machine that this process runs on; as a program, the doctor's job.
 
+    python -m compilegate.job.doctor.program
+
 The job writes what it found into its output, and prints the text. It succeeds whatever it finds,
 since a machine that lacks something is an answer.
+
+What may crash, hang, or keep a GPU's memory while its process lives is asked in a process of its
+own: the same program with a question, which prints its answer as JSON.
+
+    python -m compilegate.job.doctor.program trial COMPILER cpu|cuda [BACKEND]
 """
 
 from __future__ import annotations
 
+import copy
+import importlib
+import json
 import os
+import platform
 import sys
-import time
+import sysconfig
 from dataclasses import replace
 from pathlib import Path
-from typing import Mapping
+from typing import Any, Dict, Mapping, Optional, Sequence
 
-from compilegate.job.doctor.apart import ask
+from compilegate.job.compilers import load_compiler
+from compilegate.job.compilers.training_compiler import CONFIGURED
 from compilegate.job.doctor.facts import (
-    VARIABLES,
     Facts,
-    Torch,
     TorchDevice,
-    Tried,
-    Xla,
+    compilers_here,
     driver_here,
     host_here,
-    installed_packages,
-    processor_time,
-    toolchain_here,
 )
-from compilegate.job.doctor.needs import Examination, Finding, examination_of
-from compilegate.job.doctor.words import text_of
+from compilegate.job.doctor.needs import Examination, Finding, examination_of, text_of
+from compilegate.job.errors import one_sentence
 from compilegate.job.files import write_json, write_text
-from compilegate.job.machine.environment import image, instance_type
-from compilegate.job.names import DOCTOR_FILE, DOCTOR_TEXT_FILE, OUTPUT_DATA_VARIABLE
+from compilegate.job.machine.environment import (
+    cores_available,
+    cpu_model,
+    image,
+    instance_type,
+    version_of,
+)
+from compilegate.job.machine.programs import run
+from compilegate.job.names import (
+    DOCTOR_FILE,
+    DOCTOR_TEXT_FILE,
+    OUTPUT_DATA_VARIABLE,
+    VISIBLE_GPUS_VARIABLE,
+)
+
+PACKAGES = (
+    *("torch", "transformers", "numpy", "triton", "pytorch-triton", "torch_xla", "torch-neuronx"),
+    *("neuronx-cc", "torch-tensorrt", "onnxruntime-training"),
+)
+VARIABLES = (
+    *("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_SUPPRESS_ERRORS"),
+    *("NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING", VISIBLE_GPUS_VARIABLE),
+)
+SECONDS = 240.0
+"""torch's first import from a cold disk, CUDA's start on eight GPUs, a first compilation."""
 
 
 def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) -> Examination:
@@ -40,45 +69,143 @@ def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) 
     `trying` has every compiler that lacks nothing compile a small model as well, each in a process
     of its own, which takes up to a minute each. `variables` are the environment's.
     """
-    driver = driver_here(variables)  # before anything here uses a GPU
-    since = processor_time()
-    packages = installed_packages()
+    found = {name: version_of(name) for name in PACKAGES}
+    packages = {name: version for name, version in found.items() if version is not None}
     torch = ask("torch") if "torch" in packages else {}
-    devices = tuple(TorchDevice(**each) for each in torch.pop("devices", ()))
-    toolchain = toolchain_here(variables)
+    xla: Dict[str, Any] = {}
+    if "torch_xla" in packages:
+        xla = ask("xla")
+        xla["xla_error"] = xla.pop("error", None)
     facts = Facts(
-        host=host_here(since),
-        toolchain=toolchain,
-        driver=driver,
-        torch=Torch(**torch, devices=devices),
-        xla=Xla(packages["torch_xla"], **ask("xla")) if "torch_xla" in packages else None,
+        python=platform.python_version(),
+        cpu=cpu_model(),
+        cores=cores_available(),
+        python_headers=Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
         packages=packages,
         neuron_devices=len(list(Path("/dev").glob("neuron[0-9]*"))),
         instance_type=instance_type(variables),
         image=image(variables),
         variables={name: variables[name] for name in VARIABLES if name in variables},
+        devices=tuple(TorchDevice(**each) for each in torch.pop("devices", ())),
+        torch_error=torch.pop("error", None),
+        **host_here(),
+        **driver_here(variables),
+        **compilers_here(variables),
+        **torch,
+        **xla,
     )
-    found = examination_of(facts)
+    examination = examination_of(facts)
     if not trying:
-        return found
+        return examination
     # One that traces whole steps on a device of its own has no counterpart in eager mode.
-    tried = tuple(
-        _tried(each)
-        for each in found.compilers
+    tried = {
+        each.label: _trial_error(each)
+        for each in examination.compilers
         if each.runs_on in ("cpu", "gpu") and "torch_xla" not in each.needs
-    )
+    }
     return examination_of(replace(facts, tried=tried))
 
 
-def _tried(finding: Finding) -> Tried:
-    began, device = time.monotonic(), str(finding.runs_on)
+def _trial_error(finding: Finding) -> Optional[str]:
     backend = () if finding.backend is None else (finding.backend,)
-    error = ask("trial", finding.compiler, device, *backend).get("error")
-    return Tried(finding.label, device, time.monotonic() - began, error)
+    device = "cuda" if finding.runs_on == "gpu" else "cpu"
+    return ask("trial", finding.compiler, device, *backend).get("error")
 
 
-def main() -> int:
-    """Examine, write and print."""
+def ask(*question: str) -> Dict[str, Any]:
+    """The answer of a process of its own; `error` in it says how it ended where it has none."""
+    root = str(Path(__file__).resolve().parents[3])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", "compilegate.job.doctor.program", *question]
+    ended = run(command, SECONDS, {**os.environ, "PYTHONPATH": path})
+    if ended.error is not None:
+        return {"error": ended.error}
+    try:
+        return dict(json.loads(ended.output.strip().splitlines()[-1]))
+    except (IndexError, TypeError, ValueError):
+        return {"error": "its process printed no answer"}
+
+
+def torch_here() -> Dict[str, Any]:
+    """The fields of `Facts` that torch shows."""
+    import torch  # noqa: PLC0415 - its failure is an answer
+
+    found: Dict[str, Any] = {
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "devices": [_device(torch, each) for each in range(torch.cuda.device_count())],
+    }
+    if torch.version.cuda is not None and not found["devices"]:
+        try:
+            torch.cuda.init()
+        except Exception as error:  # noqa: BLE001 - the driver's own words
+            found["cuda_error"] = one_sentence(error)
+    try:
+        found["triton"] = str(importlib.import_module("triton").__version__)
+    except Exception as error:  # noqa: BLE001 - of a library that does not load, whatever it raises
+        absent = isinstance(error, ModuleNotFoundError) and error.name == "triton"
+        found["triton_error"] = None if absent else one_sentence(error)
+    return found
+
+
+def _device(torch: Any, number: int) -> Dict[str, Any]:
+    """One GPU, and whether it computes."""
+    found: Dict[str, Any] = {"name": f"GPU {number}"}
+    try:
+        properties = torch.cuda.get_device_properties(number)
+        found["name"] = properties.name
+        found["capability"] = f"{properties.major}.{properties.minor}"
+        torch.ones(2, device=number).sum().item()
+    except Exception as error:  # noqa: BLE001 - of a driver, a kernel or a lack of memory
+        found["error"] = one_sentence(error)
+    return found
+
+
+def xla_here() -> Dict[str, Any]:
+    """The field of `Facts` that torch_xla shows. Its import changes how a process computes."""
+    importlib.import_module("torch_xla.core.xla_model").xla_device()
+    return {"xla_configured": os.environ.get(CONFIGURED) == "1"}
+
+
+def trial(name: str, device: str, backend: Optional[str] = None) -> Dict[str, Any]:
+    """Compile a small model and compare its gradients with eager's: an `error`, or nothing."""
+    import torch  # noqa: PLC0415 - its failure is an answer
+
+    torch.manual_seed(0)
+    eager = torch.nn.Sequential(
+        torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.LayerNorm(32), torch.nn.Linear(32, 4)
+    ).to(device)
+    model, inputs = copy.deepcopy(eager), torch.randn(8, 16).to(device)
+    compiler = load_compiler(name, {} if backend is None else {"backend": backend})
+    compiled = compiler.compile(model.forward, model)
+    for step in range(3):  # CUDA graphs are recorded in the second and replayed in the third
+        model.zero_grad()
+        compiler.take_step(step, lambda: compiled(inputs).square().mean().backward(), None)
+        compiler.end_step()
+    eager(inputs).square().mean().backward()
+    record = compiler.record(0.0, 0)
+    if name != "eager" and not record.ran:
+        return {"error": f"nothing shows that it compiled: {dict(record.proof)}"}
+    for (parameter, one), other in zip(eager.named_parameters(), model.parameters()):
+        expected: Any = one.grad
+        wrong = float((expected - other.grad).abs().max() / expected.abs().max())
+        if not wrong <= 1e-4:
+            return {"error": f"the gradient of {parameter} differs from eager's by {wrong:.1e}"}
+    return {}
+
+
+def _answer(question: str, *details: str) -> Dict[str, Any]:
+    try:
+        return {"torch": torch_here, "xla": xla_here, "trial": trial}[question](*details)
+    except Exception as error:  # noqa: BLE001 - whatever a library or a compiler raises is the answer
+        return {"error": one_sentence(error)[:400]}
+
+
+def main(question: Sequence[str]) -> int:
+    """Examine, write and print; or answer the one question."""
+    if question:
+        print(json.dumps(_answer(*question)), flush=True)
+        return 0
     found = examine(trying=True)
     folder, text = Path(os.environ.get(OUTPUT_DATA_VARIABLE, ".")), text_of(found)
     write_json(folder / DOCTOR_FILE, found.document)
@@ -88,4 +215,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Sequence, Tuple
 
 from compilegate.job import names
-from compilegate.job.doctor.checkup import checkup
 from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
@@ -27,12 +26,9 @@ from compilegate.job.evidence import (
 from compilegate.job.launch import script_process
 from compilegate.job.launch.printed_metrics import PrintedMetrics, printed_speed
 from compilegate.job.launch.supervisor import Failure, Launch, supervise
-from compilegate.job.launch.told import (
-    hyperparameters,
-    script_arguments,
-    script_environment,
-)
+from compilegate.job.launch.told import hyperparameters, script_arguments, script_environment
 from compilegate.job.machine.accelerators import name_gpus
+from compilegate.job.machine.environment import checkup
 
 NO_EVIDENCE = (
     "the script ended without evidence, expected these calls of compilegate.job in it: "
@@ -76,7 +72,22 @@ def main(arguments: Sequence[str]) -> int:
         record_failure(output, failed)
 
     def conclude(printed: PrintedMetrics, attempts: Tuple[str, ...]) -> None:
-        write_evidence(output, _with_printed(known(attempts), printed))
+        metrics, notes = printed.values, []
+        if names.SPEED_METRIC in metrics:
+            compiled = recipe.get(names.COMPILER, "eager") != "eager"
+            speeds = printed.series[names.SPEED_METRIC]
+            metrics[names.SPEED_METRIC], note = printed_speed(speeds, compiled=compiled)
+            notes = [] if note is None else [note]
+        for each in notes:
+            print(f"note: {each}", flush=True)
+        found = replace(
+            known(attempts),
+            origin=Origin.PRINTED,
+            metrics=metrics,
+            printed=printed.recorded,
+            notes=tuple(notes),
+        )
+        write_evidence(output, found)
 
     return supervise(
         Launch(
@@ -87,25 +98,6 @@ def main(arguments: Sequence[str]) -> int:
             record=record if os.environ.get(names.ON_FAILURE_VARIABLE) == "record" else None,
             conclude=None if PrintedMetrics.declared(os.environ) is None else conclude,
         )
-    )
-
-
-def _with_printed(evidence: Evidence, printed: PrintedMetrics) -> Evidence:
-    """The evidence of a script that only prints its metrics."""
-    metrics, note = printed.values, None
-    if names.SPEED_METRIC in metrics:
-        compiled = evidence.recipe.get(names.COMPILER, "eager") != "eager"
-        metrics[names.SPEED_METRIC], note = printed_speed(
-            printed.series[names.SPEED_METRIC], compiled=compiled
-        )
-    if note is not None:
-        print(f"note: {note}", flush=True)
-    return replace(
-        evidence,
-        origin=Origin.PRINTED,
-        metrics=metrics,
-        printed=printed.recorded,
-        notes=() if note is None else (note,),
     )
 
 

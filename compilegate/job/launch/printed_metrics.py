@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import re
 import statistics
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from compilegate.job import names
 from compilegate.job.evidence import above_one
 
-MOST_VALUES = 10_000
-"""For one metric. Of a script that prints more, every second value is kept, and so on."""
 MOST_RECORDED = 50
 """Values of one metric that the evidence holds."""
-_FIRST = 100
-"""Values at the beginning that are kept whatever comes: compilation shows there."""
 _LEAST_INTERVALS = 3
 """Fewer printed speeds show no steady state; the last one counts then."""
 _SLOW = 0.5
@@ -31,7 +27,7 @@ class PrintedMetrics:
 
     def __init__(self, expressions: Mapping[str, str], percent: Iterable[str] = ()) -> None:
         self._expressions = {name: re.compile(text) for name, text in expressions.items()}
-        self._percent: FrozenSet[str] = frozenset(percent)
+        self._percent = frozenset(percent)
         self.series: Dict[str, List[float]] = {}
         self.fault: Optional[str] = None
         """Why the values are not what they should be, in one sentence; None while they may be."""
@@ -68,20 +64,16 @@ class PrintedMetrics:
                 value = printed / 100 if name in self._percent else printed
                 if self.fault is None and above_one(name, value):
                     self.fault = self._fault(name, printed, text.strip())
-                series = self.series.setdefault(name, [])
-                series.append(value)
-                if len(series) > MOST_VALUES:
-                    series[:] = series[:_FIRST] + series[_FIRST::2]
+                self.series.setdefault(name, []).append(value)
 
     def _fault(self, name: str, printed: float, line: str) -> str:
-        shown = line if len(line) <= 100 else line[:97] + "..."
         expected, remedy = "a fraction of 1 at most", ""
         if name in self._percent:
             expected = "100 at most, since program.percent names it"
         elif printed <= 100:
             remedy = f"put percent = [{name!r}] into [program] if it is printed in per cent, or "
         return (
-            f"{name} was printed as {printed:g} (in the line {shown!r}), expected {expected}: "
+            f"{name} was printed as {printed:g} (in the line {line[:100]!r}), expected {expected}: "
             f"{remedy}let the expression of program.metrics.{name} catch another number"
         )
 

@@ -27,11 +27,9 @@ from types import FrameType
 from typing import IO, Callable, List, Mapping, Optional, Sequence, Tuple
 
 from compilegate.job import endings, names
-from compilegate.job.cache import discard
 from compilegate.job.errors import killed_by, report_failure
-from compilegate.job.launch.failure import read_note
 from compilegate.job.launch.printed_metrics import PrintedMetrics
-from compilegate.job.launch.torchrun import torchrun_command
+from compilegate.job.launch.torchrun import read_note, torchrun_command
 from compilegate.job.machine.world import host_rank, hosts
 
 _STARTED = time.monotonic()
@@ -87,50 +85,50 @@ def supervise(launch: Launch) -> int:
     earlier: Tuple[str, ...] = ()
     while True:
         printed = None if launch.conclude is None else PrintedMetrics.declared(os.environ)
-        ended = _run(launch, stop_requests, printed, earlier)
+        ending, reason, by_input = _run(launch, stop_requests, printed, earlier)
         if stop_requests.first:
             # The platform or a person ended the job: that says nothing about the arm.
             return 128 + stop_requests.first
-        if ended.by_input:
-            report_failure(ended.reason, os.environ)
-            return 1
-        ending, reason = ended.ending, ended.reason
-        if ending is None and launch.conclude is None and not _left_what_it_should():
-            ending, reason = endings.NO_EVIDENCE, launch.without_evidence
         if ending is None:
-            if launch.conclude is not None and printed is not None and _leads():
-                launch.conclude(printed, earlier)
-            return 0
+            if _concluded(launch, printed, earlier):
+                return 0
+            ending, reason = endings.NO_EVIDENCE, launch.without_evidence
         if ending is endings.WRONG_CODE:
             _discard_compiled_code()
         if earlier:
             before = " and ".join(earlier)
             reason = f"{reason} (attempt {len(earlier) + 1}; before, it ended by: {before})"
-        if len(earlier) + 1 >= ending.attempts or len(hosts(os.environ)) > 1:
-            return _give_up(launch, Failure(reason, ending, earlier), ended.exit_status or 1)
+        again = len(earlier) + 1 < ending.attempts and len(hosts(os.environ)) == 1
+        if by_input or not again:
+            return _give_up(launch, Failure(reason, ending, earlier), recorded=not by_input)
         earlier = (*earlier, ending.name)
         print(f"{reason}; the training is started again", file=sys.stderr, flush=True)
         _clear()
 
 
-def _give_up(launch: Launch, failure: Failure, status: int) -> int:
+def _give_up(launch: Launch, failure: Failure, *, recorded: bool) -> int:
     """Say why, for good: to the platform, which shows it of a job that fails, and to the evidence
     where it is recorded."""
     report_failure(failure.reason, os.environ)
-    if launch.record is None:
-        return status
+    if launch.record is None or not recorded:
+        return 1
     if _leads():
         launch.record(failure)
     return 0
 
 
-def _left_what_it_should() -> bool:
+def _concluded(launch: Launch, printed: Optional[PrintedMetrics], earlier: Tuple[str, ...]) -> bool:
     """Whether there is evidence, which the first machine writes, or a profile in its place."""
+    if not _leads():
+        return True
+    if launch.conclude is not None and printed is not None:
+        launch.conclude(printed, earlier)
+        return True
     output = Path(os.environ[names.OUTPUT_DATA_VARIABLE])
-    wanted = [output / names.EVIDENCE_FOLDER / names.EVIDENCE_FILE]
-    if os.environ.get(names.PROFILE_VARIABLE):
-        wanted.append(output / names.PROFILE_FOLDER / names.PROFILE_FILE)
-    return not _leads() or any(path.is_file() for path in wanted)
+    profile = output / names.PROFILE_FOLDER / names.PROFILE_FILE
+    if os.environ.get(names.PROFILE_VARIABLE) and profile.is_file():
+        return True
+    return (output / names.EVIDENCE_FOLDER / names.EVIDENCE_FILE).is_file()
 
 
 def _leads() -> bool:
@@ -140,19 +138,18 @@ def _leads() -> bool:
 
 def _discard_compiled_code() -> None:
     """Remove the archives that a process may have loaded its code from, so that the next one
-    compiles anew."""
+    compiles anew. Without `compilegate.job.cache`, which imports torch."""
     archives = os.environ.get(names.COMPILE_CACHE_VARIABLE)
-    for archive in discard(Path(archives)) if archives else ():
-        print(f"compile cache: {archive} was removed: its code may be why", flush=True)
+    for archive in sorted(Path(archives).glob("*.tar")) if archives else ():
+        archive.unlink()
+        print(f"compile cache: {archive.name} was removed: its code may be why", flush=True)
 
 
 def _clear() -> None:
     """Remove what an ended training left of a model and of evidence; checkpoints stay."""
-    shutil.rmtree(
-        Path(os.environ[names.OUTPUT_DATA_VARIABLE]) / names.EVIDENCE_FOLDER, ignore_errors=True
-    )
-    model = os.environ.get(names.MODEL_VARIABLE)
-    for path in Path(model).iterdir() if model and Path(model).is_dir() else ():
+    output, model = os.environ[names.OUTPUT_DATA_VARIABLE], os.environ.get(names.MODEL_VARIABLE)
+    shutil.rmtree(Path(output) / names.EVIDENCE_FOLDER, ignore_errors=True)
+    for path in Path(model).glob("*") if model else ():
         with contextlib.suppress(OSError):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
@@ -190,18 +187,9 @@ class StopRequests:
             self._child.send_signal(number)
 
 
-@dataclass(frozen=True)
-class _Ended:
-    """How one start of the training ended."""
-
-    ending: Optional[endings.Ending]
-    """None where it ended as if all was well."""
-    reason: str
-    """One sentence."""
-    exit_status: int
-    """As a shell has it."""
-    by_input: bool = False
-    """Whether every arm would fail like that."""
+_Ended = Tuple[Optional[endings.Ending], str, bool]
+"""How one start of the training ended, None as if all was well; the reason, in one sentence; and
+whether every arm would fail like that."""
 
 
 def _run(
@@ -210,20 +198,23 @@ def _run(
     printed: Optional[PrintedMetrics],
     earlier: Tuple[str, ...],
 ) -> _Ended:
-    """Run the training once.
-
-    Where metrics are to be caught, all of its output is searched; it is stopped when they turn out
-    to be wrong.
-    """
+    """Run the training once. Where metrics are to be caught, all of its output is searched; it is
+    stopped when they turn out to be wrong."""
     killed_before = endings.killed_for_memory()
-    environment = {**launch.environment, names.JOB_STARTED_VARIABLE: str(time.monotonic())}
-    if earlier:
-        environment[names.EARLIER_ATTEMPTS_VARIABLE] = ",".join(earlier)
+    command = [sys.executable, *launch.program]
+    if launch.processes is not None:
+        command = torchrun_command(launch.processes, launch.program, os.environ)
     with tempfile.TemporaryDirectory(prefix="training-") as folder:
         note = Path(folder) / "failure.json"
+        environment = {
+            **launch.environment,
+            names.JOB_STARTED_VARIABLE: str(time.monotonic()),
+            names.EARLIER_ATTEMPTS_VARIABLE: ",".join(earlier),
+            names.FAILURE_NOTE_VARIABLE: str(note),
+        }
         child = subprocess.Popen(
-            _command(launch),
-            env={**environment, names.FAILURE_NOTE_VARIABLE: str(note)},
+            command,
+            env=environment,
             stdout=None if printed is None else subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -243,36 +234,24 @@ def _run(
             reader.join(SECONDS_TO_READ)
         noted = read_note(note)
     if printed is not None and printed.fault is not None:
-        return _Ended(endings.EXCEPTION, printed.fault, 1, by_input=True)
-    memory_ran_out = endings.killed_for_memory() > killed_before
+        return endings.EXCEPTION, printed.fault, True
     if overdue:
         reason = "the training was ended shortly before the job's time limit"
-        return _Ended(endings.TIME_LIMIT, reason, 1)
+        return endings.TIME_LIMIT, reason, False
+    memory_ran_out = endings.killed_for_memory() > killed_before
     if noted is not None:
         ending = endings.of_exception(noted.reason) or endings.EXCEPTION
         if noted.signal:
             ending = endings.of_signal(noted.signal, memory_ran_out)
-        return _Ended(ending, noted.reason, 1, noted.by_input)
-    return _ended_by_itself(child.returncode, _last_exception(errors), memory_ran_out)
-
-
-def _ended_by_itself(status: int, exception: str, memory_ran_out: bool) -> _Ended:
-    """`status` is as subprocess has it: negative for a signal that killed the process."""
+        return ending, noted.reason, noted.by_input
+    status, exception = child.returncode, _last_exception(errors)
     last = f": {exception}" if exception else ""
     if status < 0:
         reason = f"the training was {killed_by(-status)}{last}"
-        return _Ended(endings.of_signal(-status, memory_ran_out), reason, 128 - status)
+        return endings.of_signal(-status, memory_ran_out), reason, False
     reason = f"the training ended with exit status {status}{last or '; its log says more'}"
-    ending = endings.of_exception(exception) or endings.EXIT_STATUS
-    return _Ended(ending if status else None, reason, status)
-
-
-def _command(launch: Launch) -> List[str]:
-    if launch.processes is None:
-        return [sys.executable, *launch.program]
-    first, *rest = launch.program
-    program = ["--module" if first == "-m" else first, *rest]
-    return torchrun_command(launch.processes, program, os.environ)
+    failed = endings.of_exception(exception) or endings.EXIT_STATUS
+    return failed if status else None, reason, False
 
 
 def _ended_at_deadline(child: subprocess.Popen[bytes]) -> bool:

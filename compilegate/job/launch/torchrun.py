@@ -1,32 +1,98 @@
-"""torch's own launcher on every machine of a job, with a note of the signal that killed one of its
-processes.
+"""torch's own launcher on every machine of a job, and why one of its processes failed.
 
-A killed process leaves no note, and the others do: their connection to it was closed. torchrun
-alone knows how each one ended. Until it runs, this needs no torch.
+torchrun is started by the job itself, not by SageMaker's toolkit, so that the same thing runs on
+every platform. When one process fails, torchrun ends the others and says only that it did. So the
+one that fails leaves a note for the supervisor. For one that a signal killed, torchrun's own
+process (`main`) leaves it, since torchrun alone knows how each one ended; by then another may have
+noted that it lost its connection. Needs no torch until torchrun runs: torch may be why.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
+import json
 import os
 import signal
 import sys
-from typing import List, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import List, Mapping, Optional, Sequence
 
-from compilegate.job.errors import killed_by
-from compilegate.job.launch.failure import FailureNote, leave_note
+from compilegate.job.compilers.failures import explained
+from compilegate.job.errors import InputError, killed_by, report_failure
 from compilegate.job.machine.world import host_rank, hosts
+from compilegate.job.names import FAILURE_NOTE_VARIABLE
 
+REPORTED_FAILURE = 3
+"""Exit status of a process that said itself why it failed."""
+_PEER_GONE = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "remote process exited",
+)
+"""How gloo and NCCL say that another process was gone."""
 PORT = "29500"
 """The port at which several machines meet, where none is given: on SageMaker a job has its machines
 to itself. Here jobs share one, and the local target gives each a free port."""
 
 
+@dataclass(frozen=True)
+class FailureNote:
+    """Why a process failed."""
+
+    reason: str
+    by_input: bool = False
+    """Whether every arm would fail of it."""
+    signal: int = 0
+    """What killed it; 0 for one that ended by itself."""
+    lost_peer: bool = False
+    """Whether it is only that another process was gone."""
+
+
+def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
+    """In a process that a supervisor started: write the note. False in any other process.
+
+    What failed first is the reason, and other processes fail because of it: a later note takes its
+    place only where the first says no more than that another process was gone.
+    """
+    if not environment.get(FAILURE_NOTE_VARIABLE):
+        return False
+    path = Path(environment[FAILURE_NOTE_VARIABLE])
+    earlier = read_note(path)
+    replaced = earlier is not None and earlier.lost_peer and not note.lost_peer
+    with contextlib.suppress(FileExistsError), open(path, "w" if replaced else "x") as file:
+        json.dump(asdict(note), file)
+    return True
+
+
+def read_note(path: Path) -> Optional[FailureNote]:
+    """The note, if one was left."""
+    try:
+        return FailureNote(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError):
+        return None  # none, or its writer was killed while it wrote
+
+
+def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
+    """Say why a process fails: to its supervisor, or to the platform where it has none. Returns the
+    exit status."""
+    note = FailureNote(
+        explained(error),
+        by_input=isinstance(error, InputError),
+        lost_peer=isinstance(error, RuntimeError) and any(it in str(error) for it in _PEER_GONE),
+    )
+    if not leave_note(note, environment):
+        report_failure(note.reason, environment)
+    return REPORTED_FAILURE
+
+
 def torchrun_command(
     processes: int, program: Sequence[str], environment: Mapping[str, str]
 ) -> List[str]:
-    """What runs `program` (a script or ``--module NAME``, then its arguments) in so many processes
-    on this machine, which meet those of the job's other machines."""
+    """What runs `program` (a script or ``-m NAME``, then its arguments) in so many processes on
+    this machine, which meet those of the job's other machines."""
     machines = hosts(environment)
     if len(machines) > 1:
         meeting = [
@@ -58,7 +124,7 @@ def main(arguments: Sequence[str]) -> int:
         if killed:
             _, rank, number = min(killed)
             reason = f"training process {rank} was {killed_by(number)}"
-            leave_note(FailureNote(reason, by_input=False, signal=number), os.environ)
+            leave_note(FailureNote(reason, signal=number), os.environ)
         return 1
     return 0
 

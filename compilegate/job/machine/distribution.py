@@ -31,9 +31,9 @@ def joined(world: World, device: torch.device) -> Iterator[None]:
 
 
 def take_own_gpu(world: World) -> None:
-    """Have what this process asks of "the GPU" go to its own: NCCL hangs where two share one, and
-    whatever names none would otherwise take memory of the first. Raises InputError where the
-    machine has too few. Nothing for one process alone, or without GPUs."""
+    """Have what this process asks of "the GPU" go to its own: NCCL hangs where two share one.
+    Raises InputError where the machine has too few. Nothing for one process alone, or without
+    GPUs."""
     if world.alone or not torch.cuda.is_available():
         return
     gpus = torch.cuda.device_count()
@@ -48,12 +48,13 @@ def take_own_gpu(world: World) -> None:
 def is_sharded(module: torch.nn.Module) -> bool:
     """Whether its parameters, gradients or their updates are divided among the processes, as by
     FSDP or DeepSpeed: none of them can compute a step of it alone."""
-    marks = ("unshard", "_fsdp_wrapped_module"), ("placements", "ds_id", "_hp_mapping")
     return any(
+        hasattr(each, "unshard") or hasattr(each, "_fsdp_wrapped_module")
+        for each in module.modules()
+    ) or any(
         hasattr(each, name)
-        for found, names in zip((module.modules(), module.parameters()), marks)
-        for each in found
-        for name in names
+        for each in module.parameters()
+        for name in ("placements", "ds_id", "_hp_mapping")
     )
 
 
@@ -75,7 +76,7 @@ def tell_last_step(step: int) -> None:
 
 
 def told_last_step() -> Optional[int]:
-    """What was told; None where it was not yet."""
+    """What `tell_last_step` told; None where it did not yet."""
     if not torch.distributed.is_initialized():
         return None
     store = torch.distributed.distributed_c10d._get_default_store()

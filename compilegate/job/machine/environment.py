@@ -12,8 +12,6 @@ import os
 import platform
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-import numpy as np
-
 from compilegate.job.evidence import Scalar
 from compilegate.job.machine.accelerators import HOST, Machine
 from compilegate.job.names import IMAGE_VARIABLE
@@ -30,26 +28,22 @@ def describe_machine(
     `place` is where the process computes; None is a program without torch, which is not imported
     for it. The machine's description is the same for every process that runs on it.
     """
+    has = machine.accelerators
     found: Dict[str, Scalar] = {
         "python": platform.python_version(),
         "transformers": version_of("transformers"),
-        "numpy": np.__version__,
+        "numpy": version_of("numpy"),
         "platform": platform.platform(),
         "cpu": cpu_model(),
         "cores_available": cores_available(),
         "instance_type": instance_type(environment),
         "image": image(environment),
-        "accelerator": None,
-        "accelerators": 0,
+        "accelerator": None if has is None else has.name,
+        "accelerators": 0 if has is None else has.count,
     }
-    has = machine.accelerators
     if has is not None:
-        found.update(
-            accelerator=has.name,
-            accelerators=has.count,
-            accelerator_memory_bytes=has.memory_bytes,
-            accelerator_capability=has.capability,
-        )
+        found["accelerator_memory_bytes"] = has.memory_bytes
+        found["accelerator_capability"] = has.capability
     if machine.described is not None:
         found["described"] = machine.described  # a rehearsal never passes for the machine itself
     if place is not None:
@@ -62,7 +56,7 @@ def describe_machine(
     return found
 
 
-def arithmetic_settings(environment: Mapping[str, str] = os.environ) -> Dict[str, Scalar]:
+def arithmetic_settings(environment: Mapping[str, str]) -> Dict[str, Scalar]:
     """How torch is set in this process, whatever it computes on. The `float32_` ones are `ieee`,
     `tf32` or `bf16`."""
     import torch  # noqa: PLC0415 - as above
@@ -74,11 +68,15 @@ def arithmetic_settings(environment: Mapping[str, str] = os.environ) -> Dict[str
 
     def on_gpu(place: Any, allowed: Callable[[], bool]) -> str:
         # From torch 2.9 on there are two sets of names, and the old one raises after the new one.
-        precision = str(_precision_set(place) or ("tf32" if allowed() else EXACT))
+        precision = _precision_set(place) or ("tf32" if allowed() else EXACT)
         return EXACT if overridden else precision
 
     asked = getattr(torch, "get_float32_matmul_precision", lambda: "highest")
     on_cpu = _precision_set(getattr(backends.mkldnn, "matmul", None))
+    try:
+        release = cudnn.version()
+    except RuntimeError:  # one that torch was not built for; a job on the host never uses it
+        release = None
     return {
         "float32_matmul_gpu": on_gpu(backends.cuda.matmul, lambda: backends.cuda.matmul.allow_tf32),
         "float32_convolution_gpu": on_gpu(getattr(cudnn, "conv", None), lambda: cudnn.allow_tf32),
@@ -87,7 +85,7 @@ def arithmetic_settings(environment: Mapping[str, str] = os.environ) -> Dict[str
         "cudnn_deterministic": bool(cudnn.deterministic),
         "deterministic_algorithms": bool(torch.are_deterministic_algorithms_enabled()),
         "cuda": torch.version.cuda,
-        "cudnn": _release(cudnn),
+        "cudnn": release,
     }
 
 
@@ -95,19 +93,36 @@ def _precision_set(place: Any) -> Optional[str]:
     """By the names that torch has from 2.9 on; None where it has none. `none` is no setting, in the
     place itself as in those that it follows."""
     try:
-        precision = getattr(place, "fp32_precision", None)
+        precision: Optional[str] = getattr(place, "fp32_precision", None)
     except AssertionError:  # torch 1.13's way of saying that its matmul has no such attribute
         return None
     return EXACT if precision == "none" else precision
 
 
-def _release(cudnn: Any) -> Optional[int]:
-    """That of the library; None where there is none, or one that torch was not built for: torch
-    says so itself where it has to use it, and a job on the host never does."""
+def _ticks() -> List[int]:
+    """The kernel's count of processor time, all cores together; empty without /proc/stat."""
     try:
-        found: Optional[int] = cudnn.version()
-    except RuntimeError:
-        return None
+        with open("/proc/stat", encoding="ascii") as file:
+            return [int(each) for each in file.readline().split()[1:9]]
+    except OSError:
+        return []
+
+
+_STARTED = _ticks()
+
+
+def checkup() -> Dict[str, Scalar]:
+    """What else the machine did while a job trained: why step times scatter. Stolen time is since
+    this module was imported, as every job does when it starts.
+
+    It is no part of the environment that arms are compared by: a load is never the same twice.
+    """
+    found: Dict[str, Scalar] = {"processors": os.cpu_count() or 1}  # which the load is of
+    if hasattr(os, "getloadavg"):
+        found["load"] = os.getloadavg()[0]
+    passed = [now - then for now, then in zip(_ticks(), _STARTED)]
+    if sum(passed) > 0:
+        found["steal"] = max(0, passed[7]) / sum(passed)
     return found
 
 
@@ -153,13 +168,10 @@ def cpu_features() -> List[str]:
 
 
 def _cpu_entry(name: str) -> Optional[str]:
-    """What the kernel says of the first processor under that name."""
+    """What the kernel says of the first processor under that name; None where it is not Linux."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                found, _, value = line.partition(":")
-                if found.strip() == name:
-                    return value.strip()
+            entries = (line.partition(":") for line in file)
+            return next((value.strip() for key, _, value in entries if key.strip() == name), None)
     except OSError:
-        pass  # not Linux: the platform module knows a little
-    return None
+        return None

@@ -1,13 +1,11 @@
-"""How much memory a job may take and held, and how its process keeps what a step frees."""
+"""The most memory that a job held, and how its process keeps what a step frees."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import resource
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Optional, Tuple
 
 from compilegate.job.evidence.record import MEMORY_OF
 
@@ -18,7 +16,6 @@ OF_DEVICE, OF_PROCESS = MEMORY_OF
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h."""
 _KEPT_BYTES = 1 << 30
-_GROUPS = Path("/sys/fs/cgroup")
 
 
 def keep_freed_memory() -> bool:
@@ -28,20 +25,15 @@ def keep_freed_memory() -> bool:
     as many again, so every step would fault in thousands of pages: a fifth of a small model's step.
     Other C libraries decide for themselves.
     """
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-    if mallopt is None:
-        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     # Setting either one also stops glibc from moving the other by itself.
-    return all(mallopt(each, _KEPT_BYTES) == 1 for each in (_TRIM_THRESHOLD, _MMAP_THRESHOLD))
+    return mallopt is not None and all(
+        mallopt(each, _KEPT_BYTES) == 1 for each in (_TRIM_THRESHOLD, _MMAP_THRESHOLD)
+    )
 
 
 def reset_peak_memory(device: torch.device) -> bool:
-    """Have the peak count from here on; whether it does.
-
-    For what is no part of the training, and would be its peak.
-    """
+    """Have the peak count from here on, so that a probe is no part of it; whether it does."""
     if device.type == "cuda":
         import torch  # noqa: PLC0415 - the rest of this file does without
 
@@ -64,7 +56,7 @@ def peak_memory(device: Optional[torch.device]) -> Tuple[Optional[int], Optional
     """The most memory that the job held, in bytes, and whose: that of the GPU, or that of the
     process where nothing else computes. None for a device that nobody asked."""
     if device is not None and device.type == "cuda":
-        import torch  # noqa: PLC0415 - the rest of this file does without
+        import torch  # noqa: PLC0415 - as above
 
         return int(torch.cuda.max_memory_allocated(device)), OF_DEVICE
     if device is None or device.type == "cpu":
@@ -78,58 +70,7 @@ def process_peak() -> int:
     # so that a small job of a large launcher would report the launcher's memory.
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-            held = next((line for line in status if line.startswith("VmHWM:")), None)
-    except OSError:
-        held = None
-    if held is not None:
-        return int(held.split()[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak) * (1 if sys.platform == "darwin" else 1024)  # others count in KiB
-
-
-def memory_here() -> Tuple[Optional[int], Optional[int]]:
-    """The bytes of memory that this process could have, and those that it can still take: the
-    machine's, or the container's where its limit leaves less. None where nothing says."""
-    known: Dict[str, int] = {}
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            name, _, value = line.partition(":")
-            if value.endswith(" kB"):
-                known[name] = int(value.split()[0]) * 1024
-    whole, free = known.get("MemTotal"), known.get("MemAvailable")
-    limit, room = _group_memory()
-    if limit is not None and room is not None:
-        whole, free = min(whole or limit, limit), min(room if free is None else free, room)
-    return whole, free
-
-
-def _group_memory() -> Tuple[Optional[int], Optional[int]]:
-    """The container's limit in either version of control groups, and what it leaves: cached files
-    give way. None without a limit."""
-    for folder, limit, used, cached in (
-        ("", "memory.max", "memory.current", "file "),
-        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "cache "),
-    ):
-        with contextlib.suppress(OSError, ValueError, StopIteration):
-            most, now, kinds = (
-                (_GROUPS / folder / name).read_text(encoding="ascii")
-                for name in (limit, used, "memory.stat")
-            )
-            files = next(line.split()[1] for line in kinds.splitlines() if line.startswith(cached))
-            return int(most), max(int(most) - int(now) + int(files), 0)
-    return None, None
-
-
-def core_quota() -> Optional[float]:
-    """Cores' worth of time that the container may take, in either version of control groups; None
-    without a limit."""
-    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = (_GROUPS / "cpu.max").read_text(encoding="ascii").split()
-        return int(quota) / int(period)  # "max" is no number
-    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = (
-            (_GROUPS / "cpu" / name).read_text(encoding="ascii")
-            for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        )
-        return int(quota) / int(period) if int(quota) > 0 else None
-    return None
+            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak << 10  # others count in KiB

@@ -1,11 +1,11 @@
-"""The arithmetic of a training step: float32, or 16 bits by autocast."""
+"""The arithmetic of a training step: random numbers, float32 or 16 bits by autocast, the update."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import re
-import sys
 from typing import (
     Any,
     Callable,
@@ -20,54 +20,38 @@ from typing import (
     Union,
 )
 
+import numpy as np
 import torch
 
 from compilegate.job.errors import ArmError
 
-_Restore = Callable[[], None]
-
 
 class Generators:
-    """The states of the generators of Python, NumPy and torch, of its CPU and of every GPU. Those
-    of a library that is not imported by then are left out; so are GPUs that nothing was done on."""
+    """The states of the generators of Python, NumPy and torch, of its CPU and of every GPU, unless
+    nothing was done on one."""
 
     def __init__(self) -> None:
-        python = random.getstate()
-        self._restores: List[_Restore] = [lambda: random.setstate(python)]
-        numpy: Any = sys.modules.get("numpy.random")
-        if numpy is not None:
-            of_numpy = numpy.get_state()
-            self._restores.append(lambda: numpy.set_state(of_numpy))
-        torch: Any = sys.modules.get("torch")
-        if torch is not None:
-            host = torch.get_rng_state()
-            self._restores.append(lambda: torch.set_rng_state(host))
-            if torch.cuda.is_initialized():
-                gpus = torch.cuda.get_rng_state_all()
-                self._restores.append(lambda: torch.cuda.set_rng_state_all(gpus))
+        self._python, self._numpy = random.getstate(), np.random.get_state()
+        self._host = torch.get_rng_state()
+        self._gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
     def restore(self) -> None:
-        """Make them so again."""
-        for restore in self._restores:
-            restore()
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+        torch.set_rng_state(self._host)
+        if self._gpus:
+            torch.cuda.set_rng_state_all(self._gpus)
 
 
-def restoring(generator: Any) -> Optional[_Restore]:
+def restoring(generator: Any) -> Optional[Callable[[], Any]]:
     """What makes a generator of a script's own what it is now; None for what is none."""
+    own: Any = generator
     if isinstance(generator, random.Random):
-        state: Any = generator.getstate()
-        return lambda: generator.setstate(state)
-    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
-    if torch is not None and isinstance(generator, torch.Generator):
-        state = generator.get_state()
-        return lambda: generator.set_state(state)
-    if numpy is not None and isinstance(generator, numpy.RandomState):
-        state = generator.get_state()
-        return lambda: generator.set_state(state)
-    if numpy is not None and isinstance(generator, numpy.Generator):
-        source = generator.bit_generator
-        state = source.state
-        return lambda: setattr(source, "state", state)
+        return functools.partial(own.setstate, own.getstate())
+    if isinstance(generator, (torch.Generator, np.random.RandomState)):
+        return functools.partial(own.set_state, own.get_state())
+    if isinstance(generator, np.random.Generator):
+        return functools.partial(setattr, own.bit_generator, "state", own.bit_generator.state)
     return None
 
 
@@ -107,20 +91,25 @@ def autocast_now(kind: str) -> Tuple[bool, torch.dtype]:
     return torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()  # torch_xla 1 takes GPUs'
 
 
+def name_of(dtype: torch.dtype) -> str:
+    """fp32, bf16 or fp16; fp32 for any other type."""
+    return _NAMES.get(dtype, "fp32")
+
+
+def own_precision(module: torch.nn.Module) -> str:
+    """fp32, bf16 or fp16: the type of the module's parameters, by the first."""
+    first = next(module.parameters(), None)
+    return "fp32" if first is None else name_of(first.dtype)
+
+
 def precision_now(module: torch.nn.Module) -> str:
     """fp32, bf16 or fp16: what the module computes in if it is called now, by its parameters' type
     or by the autocast that is on."""
     first = next(module.parameters(), None)
-    own = own_precision(module)
-    if first is None or own != "fp32":
-        return own
+    if first is None or name_of(first.dtype) != "fp32":
+        return own_precision(module)
     enabled, dtype = autocast_now(first.device.type)
     return name_of(dtype) if enabled else "fp32"
-
-
-def name_of(dtype: torch.dtype) -> str:
-    """fp32, bf16 or fp16; fp32 for any other type."""
-    return _NAMES.get(dtype, "fp32")
 
 
 def observed_precision(
@@ -134,10 +123,8 @@ def observed_precision(
     return products_precision(outputs), False
 
 
-def own_precision(module: torch.nn.Module) -> str:
-    """fp32, bf16 or fp16: the type of the module's parameters, by the first."""
-    first = next(module.parameters(), None)
-    return "fp32" if first is None else name_of(first.dtype)
+_PRODUCT = re.compile(r"[Mm]mBackward|^LinearBackward|ConvolutionBackward|Rnn(Layer)?Backward")
+"""In autograd's names for matrix products and convolutions."""
 
 
 def products_precision(outputs: Iterable[torch.Tensor]) -> Optional[str]:
@@ -147,12 +134,12 @@ def products_precision(outputs: Iterable[torch.Tensor]) -> Optional[str]:
     None where that does not show: there are none, they differ, or some are within one node, as
     those of compiled code are.
     """
-    seen: Set[Any] = set()
+    seen: Set[Any] = {None}
     found: Set[str] = set()
     waiting: List[Any] = [each.grad_fn for each in outputs]
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
+        if node in seen:
             continue
         seen.add(node)
         if isinstance(node, torch.autograd.function.BackwardCFunction) or "::jit::" in node.name():
@@ -166,10 +153,6 @@ def products_precision(outputs: Iterable[torch.Tensor]) -> Optional[str]:
     return found.pop() if len(found) == 1 else None
 
 
-_PRODUCT = re.compile(r"[Mm]mBackward|^LinearBackward|ConvolutionBackward|Rnn(Layer)?Backward")
-"""In autograd's names for them."""
-
-
 def check_precision(precision: str, accelerator: str) -> None:
     """Raises ArmError where the kind of device (cuda, cpu) does not train in it."""
     if precision == "fp16" and accelerator != "cuda":
@@ -179,41 +162,28 @@ def check_precision(precision: str, accelerator: str) -> None:
 
 
 def loss_scaler(precision: str, device: torch.device) -> Optional[Any]:
-    """What keeps small gradients of fp16 from becoming zero; None where there is no need.
-
-    bf16 has the exponents of float32.
-    """
+    """What keeps small gradients of fp16 from becoming zero; None where there is no need. bf16 has
+    the exponents of float32."""
     if precision != "fp16":
         return None
     if device.type == "xla":
         return _xla().grad_scaler()
     if hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler(device.type)
-    return torch.cuda.amp.GradScaler()  # torch before 2.3
-
-
-def _xla() -> Any:
-    from compilegate.job.compilers.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
-
-    return runtime
-
-
-_FUSED = {"cuda": (2, 0), "cpu": (2, 4)}
-"""The torch release that fused AdamW, by device."""
+    return torch.cuda.amp.GradScaler()  # SageMaker's images with torch 1
 
 
 def adamw(
     groups: List[Dict[str, Any]], learning_rate: float, device: torch.device
 ) -> torch.optim.Optimizer:
-    """AdamW in one pass over each parameter where torch has it for the device.
+    """AdamW in one pass over each parameter where torch has it for the device, on a CPU since 2.4.
 
     Elsewhere it takes ten small operations a parameter, a tenth of a small model's step.
     """
     if device.type == "xla":
-        from compilegate.job.compilers.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
-
-        return runtime.adamw(groups, learning_rate)
-    if device.type in _FUSED and _release() >= _FUSED[device.type]:
+        optimizer: torch.optim.Optimizer = _xla().adamw(groups, learning_rate)
+        return optimizer
+    if device.type in ("cpu", "cuda") and hasattr(torch, "get_autocast_dtype"):  # since 2.4 as well
         return torch.optim.AdamW(groups, lr=learning_rate, fused=True)
     return torch.optim.AdamW(groups, lr=learning_rate)
 
@@ -226,10 +196,10 @@ def changing_number(value: float, device: torch.device) -> Union[float, torch.Te
     are one input: a learning rate that meets one of Adam's constants would be another graph, to be
     compiled anew. A tensor, of shape (1,), is always an input of its own.
     """
-    if device.type != "xla":
-        return value
-    return torch.tensor([value]).to(device)
+    return torch.tensor([value]).to(device) if device.type == "xla" else value
 
 
-def _release() -> Tuple[int, ...]:
-    return tuple(int(part) for part in str(torch.__version__).split(".")[:2])
+def _xla() -> Any:
+    from compilegate.job.compilers.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
+
+    return runtime

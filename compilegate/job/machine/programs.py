@@ -1,20 +1,20 @@
-"""Programs that a job starts: how one ended, its import path, and the compilers of kernels.
-
-Needs no torch.
-"""
+"""Another program's answer: how it ended, and what nvidia-smi says. Needs no torch."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import os
+import re
 import shutil
 import signal
 import subprocess
-import sys
-from pathlib import Path
-from typing import Mapping, NamedTuple, Optional, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from compilegate.job.errors import killed_by
+
+_DRIVER_SECONDS = 30
+"""A driver that has to wake eight GPUs takes some; one that is broken may never answer."""
 
 
 class Ended(NamedTuple):
@@ -37,57 +37,49 @@ def run(
             stderr=subprocess.PIPE,
             env=environment,
             start_new_session=True,
+            text=True,
+            errors="replace",
         )
     except OSError as error:
         return Ended("", f"it could not be started: {error.strerror or error}")
     with process:
         try:
-            stdout, stderr = process.communicate(timeout=seconds)
-        except BaseException as error:
-            # Its children too: while one of them held the output open, nobody would go on.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            output, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            # Its children too: one of them may hold the output open.
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                return Ended("", f"it did not end within {seconds:.0f} seconds")
-            raise
-    output = stdout.decode("utf-8", "replace")
+            return Ended("", f"it did not end within {seconds:.0f} seconds")
     if process.returncode < 0:
         return Ended(output, killed_by(-process.returncode))
     if process.returncode > 0:
-        reason = _reason(stderr.decode("utf-8", "replace") or output)
-        return Ended(output, reason or f"it ended with status {process.returncode}")
+        last = (errors or output).strip().splitlines()[-1:] or ["it printed nothing"]
+        return Ended(output, last[0].strip()[:400])
     return Ended(output, None)
 
 
-def _reason(text: str) -> str:
-    """The line that says what was wrong: a compiler's first with `error`, a traceback's last."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if " error:" in line or line.startswith("error:")]
-    return (errors[0] if errors else lines[-1] if lines else "")[:400]
+class DriverAnswer(NamedTuple):
+    """What nvidia-smi says."""
+
+    rows: List[Dict[str, str]]
+    """For each GPU, the fields that this driver knows."""
+    error: Optional[str]
 
 
-def import_path(environment: Mapping[str, str]) -> str:
-    """The PYTHONPATH of a child that imports this package as its parent does."""
-    root = str(Path(__file__).resolve().parents[3])
-    return os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
-
-
-def cxx_compiler(environment: Mapping[str, str]) -> Optional[str]:
-    """The C++ compiler that inductor takes: that of CXX, or the system's usual one."""
-    usual = "clang++" if sys.platform == "darwin" else "g++"
-    return shutil.which(environment.get("CXX") or usual, path=environment.get("PATH"))
-
-
-def c_compiler(environment: Mapping[str, str]) -> Optional[str]:
-    """The C compiler that Triton takes: that of CC, gcc or clang."""
-    named = environment.get("CC")
-    found = (
-        shutil.which(name, path=environment.get("PATH"))
-        for name in ([named] if named else ["gcc", "clang"])
-    )
-    return next((each for each in found if each), None)
-
-
-def version_line(program: str) -> Optional[str]:
-    """The first line that a compiler prints about its version."""
-    return next(iter(run([program, "--version"], 60).output.splitlines()), None)
+def nvidia_smi(fields: Sequence[str], path: Optional[str] = None) -> DriverAnswer:
+    """Ask nvidia-smi (`--help-query-gpu` lists its fields). `path` is where programs are, by
+    default PATH."""
+    program = shutil.which("nvidia-smi", path=path)
+    if program is None:
+        return DriverAnswer([], "nvidia-smi is not installed")
+    query = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    ended = run(query, _DRIVER_SECONDS)
+    # A driver refuses the whole query for a field that it does not know, and names it.
+    unknown = re.search(r'Field "([^"]+)" is not a valid field', ended.output + (ended.error or ""))
+    if unknown is not None and unknown[1] in fields:
+        return nvidia_smi([each for each in fields if each != unknown[1]], path)
+    rows = list(csv.reader(ended.output.splitlines(), skipinitialspace=True))
+    wrong = next((", ".join(row) for row in rows if len(row) != len(fields)), None)
+    if ended.error or wrong:
+        return DriverAnswer([], f"nvidia-smi says: {ended.error or wrong}")
+    return DriverAnswer([dict(zip(fields, row)) for row in rows], None)

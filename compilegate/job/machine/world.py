@@ -36,11 +36,7 @@ def world_of(environment: Mapping[str, str]) -> World:
     """What torchrun told this process; one process alone where it was not started by it."""
     if "TORCHELASTIC_RUN_ID" not in environment:
         return ALONE
-    return World(
-        size=int(environment["WORLD_SIZE"]),
-        rank=int(environment["RANK"]),
-        local_rank=int(environment["LOCAL_RANK"]),
-    )
+    return World(*(int(environment[name]) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK")))
 
 
 def hosts(environment: Mapping[str, str]) -> List[str]:

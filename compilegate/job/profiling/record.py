@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Optional, Tuple
 
-PROFILE_SCHEMA = 2
+PROFILE_SCHEMA = 3
 
 Part = Literal["computing", "update"]
 COMPUTING: Part = "computing"
@@ -61,21 +61,14 @@ class ProfiledTime:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line of somebody's program, and how often something happened there."""
+class Place:
+    """A line of somebody's program where something happened: a value was asked for, torch left the
+    graph that it compiles or compiled one anew."""
 
     where: str
     """``train.py:42``"""
     count: int
-
-
-@dataclass(frozen=True)
-class Break:
-    """A place where torch leaves the graph that it compiles, or compiles one anew."""
-
-    where: str
-    reason: str
-    count: int
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,8 +76,8 @@ class Graphs:
     """What torch made of a program that it compiles."""
 
     count: int
-    breaks: Tuple[Break, ...]
-    recompilations: Tuple[Break, ...]
+    breaks: Tuple[Place, ...]
+    recompilations: Tuple[Place, ...]
 
 
 @dataclass(frozen=True)
@@ -98,7 +91,6 @@ class Profile:
     hardware: str
     """What the device is, in words."""
     torch: str
-    threads: int
     processes: int
     batch_size: Optional[int]
     warm_up: int
@@ -110,7 +102,7 @@ class Profile:
     operators: Tuple[Operator, ...]
     least_seconds: float
     """What an operator with next to nothing to compute takes on the host, under the profiler."""
-    synchronisations: Tuple[Line, ...]
+    synchronisations: Tuple[Place, ...]
     """Where the host asked for a value that the device computes, in the profiled steps."""
     shapes: Tuple[int, ...]
     """For each profiled step the number of its shapes, from 0 in the order of their first step."""

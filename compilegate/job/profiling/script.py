@@ -1,7 +1,7 @@
 """Profiles a script as it is: ``python -m compilegate.job.profiling.script train.py --epochs 1``.
 
 The script needs no call of `compilegate.job`. Its loop is known by what it calls of torch: loaders,
-the model, `backward`, the optimizer.
+and the optimizer's `step`.
 """
 
 from __future__ import annotations
@@ -11,36 +11,28 @@ import runpy
 import sys
 from typing import Sequence
 
-from compilegate.job.names import PROFILE_VARIABLE
 from compilegate.job.profiling.session import ProfileWritten, current
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the script under a session; returns the exit status."""
-    script = arguments[0]
-    sys.argv = list(arguments)
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
-    session = current()
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except ProfileWritten:
-        return 0
-    except SystemExit as ended:
-        if ended.code not in (None, 0):
-            session.fail()
-            raise
-    except BaseException:
-        session.fail()
-        raise
-    session.end()
-    return 0 if session.over else NOT_ENOUGH
-
 
 NOT_ENOUGH = 4
 """The exit status where the script ended before enough steps were taken."""
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Run the script under a session; returns the exit status."""
+    sys.argv = list(arguments)
+    sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
+    session = current()
+    try:
+        runpy.run_path(arguments[0], run_name="__main__")
+    except ProfileWritten:
+        return 0
+    except BaseException as error:
+        if not isinstance(error, SystemExit) or error.code not in (None, 0):
+            session.quiet = True  # what it printed says why
+            raise
+    session.end()
+    return 0 if session.over else NOT_ENOUGH
+
+
 if __name__ == "__main__":
-    if not os.environ.get(PROFILE_VARIABLE):
-        sys.exit(f"{PROFILE_VARIABLE} says how many steps to profile, and was not set")
     sys.exit(main(sys.argv[1:]))

@@ -1,10 +1,16 @@
-"""Leads a process through its profile, step by step, and ends it."""
+"""Where the time of a training step goes, measured inside the training process.
+
+A profiled process takes a few dozen steps and ends: some warm up, most are timed by the job's clock
+alone, and some go under torch.profiler. `compilegate.profile` reads what is written here; `script`
+starts a script that does not import `compilegate.job`.
+"""
 
 from __future__ import annotations
 
 import atexit
 import functools
 import os
+import statistics
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -23,38 +29,34 @@ from compilegate.job.names import (
     TRACE_FILE,
 )
 from compilegate.job.profiling.events import WAIT, Events
-from compilegate.job.profiling.record import Graphs, Line, Profile, StepTime
+from compilegate.job.profiling.record import Graphs, Place, Profile, StepTime
 from compilegate.job.profiling.slowdowns import GraphLog, SynchronisationWatch, by_line
+
+FEWEST_STEPS = 12
+MOST_LINES = 20
 
 
 class ProfiledClock:
-    """Measures as the clock that it stands before, and ends the job when the profile is done."""
+    """A job's clock that tells the session of each wait and step."""
 
     def __init__(self, clock: Any, session: Session) -> None:
         self._clock = clock
         self._session = session
-        session.follow(clock)
+        session.clock, session.own_clock = clock, False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._clock, name)
 
     def begin_wait(self) -> None:
-        """The step waits for its batch."""
-        self._clock.begin_wait()
         self._session.begin_wait()
 
     def end_wait(self) -> None:
-        """It has it."""
         self._session.end_wait()
-        self._clock.end_wait()
 
     def end(self) -> None:
         """The step ends; after the last one, so does the process."""
         self._clock.end()
         self._session.end_step()
-
-
-FEWEST_STEPS = 12
 
 
 class ProfileWritten(SystemExit):
@@ -69,26 +71,27 @@ class Session:
         steps = max(steps, FEWEST_STEPS)
         self._folder = folder
         self._program = program
-        self._warm_up, self._profiled = max(steps // 7, 4), max(steps // 4, 4)
-        self._plain = steps - self._warm_up - self._profiled - 1
-        # The profiler has one step to warm up, too.
-        self._begins = self._warm_up + self._plain
+        self._warm_up, profiled = max(steps // 7, 4), max(steps // 4, 4)
+        self._begins = steps - profiled - 1
+        """The step that warms the profiler up, too."""
+        self._needed = steps
         self._taken = 0
         activities = [ProfilerActivity.CPU]
         activities += [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
         self._profiler: Any = profile(
             activities=activities,
-            schedule=schedule(wait=self._begins, warmup=1, active=self._profiled, repeat=1),
+            schedule=schedule(wait=self._begins, warmup=1, active=profiled, repeat=1),
             record_shapes=True,
         )
-        self._watch = SynchronisationWatch()
-        self._graphs = GraphLog()
-        self._clock: Any = None
-        self._own_clock = True
+        self._watch, self._graphs = SynchronisationWatch(), GraphLog()
+        self.clock: Any = None
+        self.own_clock = True
+        """Whether a step ends with the update: the program has no clock of a job."""
         self._waiting: Any = None
         self._optimizer: Any = None
-        self._quiet = self.over = False
-        """`over`: whether the profile is written. `_quiet`: whether anything need be said."""
+        self.over = self.quiet = False
+        """`over`: whether the profile is written. `quiet`: whether nothing need be said at the
+        program's end."""
         self.arm: Optional[str] = None
         self.compiler = "eager"
         self.batch_size: Optional[int] = None
@@ -104,47 +107,43 @@ class Session:
 
         @functools.wraps(fetch)
         def fetching(loader: Any) -> Any:
-            if not (self._own_clock and self._clock and torch.is_grad_enabled()):
+            if not (self.own_clock and self.clock and torch.is_grad_enabled()):
                 return fetch(loader)
-            self._clock.begin_wait()
             self.begin_wait()
             try:
                 return fetch(loader)
             finally:
                 self.end_wait()
-                self._clock.end_wait()
 
         iterator.__next__ = fetching
         register_optimizer_step_post_hook(self._updated)
         self._graphs.listen()
         self._profiler.start()
 
-    def follow(self, clock: Any) -> None:
-        """The program has a clock, and says itself where a step ends."""
-        self._clock, self._own_clock = clock, False
-
     def begin_wait(self) -> None:
         """The step waits for its batch."""
+        self.clock.begin_wait()
         self._waiting = record_function(WAIT)
         self._waiting.__enter__()
 
     def end_wait(self) -> None:
         """It has it."""
         self._waiting.__exit__(None, None, None)
+        self.clock.end_wait()
 
     def _updated(self, optimizer: Any, *_: Any) -> None:
         if self._optimizer is None:
             self._optimizer = optimizer
-        if not self._own_clock or optimizer is not self._optimizer:
+        if not self.own_clock or optimizer is not self._optimizer:
             return
-        if self._clock is None:
+        if self.clock is None:
             from compilegate.job.script.steps import Clock  # noqa: PLC0415 - imports this
 
-            self._clock = Clock(self._device())
+            self.clock = Clock(self._device())
         else:
-            self._clock.end()
+            self.clock.end()
         self.end_step()
-        self._clock.begin()
+        self.clock.begin()
 
     def end_step(self) -> None:
         """A step is over. Ends the program after the last one."""
@@ -152,27 +151,22 @@ class Session:
         self._profiler.step()
         if self._taken == self._begins + 2:  # those that `events` counts
             self._watch.start()
-        if self._taken == self._begins + 1 + self._profiled:
+        if self._taken == self._needed:
             self._write()
             raise ProfileWritten(0)
 
     def end(self) -> None:
-        """The program ends by itself, before its profile is done."""
-        if self.over or self._quiet:
+        """The program ends by itself: say so where its profile is not done."""
+        if self.over or self.quiet:
             return
-        self._quiet = True
-        needed = self._begins + 1 + self._profiled
+        self.quiet = True
         why = (
-            f"the program ended after {self._taken} training steps, expected {needed} or more to "
-            "profile; take fewer (--steps), or give it more data or epochs"
+            f"the program ended after {self._taken} training steps, expected {self._needed} or "
+            "more to profile; take fewer (--steps), or give it more data or epochs"
             if self._taken
             else "the program took no training step, expected some by an optimizer of torch's"
         )
         print(f"compilegate: {why}", file=sys.stderr, flush=True)
-
-    def fail(self) -> None:
-        """The program fails: what it printed says why."""
-        self._quiet = True
 
     def _write(self) -> None:
         self._profiler.stop()
@@ -187,14 +181,12 @@ class Session:
         print(f"compilegate: the profile is in {self._folder / PROFILE_FILE}", flush=True)
 
     def _profile(self) -> Profile:
-        events = Events(self._profiler.events())
-        device = self._device()
-        timed = list(map(StepTime, self._clock.seconds(), self._clock.waits()))
+        events, device = Events(self._profiler.events()), self._device()
+        timed = list(map(StepTime, self.clock.seconds(), self.clock.waits()))
         untimed = self._taken - len(timed)  # the first step of a program without a clock
         dynamo = sys.modules.get("torch._dynamo.utils")
-        graphs = 0 if dynamo is None else int(dynamo.counters["stats"].get("unique_graphs", 0))
-        compiled = self.compiler != "eager" or graphs > 0
-        threads = torch.get_num_threads()
+        count = 0 if dynamo is None else int(dynamo.counters["stats"].get("unique_graphs", 0))
+        compiled = self.compiler != "eager" or count > 0
         return Profile(
             program=self._program,
             arm=self.arm,
@@ -202,9 +194,8 @@ class Session:
             device=device.type,
             hardware=torch.cuda.get_device_name(device)
             if device.type == "cuda"
-            else f"{threads} threads of a processor",
+            else f"{torch.get_num_threads()} threads of a processor",
             torch=str(torch.__version__),
-            threads=threads,
             processes=world_of(os.environ).size,
             batch_size=self.batch_size,
             warm_up=self._warm_up,
@@ -213,9 +204,9 @@ class Session:
             profiled=events.time(),
             operators=events.operators(),
             least_seconds=_least_seconds(),
-            synchronisations=tuple(Line(*each) for each in by_line(self._watch)[:20]),
+            synchronisations=tuple(Place(*each) for each in by_line(self._watch)[:MOST_LINES]),
             shapes=events.shapes(),
-            graphs=Graphs(graphs, self._graphs.breaks, self._graphs.recompilations)
+            graphs=Graphs(count, self._graphs.breaks, self._graphs.recompilations)
             if compiled
             else None,
             trace=TRACE_FILE,
@@ -235,10 +226,8 @@ def _least_seconds() -> float:
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
         for _ in range(200):
             torch.add(number, number)
-    taken = sorted(
-        each.self_cpu_time_total for each in profiler.events() if each.name == "aten::add"
-    )
-    return taken[len(taken) // 2] / 1e6 if taken else 0.0
+    added = [each for each in profiler.events() if each.name == "aten::add"]
+    return float(statistics.median(each.self_cpu_time_total for each in added)) / 1e6
 
 
 _session: Optional[Session] = None

@@ -1,4 +1,5 @@
-"""Where torch breaks a graph, and why it compiles one again: dynamo says so in its log."""
+"""What slows steps and shows without a profiler: the host asks for a tensor's value, torch breaks a
+graph or compiles one again, of which dynamo says in its log where and why."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import sys
 from collections import Counter
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from compilegate.job.profiling.record import Break
+from compilegate.job.profiling.record import Place
 
 ASKING = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "nonzero")
 """Methods of a tensor after which the program knows its value, or its shape."""
@@ -19,6 +20,7 @@ _OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 _TORCH = os.sep + "torch" + os.sep
 _OPTIMIZERS = os.path.join(_TORCH.rstrip(os.sep), "optim") + os.sep
 """Part of the path of its optimizers, which ask for the number of their step on the host."""
+MOST_PLACES = 20
 
 
 class SynchronisationWatch:
@@ -32,7 +34,6 @@ class SynchronisationWatch:
         self._inside = False
 
     def start(self) -> None:
-        """Watch from here on."""
         import torch  # noqa: PLC0415 - programs without torch import this, too
 
         for name in ASKING:
@@ -41,7 +42,6 @@ class SynchronisationWatch:
             setattr(torch.Tensor, name, self._watched(name, original, torch))
 
     def stop(self) -> None:
-        """Stop it."""
         import torch  # noqa: PLC0415 - as above
 
         for name, original in self._originals.items():
@@ -64,7 +64,7 @@ class SynchronisationWatch:
                 return original(tensor, *arguments, **named)
             finally:
                 self._inside = False
-                where = line_of(sys._getframe(1))
+                where = _line_of(sys._getframe(1))
                 if where is not None:
                     self.counts[where] += 1
 
@@ -73,33 +73,33 @@ class SynchronisationWatch:
         return asked if dynamo is None else dynamo.disable(asked)
 
 
-def line_of(frame: Any) -> Optional[str]:
+def by_line(watch: SynchronisationWatch) -> List[Tuple[str, int]]:
+    """How often each line asked, most often first."""
+    return watch.counts.most_common()
+
+
+def _line_of(frame: Any) -> Optional[str]:
     """The nearest line of the program itself; None where the job or an optimizer asks."""
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_OWN) or _OPTIMIZERS in file:
             return None
         if _TORCH not in file and not file.startswith("<"):
-            return f"{short_path(file)}:{frame.f_lineno}"
+            return f"{_short_path(file)}:{frame.f_lineno}"
         frame = frame.f_back
     return None
 
 
-def short_path(path: str) -> str:
+def _short_path(path: str) -> str:
     """As a reader knows it: within the working folder, or in a library."""
-    parts = path.replace(os.sep, "/").split("/site-packages/")
-    if len(parts) > 1:
-        return parts[-1]
+    _, installed, inside = path.replace(os.sep, "/").rpartition("/site-packages/")
+    if installed:
+        return inside
     try:
         inside = os.path.relpath(path)
     except ValueError:  # another drive
         return path
     return path if inside.startswith("..") else inside.replace(os.sep, "/")
-
-
-def by_line(watch: SynchronisationWatch) -> List[Tuple[str, int]]:
-    """How often each line asked, most often first."""
-    return watch.counts.most_common()
 
 
 _BREAKS = "torch._dynamo.symbolic_convert.__graph_breaks"
@@ -110,7 +110,6 @@ _GUARD = re.compile(r"^\s*-\s*(?:\d+/\d+:\s*)?(.+)$", re.MULTILINE)
 _REASON = re.compile(r"Graph Break Reason: (.*)", re.DOTALL)
 _WHY = "Explanation: "
 _DOING = "Encountered graph break when attempting to trace"
-MOST_PLACES = 20
 
 
 class GraphLog(logging.Handler):
@@ -118,11 +117,10 @@ class GraphLog(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
-        self._said: Counter[Tuple[str, str, str]] = Counter()
+        self._found: Counter[Tuple[str, str, str]] = Counter()
         self._loggers: List[Tuple[Any, int, bool]] = []
 
     def listen(self) -> None:
-        """From here on."""
         for name in (_BREAKS, _RECOMPILES):
             logger = logging.getLogger(name)
             self._loggers.append((logger, logger.level, logger.propagate))
@@ -138,7 +136,6 @@ class GraphLog(logging.Handler):
             return  # another torch: they are counted, without reasons
 
     def stop(self) -> None:
-        """Stop it."""
         for logger, level, propagates in self._loggers:
             logger.removeHandler(self)
             logger.setLevel(level)
@@ -150,31 +147,28 @@ class GraphLog(logging.Handler):
         text = record.getMessage()
         if record.name == _BREAKS:
             at = _BREAK_AT.search(text)
-            where = f"{short_path(at[1])}:{at[2]}" if at else "unknown"
+            where = f"{_short_path(at[1])}:{at[2]}" if at else "unknown"
             reason = break_reason(text)
         else:
             code, guard = _CODE_AT.search(text), _GUARD.search(text)
-            where = f"{short_path(code[2])}:{code[3]} ({code[1]})" if code else "unknown"
+            where = f"{_short_path(code[2])}:{code[3]} ({code[1]})" if code else "unknown"
             reason = guard[1].split("  # ")[0].strip()[:300] if guard else "another guard"
-        self._said[record.name, where, reason] += 1
+        self._found[record.name, where, reason] += 1
 
     @property
-    def breaks(self) -> Tuple[Break, ...]:
+    def breaks(self) -> Tuple[Place, ...]:
         """Most frequent first."""
         return self._listed(_BREAKS)
 
     @property
-    def recompilations(self) -> Tuple[Break, ...]:
+    def recompilations(self) -> Tuple[Place, ...]:
         """Most frequent first."""
         return self._listed(_RECOMPILES)
 
-    def _listed(self, logger: str) -> Tuple[Break, ...]:
-        found = [
-            Break(where, reason, count)
-            for (name, where, reason), count in self._said.most_common()
-            if name == logger
-        ]
-        return tuple(found[:MOST_PLACES])
+    def _listed(self, logger: str) -> Tuple[Place, ...]:
+        found = self._found.most_common()
+        places = [Place(where, count, why) for (name, where, why), count in found if name == logger]
+        return tuple(places[:MOST_PLACES])
 
 
 def break_reason(text: str) -> str:

@@ -32,7 +32,6 @@ import numpy.typing as npt
 
 from compilegate.job import names
 from compilegate.job.compilers.failures import explained
-from compilegate.job.doctor.checkup import checkup
 from compilegate.job.endings import EXCEPTION, NOT_MEASURED, WRONG_ARITHMETIC, of_exception
 from compilegate.job.errors import ArmError, InputError, one_sentence
 from compilegate.job.evidence import (
@@ -48,7 +47,7 @@ from compilegate.job.evidence import (
 from compilegate.job.evidence.parity import coarsest, otherwise_declared, trains_in
 from compilegate.job.evidence.writing import SeenRows, hashed_categories
 from compilegate.job.machine.accelerators import this_machine
-from compilegate.job.machine.environment import describe_machine
+from compilegate.job.machine.environment import checkup, describe_machine
 from compilegate.job.machine.world import World, world_of
 from compilegate.job.script.measured import (
     Framework,

@@ -15,12 +15,12 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from compilegate.job import names
 from compilegate.job.compilers import Setting, declarations
-from compilegate.job.doctor.checkup import checkup
 from compilegate.job.endings import EXCEPTION
 from compilegate.job.errors import InputError
 from compilegate.job.evidence import CompilerRecord, Evidence, Scalar
 from compilegate.job.files import settings_digest
 from compilegate.job.launch.told import job_text, recipe_by_toolkit
+from compilegate.job.machine.environment import checkup
 
 LOCAL_FOLDER = "compilegate-job"
 """Where a script that runs by itself leaves its model and its evidence."""

@@ -92,7 +92,6 @@ def launched(
 @pytest.mark.parametrize(
     ("style", "told", "gpus"),
     [
-        ("calls", {}, None),
         ("runs", {"SM_NUM_GPUS": "0"}, None),
         ("calls", {"SM_NUM_GPUS": "4"}, "4"),
         ("runs", {"SM_NUM_GPUS": "4", "GPU_NUM_DEVICES": "2"}, "2"),  # the image says so

@@ -13,7 +13,7 @@ import pytest
 from compilegate.gate.evidence import read_evidence
 from compilegate.job import endings
 from compilegate.job.endings import Ending
-from compilegate.job.launch.failure import FailureNote, leave_note, read_note
+from compilegate.job.launch.torchrun import FailureNote, leave_note, read_note
 
 pytestmark = pytest.mark.slow
 
@@ -114,31 +114,29 @@ raise OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB')
     ],
     ids=lambda each: each.name if isinstance(each, Ending) else "",
 )
-@pytest.mark.parametrize("on_failure", ["record", "stop"])
-def test_each_ending_of_the_table(
-    tmp_path: Path, source: str, ending: Ending, on_failure: str
-) -> None:
-    """A candidate's is evidence, and its job ends well; a baseline's fails its job. Compiled code
-    is not trusted again after a death that it may have caused."""
+def test_each_ending_of_the_table(tmp_path: Path, source: str, ending: Ending) -> None:
+    """A candidate's is evidence, and its job ends well. Compiled code is not trusted again after a
+    death that it may have caused."""
     archive = tmp_path / "machine.tar"
     archive.write_bytes(b"code")
     variables = {
         "COMPILEGATE_TIME_LIMIT": "4" if ending is endings.TIME_LIMIT else "600",
         "COMPILEGATE_COMPILE_CACHE": str(tmp_path),
     }
-    job = Supervised(tmp_path, f"import signal\n{source}", on_failure, **variables)
+    job = Supervised(tmp_path, f"import signal\n{source}", "record", **variables)
     status, _, _ = job.end()
     assert archive.exists() == (ending is not endings.WRONG_CODE)
     assert job.starts == ["", ending.name][: ending.attempts]
-    reason = job.failure.read_text()
-    if on_failure == "stop":
-        assert status > 0
-        assert not job.evidence.exists()
-    else:
-        assert status == 0
-        found = read_evidence(job.evidence).evidence
-        earlier = (ending.name,) * (ending.attempts - 1)
-        assert (found.ending, found.attempts, found.failure) == (ending.name, earlier, reason)
+    found = read_evidence(job.evidence).evidence
+    assert (status, found.ending, found.failure) == (0, ending.name, job.failure.read_text())
+    assert found.attempts == (ending.name,) * (ending.attempts - 1)
+
+
+def test_a_baseline_that_fails_fails_its_job(tmp_path: Path) -> None:
+    job = Supervised(tmp_path, KILLED.format("SIGSEGV"), "stop")
+    assert job.end()[0] == 1
+    assert "SIGSEGV" in job.failure.read_text()
+    assert not job.evidence.exists()
 
 
 def test_what_goes_well_the_second_time_is_a_success_that_says_so(tmp_path: Path) -> None:
@@ -163,7 +161,7 @@ def test_an_input_that_every_arm_would_fail_of_is_no_evidence(tmp_path: Path) ->
     source = (
         "import sys\n"
         "from compilegate.job.errors import InputError\n"
-        "from compilegate.job.launch.failure import tell_failure\n"
+        "from compilegate.job.launch.torchrun import tell_failure\n"
         "sys.exit(tell_failure(InputError('--rate: found nan'), os.environ))\n"
     )
     job = Supervised(tmp_path, source, "record")
@@ -211,10 +209,10 @@ def test_a_request_that_comes_before_the_child_is_started_reaches_it() -> None:
     assert done.stdout == f"{-signal.SIGTERM} {signal.SIGTERM.value}\n"
 
 
-OWN = FailureNote("out of memory", by_input=False)
+OWN = FailureNote("out of memory")
 LATER = FailureNote("the data are damaged", by_input=True)
-LOST = FailureNote("Connection closed by peer", by_input=False, lost_peer=True)
-DEAD = FailureNote("training process 1 was killed by SIGABRT", by_input=False, signal=6)
+LOST = FailureNote("Connection closed by peer", lost_peer=True)
+DEAD = FailureNote("training process 1 was killed by SIGABRT", signal=6)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,5 @@ def test_a_candidate_whose_gpus_are_not_seen_fails_and_keeps_no_baseline_from_it
 def test_a_description_that_is_none_says_what_is_allowed(train_job: TrainJob) -> None:
     job = train_job({"COMPILEGATE_MACHINE": '{"accelerator": "V100", "count": 0}'})
     assert job.status == 1
-    assert job.failure_file.read_text() == (
-        "the environment variable COMPILEGATE_MACHINE has count = 0, allowed: a whole number from "
-        "1 to 64"
-    )
+    assert "COMPILEGATE_MACHINE" in job.failure_file.read_text()
+    assert "count is 0, allowed: 1 or more" in job.failure_file.read_text()
