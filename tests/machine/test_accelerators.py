@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from compilegate.catalog.instances import accelerators_of
 from compilegate.cli.main import main
 from compilegate.job import InputError
-from compilegate.job.compilers.xla.memory import forget_peak_memory, peak_memory
 from compilegate.job.machine.accelerators import read_description, visible_gpus
 
 ROOT = Path(__file__).parents[2]
@@ -104,31 +103,6 @@ def test_which_gpus_are_visible_is_what_cuda_makes_of_it(visible, places) -> Non
 def test_a_description_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"COMPILEGATE_MACHINE is .*, allowed: what"):
         read_description(text)
-
-
-def neuron_core(folder: Path, device: int, core: int, peak: str) -> Path:
-    path = folder / f"neuron{device}/neuron_core{core}/stats/memory_usage/device_mem/peak"
-    path.parent.mkdir(parents=True)
-    path.write_text(peak)
-    return path
-
-
-def test_the_memory_of_a_neuron_core_is_the_drivers_own_count(tmp_path: Path) -> None:
-    neuron_core(tmp_path, 0, 0, "3000000000\n")
-    busiest = neuron_core(tmp_path, 0, 1, "5000000000\n")
-    assert peak_memory("NEURON", tmp_path) == (5_000_000_000, "device")
-    assert forget_peak_memory("NEURON", tmp_path)
-    assert busiest.read_text() == "0"
-
-
-def test_what_no_device_counts_is_not_measured(tmp_path: Path) -> None:
-    """And never the host's memory in its place; of XLA's CPU device that is the right one."""
-    assert peak_memory("NEURON", tmp_path) == (None, None)
-    assert not forget_peak_memory("NEURON", tmp_path)
-    peak, of = peak_memory("CPU", tmp_path)
-    assert of == "process"
-    assert peak is not None
-    assert peak > 10_000_000
 
 
 def test_the_command_describes_an_instance_type_of_the_catalog() -> None:

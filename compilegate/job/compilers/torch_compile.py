@@ -109,6 +109,8 @@ class TorchCompile(Compiler):
             inductor.set_random_numbers(of_eager=self._settings["fallback_random"])
         # TORCHDYNAMO_SUPPRESS_ERRORS would have errors run eagerly.
         torch._dynamo.config.suppress_errors = False
+        # What a model draws of NumPy, as the masks of some speech models, is then what eager draws.
+        torch._dynamo.config.use_numpy_random_stream = True
         self._functions += 1
         if self._functions > 1:
             _allow_graphs_of_one_more(self._functions)
