@@ -51,7 +51,6 @@ SHORTEST_BLOCK_SECONDS = 0.002
 """Where there is little time, blocks are shorter, but not shorter than this."""
 LEAST_PAIRS, MOST_PAIRS = 6, 200
 """Fewer pairs say nothing; more of them add little. Both are even: pairs come in twos."""
-MOST_CAPTURED_STEPS = 8
 _RATE = 1e-6
 """The learning rate's factor while steps are timed. The work is the same, and the weights stay
 where they are: the same gradients, over and over, would carry them far away."""
@@ -67,15 +66,15 @@ def seconds_allowed(declared: Optional[float], train_seconds: float) -> float:
 
 @dataclass(frozen=True)
 class Side:
-    """How one of the two trains whose steps are compared; None is as the other one does it."""
+    """How one of the two trains whose steps are compared."""
 
-    compiler: str = "eager"
-    batch_size: Optional[int] = None
+    compiler: str
+    batch_size: int
     """What each process takes in a step."""
-    precision: Optional[str] = None
+    precision: str = "fp32"
     """fp32, bf16 or fp16."""
     padding: Optional[str] = None
-    """How texts of different lengths come into batches."""
+    """How texts of different lengths come into batches; None is as the other one does it."""
 
 
 @preserved_generators()
@@ -107,7 +106,7 @@ def probe_speed(
 
     def measured() -> Tuple[int, PairedBlocks]:
         _require_steps_here(compiler, optimizers, baseline, world)
-        recent = [_recent(each) for each in compiled]
+        recent = [each.with_calls_back() for each in compiled]
         steps = _captured_steps(recent)
         theirs = _as_baseline(steps, candidate, baseline)
         calls = [(call.arguments, call.named) for each in recent for call in each.calls]
@@ -127,12 +126,11 @@ def probe_speed(
             return count, timer.timed(count, lead_in, pair_seconds, most_pairs, chance)
 
     found, obstacle = attempted(measured)
-    examples = candidate.batch_size or baseline.batch_size or _examples(compiled)
     record = PairedSpeedRecord(
         seconds=time.perf_counter() - began,
         baseline_compiler=baseline.compiler,
-        baseline_batch_size=baseline.batch_size or examples,
-        candidate_batch_size=examples,
+        baseline_batch_size=baseline.batch_size,
+        candidate_batch_size=candidate.batch_size,
         steps_per_block=0 if found is None else found[0],
         obstacle=obstacle,
     )
@@ -165,19 +163,6 @@ def _require_steps_here(
                 f"{type(each).__name__} calls the model as often as it likes within its own step, "
                 "so what was captured is no step that can be taken again"
             )
-
-
-def _recent(compiled: Compiled) -> Compiled:
-    """With the calls of so many steps at most, those that were kept last."""
-    numbers = sorted({call.step for call in compiled.calls})[-MOST_CAPTURED_STEPS:]
-    calls = [call for call in compiled.calls if call.step in numbers]
-    return dataclasses.replace(compiled, calls=calls).with_calls_back()
-
-
-def _examples(compiled: Sequence[Compiled]) -> int:
-    """How many examples a step takes, where nobody said: the first dimension of the first input."""
-    calls = [(call.arguments, call.named) for each in compiled for call in each.calls]
-    return next((int(each.shape[0]) for each in tensors_in(calls) if each.dim()), 1)
 
 
 # What a step is.
@@ -214,13 +199,11 @@ def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> List[List[_A
             "so the baseline's batches have other lengths than those that this job saw"
         )
     ours, theirs = candidate.precision, baseline.precision
-    if ours is not None and theirs is not None and ours != theirs:
+    if ours != theirs:
         _require_autocast(steps, ours, theirs)
         steps = [[(one, _under(theirs, call, ours)) for one, call in step] for step in steps]
     old, new = candidate.batch_size, baseline.batch_size
-    if old is None or new is None or old == new:
-        old = new = 1
-    else:
+    if old != new:
         steps = [[(one, _with_batch(call, old, new)) for one, call in step] for step in steps]
     return [[_Again(one.eager, call, old, new) for one, call in step] for step in steps]
 
@@ -278,8 +261,7 @@ def _with_batch(call: Call, old: int, new: int) -> Call:
 def _with_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
     """Its first rows; from the beginning again where it has fewer."""
     times = -(-rows // tensor.shape[0])
-    tiled = torch.cat([tensor] * times) if times > 1 else tensor
-    return tiled[:rows].clone()
+    return torch.cat([tensor] * times)[:rows].clone()
 
 
 class _Again:

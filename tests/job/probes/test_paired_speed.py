@@ -369,7 +369,7 @@ SMALLER = {"baseline": Side("eager", 2, "fp32")}
 FROM_BF16 = {"candidate": Side("eager", BATCH, "bf16"), "baseline": EAGER}
 OBSTACLES: list[tuple[Callable[[], Script], dict[str, Any], str]] = [
     (trained, {"compiler": WholeSteps()}, "has the device to itself"),
-    (trained, {"baseline": Side("inductor")}, "the baseline is compiled too, by inductor"),
+    (trained, {"baseline": Side("inductor", BATCH)}, "the baseline is compiled too, by inductor"),
     (trained, {"world": World(2, 0, 0)}, "2 processes trained together"),
     (uncalled, {}, "none of the captured steps called"),
     (changed(lambda call: call.cotangents.update({"": None})), {}, "no gradient came back"),
@@ -386,7 +386,10 @@ OBSTACLES: list[tuple[Callable[[], Script], dict[str, Any], str]] = [
     (in_half, FROM_BF16, "not by autocast"),
     (
         trained,
-        {"candidate": Side(padding="buckets"), "baseline": Side(padding="max")},
+        {
+            "candidate": Side("eager", BATCH, padding="buckets"),
+            "baseline": Side("eager", BATCH, padding="max"),
+        },
         "the baseline's padding is 'max'",
     ),
     (failing, {}, "the probe broke off: RuntimeError: no kernel"),
