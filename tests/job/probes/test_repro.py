@@ -136,7 +136,7 @@ KNOWN: dict[str, tuple[Any, str, Any, list[str]]] = {
     "185509": (
         Issue185509,
         "fp32",
-        lambda: (torch.randn(2, 3, 6, 8), torch.rand(2, 4, 6, 7) > 0.5),
+        lambda: (torch.randn(1, 3, 6, 8), torch.rand(1, 4, 6, 7) > 0.5),
         ["conv"],
     ),
 }
