@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import resource
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Tuple
 
 from compilegate.job.evidence.record import MEMORY_OF
@@ -74,3 +76,25 @@ def process_peak() -> int:
     except (OSError, StopIteration):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak << 10  # others count in KiB
+
+
+def free_memory() -> Optional[int]:
+    """The bytes of memory that this process can still take: the machine's, or the container's where
+    its limit leaves less. None where nothing says."""
+    room = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                room.append(int(line.split()[1]) * 1024)
+    for folder, limit, used, cached in (  # either version of control groups
+        ("", "memory.max", "memory.current", "file "),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "cache "),
+    ):
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            most, now, kinds = (
+                Path("/sys/fs/cgroup", folder, name).read_text(encoding="ascii")
+                for name in (limit, used, "memory.stat")
+            )
+            files = next(line.split()[1] for line in kinds.splitlines() if line.startswith(cached))
+            room.append(max(int(most) - int(now) + int(files), 0))  # cached files give way
+    return min(room, default=None)

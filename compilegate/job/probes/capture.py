@@ -1,8 +1,8 @@
 """What the probes need of a training script: the first calls of what it compiles.
 
-A script's loss is its own affair: it may be computed anywhere, of anything. So a call is kept with
-what went in, what surrounded it, and the gradients that came back to its output. Replaying it is a
-forward pass and a vector-Jacobian product, whatever the loss was.
+A script's loss may be computed anywhere, of anything. So a call is kept with what went in, what
+surrounded it, and the gradients that came back to its output. Replaying it is a forward pass and a
+vector-Jacobian product, whatever the loss was.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
+import itertools
 import pickle
 import random
 import traceback
 import types
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -26,7 +27,6 @@ from typing import (
     Iterator,
     List,
     Optional,
-    Set,
     Tuple,
     TypeVar,
 )
@@ -40,6 +40,8 @@ from compilegate.job.machine.numerics import autocast_now, name_of
 if TYPE_CHECKING:
     from compilegate.job.compilers import Compiler
 
+Forward = Callable[..., Any]
+Convert = Callable[[torch.Tensor], torch.Tensor]
 _Found = TypeVar("_Found")
 
 
@@ -68,111 +70,12 @@ def attempted(measure: Callable[[], _Found]) -> Tuple[Optional[_Found], Optional
 
 @contextlib.contextmanager
 def no_new_graphs(compiler: Compiler) -> Iterator[None]:
-    """Raise ObstacleError for graphs that are compiled within, so that other code was looked at
-    than what trained; of whole steps they have to be."""
+    """Raise ObstacleError for graphs that are compiled within: other code was looked at than what
+    trained. Compilers of whole steps have to compile anew."""
     graphs = compiler.graphs()
     yield
     if compiler.graphs() != graphs and not compiler.compiles_whole_steps:
         raise ObstacleError("the probe made the compiler compile anew, so it looked at other code")
-
-
-def require_whole(module: torch.nn.Module) -> None:
-    """Raises ObstacleError for parameters that are sharded, or lie on several devices."""
-    for each in [*module.modules(), *module.parameters()]:
-        kind = type(each).__name__
-        # DeepSpeed's parameters are torch's own, which it empties; the others have their classes.
-        if kind == "DTensor" or "FullySharded" in kind or hasattr(each, "ds_id"):
-            raise ObstacleError(
-                "parameters are sharded: each process has a part of them, and the probe needs them "
-                "whole; probe the model in one process, or with DistributedDataParallel"
-            )
-    places = {str(each.device) for each in module.parameters()}
-    if len(places) > 1:
-        raise ObstacleError(
-            f"the parameters lie on several devices ({', '.join(sorted(places))}), and the probe "
-            "needs them on one"
-        )
-
-
-@contextlib.contextmanager
-def no_collectives() -> Iterator[None]:
-    """Raise ObstacleError for code that waits for other processes: they may not be here."""
-    distributed = torch.distributed
-    if not (distributed.is_available() and distributed.is_initialized()):
-        yield
-        return
-    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415
-
-    class Alone(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if "c10d" in getattr(func, "namespace", ""):
-                raise ObstacleError(
-                    "the model waits for other processes within its forward or backward pass "
-                    f"({func}), and the probe runs in each one by itself"
-                )
-            return func(*args, **(kwargs or {}))
-
-    with Alone():
-        yield
-
-
-@contextlib.contextmanager
-def bounded(most_bytes: int, what: str) -> Iterator[None]:
-    """Raise NoRoomError when a forward pass keeps more for its backward pass than is free."""
-    storages: Set[int] = set()
-    kept = 0
-
-    def count(tensor: torch.Tensor) -> torch.Tensor:
-        nonlocal kept
-        key = tensor.data_ptr() if tensor.layout is torch.strided else id(tensor)
-        if key not in storages:
-            storages.add(key)
-            kept += tensor.numel() * tensor.element_size()
-        if kept > most_bytes:
-            raise NoRoomError(
-                f"{what} is too small: float64 has to keep more than {megabytes(kept)} between its "
-                f"forward and backward pass, and {megabytes(most_bytes)} are left for that"
-            )
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-        yield
-
-
-def free_bytes(device: torch.device) -> int:
-    """How much memory could be allocated on a device, or in the host; a large number where
-    nothing says."""
-    if device.type == "cuda":
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + int(unused)
-    found = [_available(), _group_room()]
-    return min((each for each in found if each is not None), default=1 << 62)
-
-
-def _available() -> Optional[int]:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None
-
-
-def _group_room() -> Optional[int]:
-    """What the container's limit leaves; None without a limit. Cached files give way."""
-    for folder, limit, used, cached in (
-        ("", "memory.max", "memory.current", "file"),
-        ("memory/", "memory.limit_in_bytes", "memory.usage_in_bytes", "cache"),
-    ):
-        with contextlib.suppress(OSError, ValueError):
-            most, now, kinds = (
-                Path("/sys/fs/cgroup", folder, name).read_text(encoding="ascii")
-                for name in (limit, used, "memory.stat")
-            )
-            files = next(line.split()[1] for line in kinds.splitlines() if line.startswith(cached))
-            return max(int(most) - int(now) + int(files), 0)
-    return None
 
 
 def megabytes(count: int) -> str:
@@ -180,14 +83,6 @@ def megabytes(count: int) -> str:
     if count < 1e6:
         return f"{count / 1e3:.0f} kB"
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
-
-
-def place_name(device: torch.device) -> str:
-    """What a device is called in a sentence."""
-    return {"cuda": "GPU", "cpu": "host"}.get(device.type, device.type)
-
-
-Forward = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -198,11 +93,10 @@ class RandomState:
     device: Optional[torch.Tensor]
     """That of the GPU; None without one."""
     others: Optional[bytes] = None
-    """Those of Python and NumPy; None where nobody asked."""
+    """Those of Python and NumPy; None where they were not kept."""
 
     @classmethod
     def now(cls, device: torch.device) -> RandomState:
-        """As they are, where operations run on that device."""
         return cls(
             torch.get_rng_state(),
             torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
@@ -210,7 +104,6 @@ class RandomState:
         )
 
     def restore(self, device: torch.device) -> None:
-        """Make them so again."""
         torch.set_rng_state(self.host)
         if self.device is not None:
             torch.cuda.set_rng_state(self.device, device)
@@ -232,7 +125,6 @@ class Autocast:
 
     @classmethod
     def now(cls, device: torch.device) -> Autocast:
-        """As it is, for operations on that device."""
         if device.type not in ("cuda", "cpu"):
             return cls(device.type, False, torch.float32)
         return cls(device.type, *autocast_now(device.type), torch.is_autocast_cache_enabled())
@@ -266,9 +158,9 @@ class Call:
     random: RandomState
     """Before the call."""
     autocast: Autocast
-    cotangents: List[Optional[torch.Tensor]] = field(default_factory=list)
-    """For each tensor of the output that can have a gradient, in the order of `output_tensors`, the
-    one that the script's backward pass brought; None where none came."""
+    cotangents: Dict[str, Optional[torch.Tensor]] = field(default_factory=dict)
+    """For each tensor of the output that can have a gradient, named as `named_output_tensors` does,
+    the one that the script's backward pass brought; None where none came."""
     places: Tuple[torch.device, ...] = ()
     """Where its tensors were, in their order, while they are set aside in the host's memory."""
     obstacle: Optional[str] = None
@@ -296,10 +188,8 @@ class Compiled:
     @property
     def device(self) -> torch.device:
         """Where it computes."""
-        for tensors in (self.module.parameters(), self.module.buffers()):
-            for each in tensors:
-                return each.device
-        return torch.device("cpu")
+        tensors = itertools.chain(self.module.parameters(), self.module.buffers())
+        return next((each.device for each in tensors), torch.device("cpu"))
 
     def keep_call(self, step: int, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Call:
         """Keep a call that is about to be made. One that cannot be copied is an obstacle to the
@@ -322,7 +212,12 @@ class Compiled:
         return call
 
     def with_calls_back(self) -> Compiled:
-        """The same, with each call that was set aside brought back."""
+        """The same, with each call that was set aside brought back.
+
+        Raises ObstacleError where one of them would not show what trained."""
+        for call in self.calls:
+            if call.obstacle is not None:
+                raise ObstacleError(call.obstacle)
         return replace(self, calls=[brought_back(each) for each in self.calls])
 
 
@@ -334,7 +229,7 @@ def set_aside(call: Call) -> Call:
         places.append(tensor.device)
         return tensor.to("cpu")
 
-    return replace(_with_all_tensors(call, Copies(host)), places=tuple(places))
+    return replace(with_tensors(call, Copies(host)), places=tuple(places))
 
 
 def brought_back(call: Call) -> Call:
@@ -343,17 +238,7 @@ def brought_back(call: Call) -> Call:
     if not call.places:
         return call
     places = iter(call.places)
-    back = Copies(lambda tensor: tensor.to(next(places)))
-    return replace(_with_all_tensors(call, back), places=())
-
-
-def _with_all_tensors(call: Call, changed: Convert) -> Call:
-    return replace(
-        call,
-        arguments=with_tensors(call.arguments, changed),
-        named=with_tensors(call.named, changed),
-        cotangents=with_tensors(call.cotangents, changed),
-    )
+    return replace(with_tensors(call, Copies(lambda tensor: tensor.to(next(places)))), places=())
 
 
 def await_cotangents(call: Call, output: Any) -> None:
@@ -361,10 +246,10 @@ def await_cotangents(call: Call, output: Any) -> None:
 
     Several backward passes through one output add up, as gradients do.
     """
-    tensors = [each for each in output_tensors(output) if each.requires_grad]
-    call.cotangents = [None] * len(tensors)
+    tensors = {name: each for name, each in named_output_tensors(output) if each.requires_grad}
+    call.cotangents = dict.fromkeys(tensors)
 
-    def take(place: int, gradient: Optional[torch.Tensor]) -> None:
+    def take(name: str, gradient: Optional[torch.Tensor]) -> None:
         if gradient is None or call.obstacle is not None:
             return  # a compiled function's outputs have one node, which other outputs reached
         if torch.is_grad_enabled():
@@ -374,41 +259,28 @@ def await_cotangents(call: Call, output: Any) -> None:
             )
             return
         try:
-            before = call.cotangents[place]
-            new = gradient.detach().clone()
-            call.cotangents[place] = new if before is None else before + new
+            before, new = call.cotangents[name], gradient.detach().clone()
+            call.cotangents[name] = new if before is None else before + new
         except Exception as error:  # noqa: BLE001 - the script's backward pass goes on
             call.obstacle = f"a gradient cannot be kept: {one_sentence(error)}"
 
-    for place, each in enumerate(tensors):
-        each.register_hook(lambda gradient, place=place: take(place, gradient))
-
-
-def output_tensors(output: Any) -> List[torch.Tensor]:
-    """The floating tensors anywhere in what a function returned, in a fixed order."""
-    return [each for _, each in named_output_tensors(output)]
+    for name, each in tensors.items():
+        each.register_hook(functools.partial(take, name))
 
 
 def named_output_tensors(output: Any, path: str = "") -> List[Tuple[str, torch.Tensor]]:
-    """The same with where each lies: `logits`, `0`, `states.1`; empty for a tensor alone."""
+    """The floating tensors anywhere in what a function returned, in a fixed order, with where each
+    lies: `logits`, `0`, `states.1`; empty for a tensor alone."""
     if isinstance(output, torch.Tensor):
         return [(path, output)] if output.is_floating_point() or output.is_complex() else []
-    if isinstance(output, dict):  # transformers' outputs are, too
-        parts = [(str(name), each) for name, each in output.items()]
-    elif isinstance(output, (list, tuple)):
-        parts = [(str(number), each) for number, each in enumerate(output)]
-    elif hasattr(output, "__dict__"):
-        parts = list(vars(output).items())
-    else:
-        return []
+    if isinstance(output, (list, tuple)):
+        output = dict(enumerate(output))
+    parts = output if isinstance(output, dict) else getattr(output, "__dict__", {})
     return [
         found
-        for name, each in parts
-        for found in named_output_tensors(each, f"{path}.{name}" if path else name)
+        for name, each in parts.items()
+        for found in named_output_tensors(each, f"{path}.{name}" if path else str(name))
     ]
-
-
-Convert = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Copies:
@@ -442,26 +314,22 @@ def same_layout(tensor: torch.Tensor) -> torch.Tensor:
     copy = own.clone()
     if tensor.layout is not torch.strided or type(tensor) is not torch.Tensor or not own.numel():
         return copy
-    extent = sum((size - 1) * step for size, step in zip(own.shape, own.stride())) + 1
+    shape, strides = own.shape, own.stride()
+    extent = sum((size - 1) * step for size, step in zip(shape, strides)) + 1
     values = own.as_strided((extent,), (1,), own.storage_offset())
     if base is None or not _can_be_made_again(base, tensor):
-        return copy if copy.stride() == own.stride() else _as(own, values.clone(), 0)
+        return copy if copy.stride() == strides else values.clone().as_strided(shape, strides, 0)
     # The rest of the base is never read. In the host's memory it takes no room either.
     room = torch.empty_strided(base.size(), base.stride(), dtype=base.dtype, device=base.device)
     offset = int(own.storage_offset()) - int(base.storage_offset())
     with torch.no_grad():
         room.as_strided((extent,), (1,), offset).copy_(values)
-    return _as(own, room, offset)
-
-
-def _as(tensor: torch.Tensor, room: torch.Tensor, offset: int) -> torch.Tensor:
-    return room.as_strided(tensor.shape, tensor.stride(), offset)
+    return room.as_strided(shape, strides, offset)
 
 
 def _can_be_made_again(base: torch.Tensor, view: torch.Tensor) -> bool:
     plain = type(base) is torch.Tensor and base.layout is torch.strided
-    size = base.numel() * base.element_size()
-    fits = base.device.type == "cpu" or size <= _MOST_BASE_BYTES
+    fits = base.device.type == "cpu" or base.numel() * base.element_size() <= _MOST_BASE_BYTES
     return plain and fits and base.dtype is view.dtype
 
 
@@ -512,8 +380,9 @@ def attributes_of(value: Any) -> Dict[str, Any]:
         return {}
     for each in fields.values():
         parts = each.values() if isinstance(each, dict) else each
-        several = isinstance(each, (dict, list, tuple))
-        if any(isinstance(one, torch.Tensor) for one in (parts if several else [each])):
+        if not isinstance(each, (dict, list, tuple)):
+            parts = (each,)
+        if any(isinstance(one, torch.Tensor) for one in parts):
             return fields
     return {}
 

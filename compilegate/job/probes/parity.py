@@ -1,13 +1,10 @@
 """The parity probe: does compiled code compute what eager code computes?
 
 Right after a job's first steps it replays the calls that were captured in them, at the weights that
-the model has by then. Each call is a forward pass and a vector-Jacobian product with the gradients
-that the script's own backward pass brought to its output, so no loss is needed. Four variants start
-from equal weights, buffers and random numbers: eager, eager in float64 (the reference), the
-compiled function that trains, and eager again. Recorded is how far each lies from the reference,
-for each tensor of the output, the gradient of every parameter, and the changes of buffers. The gate
-judges what is recorded. With the default limits this module judges at once, and where compiled code
-departs it starts the search for a repro, which runs beside the training.
+the model has by then: eager, in float64 (the reference), compiled, and eager again. Recorded is how
+far each lies from the reference, for each tensor of the output, the gradient of every parameter,
+and the changes of buffers. The gate judges what is recorded. This module judges it at once with
+the default limits, and where compiled code departs it starts the search for a repro.
 
     parity = probe_parity(compiled, compiler=compiler, folder=evidence_folder)
     ...
@@ -42,9 +39,9 @@ from compilegate.job.machine.numerics import own_precision, preserved_generators
 from compilegate.job.machine.world import unwrapped
 from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Call, Compiled, ObstacleError, attempted, no_new_graphs
-from compilegate.job.probes.locate import Search, Wrong, first_departing
-from compilegate.job.probes.reference import BUFFER, GRADIENT, Tensors, error, is_lost, scales
-from compilegate.job.probes.replay import Replay
+from compilegate.job.probes.reference import BUFFER, GRADIENT, error, is_lost, scales
+from compilegate.job.probes.replay import Replay, Replayed
+from compilegate.job.probes.search import Search, Wrong, first_departing
 
 SEARCH_SECONDS = 60.0
 """How much of a processor the search for what departs first may use."""
@@ -55,6 +52,8 @@ _COARSE = 0.02
 SAMPLED = 1024
 """Numbers of a tensor that its digest is of, evenly over it: to fetch a large model from a device
 several times would take longer than the comparison."""
+_COLUMNS = ("eager", "repeated", "compiled")
+"""The columns of `ParityErrors`."""
 
 
 @dataclasses.dataclass
@@ -77,10 +76,7 @@ class Parity:
         search, self.search = self.search, None
         if search is None or self.errors is None:
             return self.record
-        found = search.collected()
-        self.record = dataclasses.replace(
-            self.record, departs=found.departs, repro=found.repro, reproduced=found.reproduced
-        )
+        self.record = dataclasses.replace(self.record, **search.collected()._asdict())
         _say(_outcome(self.record, self.errors))
         return self.record
 
@@ -104,32 +100,30 @@ def probe_parity(
     began = time.perf_counter()
     table = _Table(compiler, [each for each in compiled if each.calls], declared)
     errors, obstacle = attempted(table.measured)
-    record = ParityRecord(
-        precision=table.precision,
-        steps=0 if errors is None else len(errors.compiled),
-        seconds=time.perf_counter() - began,
-        obstacle=obstacle,
-        trained_parameters=None if errors is None else _trained_parameters(compiled),
-        compared_parameters=None if errors is None else sum(table.compared.values()),
-        compared={}
-        if errors is None
-        else {name: each.hexdigest() for name, each in table.digests.items()},
-    )
+    record = ParityRecord(precision=table.precision, steps=0, seconds=0.0, obstacle=obstacle)
     search = None
-    limit = DEFAULT_PARITY_LIMITS[record.precision]
-    if errors is not None and departing(errors, record.precision, limit).any():
-        function, wrong = table.departures(errors)
-        record = dataclasses.replace(record, departs=first_departing(function, wrong))
-        search, _ = attempted(
-            lambda: Search(
-                function,
-                compiler,
-                wrong,
-                precision=record.precision,
-                folder=folder,
-                seconds=search_seconds,
-            )
+    if errors is not None:
+        record = dataclasses.replace(
+            record,
+            steps=len(errors.compiled),
+            trained_parameters=_trained_parameters(compiled),
+            compared_parameters=sum(table.compared.values()),
+            compared={name: each.hexdigest() for name, each in table.digests.items()},
         )
+        wrong = table.wrong(errors)
+        if wrong:
+            function, own = wrong
+            record = dataclasses.replace(record, departs=first_departing(function, own))
+            search, _ = attempted(
+                lambda: Search(
+                    function,
+                    compiler,
+                    own,
+                    precision=table.precision,
+                    folder=folder,
+                    seconds=search_seconds,
+                )
+            )
     record = dataclasses.replace(record, seconds=time.perf_counter() - began)
     _say(_outcome(record, errors))
     if search is not None and search.runs:
@@ -172,41 +166,47 @@ class _Table:
         """By parameter, how many numbers it has that had a gradient. One of zero shows nothing: nor
         does it train."""
 
+    @property
+    def _limit(self) -> float:
+        return DEFAULT_PARITY_LIMITS[self.precision]
+
     def measured(self) -> ParityErrors:
         """Raises ObstacleError where there is nothing to compare."""
         if not self._called:
             raise ObstacleError("no compiled function was called in the first steps")
-        calls = [call for each in self._called for call in each.calls]
-        own = [own_precision(each.module) for each in self._called]
-        self.precision = coarsest([*own, *(call.autocast.precision for call in calls)])
-        for call in calls:
-            if call.obstacle is not None:
-                raise ObstacleError(call.obstacle)
+        around = (call.autocast.precision for each in self._called for call in each.calls)
+        self.precision = coarsest([*(own_precision(each.module) for each in self._called), *around])
         if not self._compiler.compiles_whole_steps:  # those have their modules at home by now
             self._called = [each.with_calls_back() for each in self._called]
-        products: List[Optional[str]] = []
         with no_new_graphs(self._compiler):
-            self._measure(products)
+            products, errors = self._measured()
             if self.precision == "fp32":
                 self.precision = coarsest(each or self._declared for each in products)
-            errors = self._joined()
-            limit = DEFAULT_PARITY_LIMITS[self.precision]
-            if departing(errors, self.precision, limit).any():
+            if departing(errors, self.precision, self._limit).any():
                 # Compilers put channels last, and a convolution rounds by its layout.
-                self._measure(products, formats=True)
-                errors = self._joined()
+                _, errors = self._measured(formats=True)
         return errors
 
-    def _measure(self, products: List[Optional[str]], *, formats: bool = False) -> None:
-        """Replay the calls. Those that return different tensors are kept apart."""
+    def _measured(self, *, formats: bool = False) -> Tuple[List[Optional[str]], ParityErrors]:
+        """Replay the calls: what each computed its products in, and one table for all functions.
+        One that was called less often than others repeats its rows."""
         self._rows, self.digests = [], {}
+        products: List[Optional[str]] = []
         for compiled in self._called:
             found: Dict[Tuple[str, ...], _Rows] = {}
             with Replay(compiled, self._compiler) as replay:
                 for call in compiled.calls:
-                    self._compare(compiled, call, replay, found, formats=formats)
-                    products.append(replay.precision)
+                    products.append(self._compare(compiled, call, replay, found, formats=formats))
             self._rows += found.values()
+        length = max(len(each.errors["eager"]) for each in self._rows)
+        columns: Dict[str, Any] = {
+            column: np.hstack(
+                [np.resize(each.errors[column], (length, len(each.names))) for each in self._rows]
+            )
+            for column in _COLUMNS
+        }
+        names = [each.title + name for each in self._rows for name in each.names]
+        return products, ParityErrors(tensors=np.array(names), **columns)
 
     def _compare(
         self,
@@ -216,79 +216,61 @@ class _Table:
         found: Dict[Tuple[str, ...], _Rows],
         *,
         formats: bool,
-    ) -> None:
-        eager = replay.eager(call)
-        others = replay.others_drawn
-        exact = replay.exact(call)
-        own = replay.compiled(call)
-        if replay.others_drawn != others:
+    ) -> Optional[str]:
+        """Add the errors of a call to those that were found; what it computed its products in."""
+        eager, exact, own = replay.eager(call), replay.exact(call), replay.compiled(call)
+        if own.others_drawn != eager.others_drawn:
             raise ObstacleError(
                 "the model draws random numbers that are not torch's (NumPy's or Python's), and "
                 "the compiled code draws others"
             )
         again = replay.eager(call)
-        for name, parameter in unwrapped(compiled.module).named_parameters():
-            gradient = exact.get(GRADIENT + name)
-            if gradient is not None and id(parameter) not in self.compared and gradient.any():
-                self.compared[id(parameter)] = parameter.numel()
-        for variant, tensors in (("exact", exact), ("compiled", own), ("eager", eager)):
-            digest = self.digests.setdefault(variant, hashlib.sha256())
-            for name in sorted(tensors):
-                digest.update(f"{name}:{tuple(tensors[name].shape)};".encode())
-                digest.update(_sample(tensors[name]).tobytes())
-        line = _Line(exact, eager, own, replay.sizes)
-        if line.names not in found:
+        eagers = [eager]
+        if formats and replay.has_images(call):
+            eagers.append(replay.eager_channels_last(call))
+        self._note(compiled, {"exact": exact, "compiled": own, "eager": eager})
+        columns, lost = _errors(exact, eagers, again, own)
+        names = tuple(columns["eager"])
+        if names not in found:
             parts = [compiled.name] if len(self._called) > 1 else []
             parts += [f"call {len(found) + 1}"] if found else []
             title = f"{' '.join(parts)}: " if parts else ""
-            columns: Dict[str, List[List[float]]] = {"eager": [], "repeated": [], "compiled": []}
-            found[line.names] = _Rows(compiled, title, line.names, columns, {*line.names})
-        rows = found[line.names]
-        errors = line.errors(eager)
-        if formats and replay.has_images(call):
-            errors = [*map(max, errors, line.errors(replay.eager_channels_last(call)))]
-        rows.errors["eager"].append(errors)
-        rows.errors["repeated"].append(line.errors(again, eager))
-        rows.errors["compiled"].append(line.errors_of_compiled())
-        rows.lost.intersection_update(line.lost)
+            found[names] = _Rows(compiled, title, names, {each: [] for each in _COLUMNS}, {*names})
+        for column, errors in columns.items():
+            found[names].errors[column].append([*errors.values()])
+        found[names].lost.intersection_update(lost)
+        return again.precision
 
-    def _joined(self) -> ParityErrors:
-        """One table for all functions. One that was called less often repeats its rows."""
-        length = max(len(each.errors["eager"]) for each in self._rows)
-        columns: Dict[str, Any] = {
-            column: np.concatenate(
-                [
-                    np.array(
-                        [
-                            each.errors[column][row % len(each.errors[column])]
-                            for row in range(length)
-                        ]
-                    )
-                    for each in self._rows
-                ],
-                axis=1,
-            )
-            for column in ("eager", "repeated", "compiled")
-        }
-        names = [each.title + name for each in self._rows for name in each.names]
-        return ParityErrors(tensors=np.array(names), **columns)
+    def _note(self, compiled: Compiled, variants: Dict[str, Replayed]) -> None:
+        """Keep which parameters had a gradient, and digests of what was computed."""
+        for name, parameter in unwrapped(compiled.module).named_parameters():
+            gradient = variants["exact"].tensors.get(GRADIENT + name)
+            if gradient is not None and id(parameter) not in self.compared and gradient.any():
+                self.compared[id(parameter)] = parameter.numel()
+        for variant, one in variants.items():
+            digest = self.digests.setdefault(variant, hashlib.sha256())
+            for name, tensor in sorted(one.tensors.items()):
+                digest.update(f"{name}:{tuple(tensor.shape)};".encode())
+                digest.update(_sample(tensor).tobytes())
 
-    def departures(self, errors: ParityErrors) -> Tuple[Compiled, List[Wrong]]:
-        """Print what departs; the first function that does, and its tensors."""
-        limit = DEFAULT_PARITY_LIMITS[self.precision]
+    def wrong(self, errors: ParityErrors) -> Optional[Tuple[Compiled, List[Wrong]]]:
+        """Print what departs; the first function that does, and its tensors. None if all agree."""
+        departs = departing(errors, self.precision, self._limit)
+        if not departs.any():
+            return None
         ratios = lasting(error_ratios(errors, self.precision))
         middle, eager = np.median(errors.compiled, axis=0), np.median(errors.eager, axis=0)
-        tensors = [(each, name) for each in self._rows for name in each.names]
-        found = [
-            (rows, Wrong(name, float(middle[place]), float(eager[place]), name in rows.lost), place)
-            for place, (rows, name) in enumerate(tensors)
-            if departing(errors, self.precision, limit)[place]
-        ]
+        tensors = [(rows, name) for rows in self._rows for name in rows.names]
+        found = []
+        for place in np.flatnonzero(departs):
+            rows, name = tensors[place]
+            wrong = Wrong(name, float(middle[place]), float(eager[place]), name in rows.lost)
+            found.append((rows, wrong, ratios[place]))
         # Outputs first: where one departs, gradients only follow.
-        shown = sorted(found, key=lambda each: (GRADIENT in each[1].name, -ratios[each[2]]))
+        shown = sorted(found, key=lambda each: (GRADIENT in each[1].name, -each[2]))
         lines = [
             f"parity: WRONG: {len(found)} of {len(tensors)} compiled tensors err more than "
-            f"{limit:g} times what eager's rounding explains in {self.precision}:",
+            f"{self._limit:g} times what eager's rounding explains in {self.precision}:",
             *(f"  {rows.title}{wrong}" for rows, wrong, _ in shown[:_SHOWN]),
         ]
         if len(found) > _SHOWN:
@@ -298,47 +280,46 @@ class _Table:
         return function, [wrong for rows, wrong, _ in found if rows.function is function]
 
 
-class _Line:
-    """One call in its variants: what each tensor's error is relative to."""
+def _errors(
+    exact: Replayed, eagers: Sequence[Replayed], again: Replayed, compiled: Replayed
+) -> Tuple[Dict[str, Dict[str, float]], Set[str]]:
+    """How far a call's tensors are from the exact ones, and two eager ones from each other, by
+    column and name; and the compiled ones that are exactly zero and should not be. The larger
+    error of the `eagers` counts; the others are compared with the first."""
+    eager = eagers[0]
+    changed = {
+        name: each
+        for one in (compiled, eager, exact)
+        for name, each in one.tensors.items()
+        if name.startswith(BUFFER)
+    }
+    # A buffer that a variant does not change has a change of zero.
+    unchanged = {name: torch.zeros_like(each) for name, each in changed.items()}
+    scale = scales({**exact.tensors, **changed, **exact.tensors})
 
-    def __init__(
-        self, exact: Tensors, eager: Tensors, compiled: Tensors, sizes: Dict[str, float]
-    ) -> None:
-        self._exact, self._compiled = exact, compiled
-        changed = {
-            name: each
-            for tensors in (compiled, eager, exact)
-            for name, each in tensors.items()
-            if name.startswith(BUFFER)
-        }
-        # A buffer that a variant does not change has a change of zero.
-        self._unchanged = {name: torch.zeros_like(each) for name, each in changed.items()}
-        self._scales = scales({**exact, **changed, **exact})
-        self.names = tuple(self._scales)
-        for name in changed:
-            if self._error(eager, exact, name) > _COARSE:
-                self._scales[name] = max(self._scales[name], sizes.get(name, 0.0))
-        self.lost = {
-            name
-            for name in set(exact) & set(eager)
-            if is_lost(compiled.get(name, self._unchanged.get(name)), eager[name], exact[name])
-        }
-
-    def errors(self, found: Tensors, wanted: Optional[Tensors] = None) -> List[float]:
-        """How far each tensor is from the exact one, or from the wanted one."""
-        reference = self._exact if wanted is None else wanted
-        return [self._error(found, reference, name) for name in self.names]
-
-    def errors_of_compiled(self) -> List[float]:
-        """What is exactly zero, and should not be, is off by all of itself, however small."""
-        found = zip(self.names, self.errors(self._compiled))
-        return [max(each, 1.0) if name in self.lost else each for name, each in found]
-
-    def _error(self, found: Tensors, wanted: Tensors, name: str) -> float:
-        exact = wanted.get(name, self._unchanged.get(name))
-        if exact is None:
+    def far(found: Replayed, wanted: Replayed, name: str) -> float:
+        reference = wanted.tensors.get(name, unchanged.get(name))
+        if reference is None:
             return float("inf")
-        return error(found.get(name, self._unchanged.get(name)), exact, self._scales[name])
+        return error(found.tensors.get(name, unchanged.get(name)), reference, scale[name])
+
+    sizes = {**exact.sizes, **compiled.sizes, **eager.sizes}
+    for name in changed:
+        if far(eager, exact, name) > _COARSE:
+            scale[name] = max(scale[name], sizes.get(name, 0.0))
+    lost = {
+        name
+        for name, each in exact.tensors.items()
+        if name in eager.tensors
+        and is_lost(compiled.tensors.get(name, unchanged.get(name)), eager.tensors[name], each)
+    }
+    columns = {
+        "eager": {name: max(far(each, exact, name) for each in eagers) for name in scale},
+        "repeated": {name: far(again, eager, name) for name in scale},
+        # What is lost is off by all of itself, however small.
+        "compiled": {name: max(far(compiled, exact, name), float(name in lost)) for name in scale},
+    }
+    return columns, lost
 
 
 def _trained_parameters(compiled: Iterable[Compiled]) -> int:
@@ -365,27 +346,27 @@ def _outcome(record: ParityRecord, errors: Optional[ParityErrors]) -> str:
     """The gate's verdict on these errors, in one line."""
     if errors is None:
         return f"parity: cannot tell: {record.obstacle}"
-    took = f"({record.seconds:.1f} s)"
     limit = DEFAULT_PARITY_LIMITS[record.precision]
     verdict = parity_verdict(errors, record.precision, limit, record.reproduced)
-    worst = verdict.worst
+    worst, missing = verdict.worst, not_compared(record, errors)
     if verdict.answer is ParityAnswer.FAIL:
         where = "" if record.repro is None else f" Run it again: {record.repro}/repro.py"
-        return f"parity: {record.departs}{where} {took}"
-    if verdict.why in CANNOT_TELL_SINCE or worst is None:
-        return f"parity: cannot tell: {CANNOT_TELL_SINCE[verdict.why]} {took}"
-    if verdict.answer is ParityAnswer.CANNOT_TELL:
-        return (
-            f"parity: cannot tell: in {verdict.exceeded} of {record.steps} calls {worst.tensor} "
-            f"errs {worst.ratio:.2g} times what eager's rounding explains, as near a kink {took}"
+        found = f"{record.departs}{where}"
+    elif verdict.why in CANNOT_TELL_SINCE or worst is None:
+        found = f"cannot tell: {CANNOT_TELL_SINCE[verdict.why]}"
+    elif verdict.answer is ParityAnswer.CANNOT_TELL:
+        found = (
+            f"cannot tell: in {verdict.exceeded} of {record.steps} calls {worst.tensor} errs "
+            f"{worst.ratio:.2g} times what eager's rounding explains, as near a kink"
         )
-    missing = not_compared(record, errors)
-    if missing is not None:
-        return f"parity: cannot tell: {missing} {took}"
-    return (
-        f"parity: alike: {verdict.judged} compiled tensors of {record.steps} calls err at most "
-        f"{worst.ratio:.2g} times what eager's rounding explains {took}"
-    )
+    elif missing is not None:
+        found = f"cannot tell: {missing}"
+    else:
+        found = (
+            f"alike: {verdict.judged} compiled tensors of {record.steps} calls err at most "
+            f"{worst.ratio:.2g} times what eager's rounding explains"
+        )
+    return f"parity: {found} ({record.seconds:.1f} s)"
 
 
 def _say(text: str) -> None:

@@ -1,7 +1,7 @@
 """A function in float64, eager and compiled, forward and backward: how each is run, and compared.
 
 The parity probe and the scripts that show what is compiled wrongly have this file in common. The
-scripts contain it, so it needs nothing but torch and numpy.
+scripts contain it, so it needs nothing but torch.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import math
 import os
 import sys
 from typing import (
     Any,
     Callable,
     Dict,
-    FrozenSet,
     Iterator,
     List,
     NamedTuple,
@@ -24,7 +24,6 @@ from typing import (
     Tuple,
 )
 
-import numpy as np
 import torch
 
 Tensors = Dict[str, torch.Tensor]
@@ -46,13 +45,13 @@ HUGE = 3.4e38
 def scales(exact: Tensors) -> Dict[str, float]:
     """What each tensor's error is relative to: the norm of the exact one; see `SMALLEST_SHARE`."""
     norms = {name: norm(wide(each)) for name, each in exact.items()}
-    groups = {INPUT_GRADIENT: [0.0], GRADIENT: [0.0], BUFFER: [0.0], "": [0.0]}
-    group_of = {name: next(each for each in groups if name.startswith(each)) for name in norms}
-    for name, group in group_of.items():
-        groups[group].append(norms[name])
-    least = {group: SMALLEST_SHARE * float(np.linalg.norm(each)) for group, each in groups.items()}
-    least[""] = 0.0
-    return {name: max(norm, least[group_of[name]]) for name, norm in norms.items()}
+    kinds = (INPUT_GRADIENT, GRADIENT, BUFFER)
+    kind_of = {name: next((each for each in kinds if name.startswith(each)), "") for name in norms}
+    least = {
+        kind: SMALLEST_SHARE * math.hypot(*(norms[name] for name in norms if kind_of[name] == kind))
+        for kind in kinds
+    }
+    return {name: max(each, least.get(kind_of[name], 0.0)) for name, each in norms.items()}
 
 
 def error(found: Optional[torch.Tensor], exact: torch.Tensor, scale: float) -> float:
@@ -106,69 +105,66 @@ def in_float64(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to(kind, copy=True)
 
 
-def _functions(*names: str) -> FrozenSet[Any]:
-    """Those of torch and of its tensors that this torch has."""
-    return frozenset(
-        getattr(owner, name)
-        for owner in (torch, torch.Tensor)
-        for name in names
-        if hasattr(owner, name)
-    )
-
-
-_CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
-_DRAWN = _functions("rand", "randn", "normal", "rand_like", "randn_like")
-_SAMPLED = _functions("bernoulli", "multinomial", "poisson")
-_FILLED = _functions(
-    *("normal_", "uniform_", "exponential_", "log_normal_"),
-    *("bernoulli_", "cauchy_", "geometric_", "random_"),
+_CASTS = frozenset({"float", "half", "bfloat16"})
+_DRAWN = frozenset({"rand", "randn", "normal", "rand_like", "randn_like"})
+_SAMPLED = frozenset({"bernoulli", "multinomial", "poisson"})
+_FILLED = frozenset(
+    {"normal_", "uniform_", "exponential_", "log_normal_"}
+    | {"bernoulli_", "cauchy_", "geometric_", "random_"}
 )
-_DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
-_ATTENTION = getattr(torch.nn.functional, "scaled_dot_product_attention", None)  # torch 2
+_DRAWING = _DRAWN | _SAMPLED | _FILLED
+"""Functions of torch and methods of tensors, by name."""
 _Mode: Any = getattr(torch.overrides, "TorchFunctionMode", object)  # since torch 1.13
 
 
-class _Noting(_Mode):
-    """Notes the types that random numbers are drawn in."""
+class Draw(NamedTuple):
+    """How random numbers were drawn for a tensor."""
 
-    def __init__(self, drawn_in: List[torch.dtype]) -> None:
+    dtype: torch.dtype
+    strides: Tuple[int, ...]
+    """Its elements get theirs in the order in which they lie in memory."""
+
+
+class _Noting(_Mode):
+    """Notes how random numbers are drawn."""
+
+    def __init__(self, drawn: List[Draw]) -> None:
         super().__init__()
-        self._drawn_in = drawn_in
+        self._drawn = drawn
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        result = function(*args, **(kwargs or {}))
-        if function in _DRAWN:
-            self._drawn_in.append(result.dtype)
-        elif function in _SAMPLED or function in _FILLED or function in _DROPOUTS:
-            self._drawn_in.append(_first(args, kwargs or {}).dtype)
+        result, name = function(*args, **(kwargs or {})), getattr(function, "__name__", "")
+        if name in _DRAWING or name == "dropout":
+            tensor = result if name in _DRAWN else _first(args, kwargs or {})
+            self._drawn.append(Draw(tensor.dtype, tensor.stride()))
         return result
 
 
 class _Exactly(_Mode):
     """Computes in float64, and draws random numbers as eager does."""
 
-    def __init__(
-        self, drawn_in: Sequence[torch.dtype], usual: torch.dtype, attention: torch.dtype
-    ) -> None:
+    def __init__(self, drawn: Sequence[Draw], usual: torch.dtype, attention: torch.dtype) -> None:
         super().__init__()
-        self._drawn_in, self._usual, self._attention = iter(drawn_in), usual, attention
+        self._types = (each.dtype for each in drawn)
+        self._usual, self._attention = usual, attention
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        named = dict(kwargs or {})
-        draws = function in _DRAWN or function in _SAMPLED or function in _FILLED
-        if draws or function in _DROPOUTS:
-            low = next(self._drawn_in, self._usual)
-            if function in _DROPOUTS and _first(args, named).is_cuda:
-                return _dropped(args, named, low)
-            if draws:
+        named, name = dict(kwargs or {}), getattr(function, "__name__", "")
+        if name in _DRAWING or name == "dropout":
+            low = next(self._types, self._usual)
+            if name != "dropout":
                 return _drawn(function, args, named, low)
-        if function in _CASTS:
+            if _first(args, named).is_cuda:
+                return _dropped(args, named, low)
+        if name in _CASTS:
             return args[0].double()
-        if function is _ATTENTION and _drops_in_one_kernel(args, named):
+        if name == "_enter_autocast":  # in graphs that were captured
+            return function(*args[:2], False, *args[3:])
+        if name == "scaled_dot_product_attention" and _drops_in_one_kernel(args, named):
             return attended(args, named, self._attention)
         return function(
             *(_exact_type(each) for each in args),
@@ -178,12 +174,13 @@ class _Exactly(_Mode):
 
 def _drawn(function: Any, args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> Any:
     """What eager draws in that type."""
-    if function in _FILLED:
+    name = function.__name__
+    if name in _FILLED:
         tensor = args[0]
         if tensor.dtype is not torch.float64:
             return function(*args, **named)
         return tensor.copy_(function(torch.empty_like(tensor, dtype=low), *args[1:], **named))
-    if function in _DRAWN and (function is not torch.normal or not any(map(_is_tensor, args))):
+    if name in _DRAWN and (name != "normal" or not any(map(_is_tensor, args))):
         named["dtype"] = low  # of tensors torch.normal takes none
     args = [
         each.to(low) if _is_tensor(each) and each.is_floating_point() else each for each in args
@@ -191,23 +188,55 @@ def _drawn(function: Any, args: Sequence[Any], named: Dict[str, Any], low: torch
     return in_float64(function(*args, **named))
 
 
-def noting(drawn_in: List[torch.dtype]) -> Any:
-    """Have the types that random numbers are drawn in appended to a list."""
-    return contextlib.nullcontext() if _Mode is object else _Noting(drawn_in)
+class _Drawing(_Mode):
+    """Draws what eager drew for tensors that lie otherwise in memory: dropout drops the same."""
+
+    def __init__(self, drawn: Sequence[Draw]) -> None:
+        super().__init__()
+        self._drawn = iter(drawn)
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        named, name = dict(kwargs or {}), getattr(function, "__name__", "")
+        draw = next(self._drawn, None) if name in _DRAWING or name == "dropout" else None
+        if draw is None or name in _DRAWN:
+            return function(*args, **named)
+        tensor = _first(args, named)
+        if draw.strides == tensor.stride() or len(draw.strides) != tensor.dim():
+            return function(*args, **named)
+        own = torch.empty_strided(
+            tensor.shape, draw.strides, dtype=tensor.dtype, device=tensor.device
+        )
+        own = own.copy_(tensor)
+        args, named = (
+            (own, *args[1:]) if args else (),
+            {**named, **({} if args else {"input": own})},
+        )
+        result = function(*args, **named)
+        in_place = name in _FILLED or named.get("inplace", args[3:] == (True,))
+        return tensor.copy_(result) if in_place else result
 
 
-# .nullcontext()
+def noting(drawn: List[Draw]) -> Any:
+    """Have a list note how random numbers are drawn."""
+    return contextlib.nullcontext() if _Mode is object else _Noting(drawn)
+
+
+def drawing(drawn: Sequence[Draw]) -> Any:
+    """Draw them so again, whatever the layout of the tensors is by now."""
+    return contextlib.nullcontext() if _Mode is object else _Drawing(drawn)
 
 
 @contextlib.contextmanager
 def exactly(
-    drawn_in: Sequence[torch.dtype] = (),
+    drawn: Sequence[Draw] = (),
     usual: torch.dtype = torch.float32,
     attention: Optional[torch.dtype] = None,
 ) -> Iterator[None]:
     """Have code that names a precision compute in float64 all the same, without autocast.
 
-    Random numbers are drawn in eager's types, one after another `drawn_in`, and where that is not
+    Random numbers are drawn in eager's types, one after another of `drawn`, and where that is not
     known in the `usual` one: drawn in float64 they would be others. On a GPU that goes for
     attention that drops, which is one kernel in lower precisions and draws by itself; eager's
     computes in `attention`, or the usual type. Its rounding is then the reference's, too.
@@ -218,7 +247,7 @@ def exactly(
             if kind == "cpu" or torch.cuda.is_available():
                 stack.enter_context(torch.autocast(kind, enabled=False))
         if _Mode is not object:
-            stack.enter_context(_Exactly(drawn_in, usual, attention or usual))
+            stack.enter_context(_Exactly(drawn, usual, attention or usual))
         torch.set_default_dtype(torch.float64)
         try:
             yield
@@ -292,18 +321,19 @@ def channels_last(tensor: torch.Tensor) -> torch.Tensor:
 # A function with its inputs: what a script is made of.
 
 
-class Arguments(NamedTuple):
-    """What a function is run with."""
+class How(NamedTuple):
+    """How a function is run and judged."""
 
-    inputs: Dict[str, Any]
-    """Its arguments by name, in order."""
-    outputs: Sequence[str]
-    """The names of its results."""
-    cotangents: Tensors
-    """What the backward pass starts from, by the name of a result."""
+    compiler: Dict[str, Any]
+    """What torch.compile is given: backend, mode, options, dynamic; and fallback_random."""
     device: str
+    """Its type: cpu, cuda."""
     autocast: Optional[str]
     """The precision that surrounds it, such as bfloat16; None without autocast."""
+    epsilon: float
+    """Distance from 1 to the next number of the precision."""
+    limit: float
+    """How many times eager's error is too far."""
 
 
 class Row(NamedTuple):
@@ -316,39 +346,81 @@ class Row(NamedTuple):
     eager_error: float
     compiled_error: float
 
+    def is_wrong(self, how: How) -> bool:
+        """Whether compiled errs more than so many times what eager's rounding explains."""
+        return not self.compiled_error <= how.limit * max(self.eager_error, how.epsilon)
+
 
 def compiled_by(function: Callable[..., Any], how: Dict[str, Any]) -> Callable[..., Any]:
-    """The function as torch.compile makes it; `how` is backend, mode, options, dynamic, ..."""
-    told = {} if how["mode"] == "default" else {"mode": how["mode"]}
+    """The function as torch.compile makes it."""
     if how["backend"] == "inductor":
         inductor = importlib.import_module("torch._inductor")
         config: Any = importlib.import_module("torch._inductor.config")
         config.fallback_random = how["fallback_random"]
         options = {**inductor.list_mode_options(how["mode"], how["dynamic"]), **how["options"]}
         return torch.compile(function, dynamic=how["dynamic"], options=options or None)
-    if how["options"]:
-        told["options"] = how["options"]
     module, _, name = how["backend"].rpartition(".")
     if module:
         backend = getattr(importlib.import_module(module), name)
     else:
         backend = importlib.import_module("torch._dynamo.backends.registry").lookup_backend(name)
-    if told:
-        backend = functools.partial(backend, **told)
+    settings = {} if how["mode"] == "default" else {"mode": how["mode"]}
+    if how["options"]:
+        settings["options"] = how["options"]
+    if settings:
+        backend = functools.partial(backend, **settings)
     return torch.compile(function, backend=backend, dynamic=how["dynamic"])
 
 
 def compared(
-    function: Callable[..., Any], compiled: Callable[..., Any], arguments: Arguments
+    function: Callable[..., Any],
+    inputs: Dict[str, Any],
+    outputs: Sequence[str],
+    cotangents: Tensors,
+    how: How,
 ) -> Dict[str, Row]:
-    """Outputs, gradients and changed inputs of the function, by name."""
-    drawn_in: List[torch.dtype] = []
-    with noting(drawn_in):
-        eagers = [_run(function, arguments, torch.clone)]
-    if any(_is_tensor(each) and each.dim() in (4, 5) for each in arguments.inputs.values()):
-        eagers.append(_run(function, arguments, channels_last))
-    exact = _run(function, arguments, in_float64, drawn_in)
-    found = _run(compiled, arguments, torch.clone)
+    """Outputs, gradients and changed inputs of a function by name. `cotangents` are what the
+    backward pass starts from, by the names of outputs."""
+    drawn: List[Draw] = []
+
+    def run(
+        one: Callable[..., Any], convert: Callable[[torch.Tensor], torch.Tensor] = torch.clone
+    ) -> Tensors:
+        values = {name: copied(each, convert) for name, each in inputs.items()}
+        tensors = {name: each for name, each in values.items() if _is_tensor(each)}
+        torch.default_generator.manual_seed(0)  # torch.manual_seed would seed unused GPUs as well
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(0)
+        around: Any = contextlib.nullcontext()
+        if convert is in_float64:
+            around = exactly(drawn)
+        elif how.autocast:
+            around = torch.autocast(how.device, getattr(torch, how.autocast))
+
+        def compute() -> Tensors:
+            with around:
+                results = dict(zip(outputs, one(*values.values())))
+                return {name: each for name, each in results.items() if _has_gradients(each)}
+
+        return passes(
+            compute,
+            watched=lambda: {
+                name + AFTERWARDS: each for name, each in tensors.items() if not each.requires_grad
+            },
+            starts=lambda results: [
+                (each, cotangents[name].to(each.dtype))
+                for name, each in results.items()
+                if each.requires_grad and name in cotangents
+            ],
+            wanted={GRADIENT + name: each for name, each in tensors.items() if each.requires_grad},
+        )
+
+    with noting(drawn):
+        eagers = [run(function)]
+    if any(_is_tensor(each) and each.dim() in (4, 5) for each in inputs.values()):
+        with drawing(drawn):
+            eagers.append(run(function, channels_last))
+    exact, found = run(function, in_float64), run(compiled_by(function, how.compiler))
     eager = eagers[0]
     scale = scales({**found, **exact})
     exact.update({name: torch.zeros_like(found[name]) for name in set(found) - set(exact)})
@@ -363,40 +435,8 @@ def compared(
     return rows
 
 
-def _run(
-    function: Callable[..., Any],
-    arguments: Arguments,
-    convert: Callable[[torch.Tensor], torch.Tensor],
-    drawn_in: Sequence[torch.dtype] = (),
-) -> Tensors:
-    values = {name: _copy(each, convert) for name, each in arguments.inputs.items()}
-    tensors = {name: each for name, each in values.items() if _is_tensor(each)}
-    torch.default_generator.manual_seed(0)  # torch.manual_seed would seed unused GPUs as well
-    if torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(0)
-
-    def compute() -> Tensors:
-        low = getattr(torch, arguments.autocast) if arguments.autocast else None
-        with contextlib.ExitStack() as stack:
-            if convert is in_float64:
-                stack.enter_context(exactly(drawn_in))
-            elif arguments.device in ("cpu", "cuda"):
-                stack.enter_context(torch.autocast(arguments.device, low, enabled=low is not None))
-            results = dict(zip(arguments.outputs, function(*values.values())))
-        return {name: each for name, each in results.items() if _floats(each)}
-
-    return passes(
-        compute,
-        watched=lambda: {
-            name + AFTERWARDS: each for name, each in tensors.items() if not each.requires_grad
-        },
-        starts=lambda results: [
-            (each, arguments.cotangents[name].to(each.dtype))
-            for name, each in results.items()
-            if each.requires_grad and name in arguments.cotangents
-        ],
-        wanted={GRADIENT + name: each for name, each in tensors.items() if each.requires_grad},
-    )
+def _has_gradients(value: Any) -> bool:
+    return _is_tensor(value) and (value.is_floating_point() or value.is_complex())
 
 
 def passes(
@@ -427,55 +467,35 @@ def passes(
             allow_unused=True,
         )
         for (name, each), gradient in zip(wanted.items(), gradients):
-            if gradient is None:
-                found[name] = torch.zeros_like(each).detach()
-            else:
-                strided = gradient.layout is torch.strided
-                found[name] = gradient.detach() if strided else gradient.detach().to_dense()
+            own = torch.zeros_like(each) if gradient is None else gradient
+            found[name] = (own if own.layout is torch.strided else own.to_dense()).detach()
     return found
 
 
-def _floats(value: Any) -> bool:
-    return _is_tensor(value) and (value.is_floating_point() or value.is_complex())
-
-
-def _copy(value: Any, convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def copied(value: Any, convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """A converted copy of a tensor, a parameter if it is one; anything else as it is."""
     if not _is_tensor(value):
         return value
     copy = convert(value.detach())
     if isinstance(value, torch.nn.Parameter):
         return torch.nn.Parameter(copy, requires_grad=value.requires_grad)
-    return copy.requires_grad_() if value.requires_grad else copy
+    return copy.requires_grad_(value.requires_grad)
 
 
-def saved(file: str, device: str, layouts: Dict[str, Any]) -> Dict[str, Any]:
-    """Tensors from a file of numpy's. `layouts` has for each its precision, shape, strides, whether
-    it is a parameter, and whether it wants a gradient."""
-    values: Dict[str, Any] = {}
-    path = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), file)
-    with np.load(path) as stored:
-        for name, (dtype, shape, strides, parameter, gradient) in layouts.items():
-            flat = torch.from_numpy(stored[name]).view(getattr(torch, dtype)).reshape(shape)
-            value = torch.empty_strided(shape, strides, dtype=flat.dtype, device=device)
-            value.copy_(flat)
-            if parameter:
-                value = torch.nn.Parameter(value, requires_grad=gradient)
-            values[name] = value.requires_grad_() if gradient else value
-    return values
+def stored(file: str, device: str) -> Any:
+    """What `torch.save` left in a file beside this script."""
+    folder = os.path.dirname(os.path.abspath(sys.argv[0]))
+    return torch.load(os.path.join(folder, file), map_location=device, weights_only=True)
 
 
-def show(rows: Dict[str, Row], labels: Dict[str, str], limit: float, epsilon: float) -> bool:
-    """Print norms and errors side by side, with a mark at what errs `limit` times as much as
-    eager's rounding explains; whether anything does."""
+def show(rows: Dict[str, Row], labels: Dict[str, str], how: How) -> bool:
+    """Print norms and errors side by side, with a mark at what is wrong; whether anything is."""
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
     titles = ("float64", "eager", "compiled", "error of eager", "of compiled")
     print(" ".join(f"{title:>14}" for title in titles))
-    wrong = False
     for name, row in rows.items():
         title = " ".join(labels.get(word, word) for word in name.split(" "))
-        mark = ""
-        if not row.compiled_error <= limit * max(row.eager_error, epsilon):
-            wrong, mark = True, "  <- wrong"
+        mark = "  <- wrong" if row.is_wrong(how) else ""
         norms = " ".join(f"{each:14.7g}" for each in row[:3])
         print(f"{norms} {row.eager_error:14.2g} {row.compiled_error:14.2g}  {title}{mark}")
-    return wrong
+    return any(row.is_wrong(how) for row in rows.values())

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    ContextManager,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import torch
 
 from compilegate.job.compilers import Compiler
 from compilegate.job.errors import one_sentence
+from compilegate.job.machine.memory import free_memory
 from compilegate.job.machine.numerics import autocast, products_precision
 from compilegate.job.machine.world import unwrapped
 from compilegate.job.probes.capture import (
@@ -21,13 +33,8 @@ from compilegate.job.probes.capture import (
     NoRoomError,
     ObstacleError,
     RandomState,
-    bounded,
-    free_bytes,
     megabytes,
     named_output_tensors,
-    no_collectives,
-    place_name,
-    require_whole,
     same_layout,
     tensors_in,
     with_tensors,
@@ -36,8 +43,10 @@ from compilegate.job.probes.reference import (
     BUFFER,
     GRADIENT,
     INPUT_GRADIENT,
+    Draw,
     Tensors,
     channels_last,
+    drawing,
     exactly,
     in_float64,
     norm,
@@ -50,8 +59,17 @@ from compilegate.job.probes.state import PreservedState, captured_modes
 _Named = List[Tuple[str, torch.Tensor]]
 
 
-class _OtherOutputsError(Exception):
-    """The output has not as many differentiable tensors as gradients were captured for."""
+class Replayed(NamedTuple):
+    """What a call computed."""
+
+    tensors: Tensors
+    """Outputs, gradients, and how buffers changed."""
+    sizes: Dict[str, float]
+    """The norms of the buffers that changed."""
+    precision: Optional[str]
+    """What it computed its products in; None where that does not show."""
+    others_drawn: Optional[bytes]
+    """What the generators of Python and NumPy were afterwards, where it moved them."""
 
 
 class Replay:
@@ -59,15 +77,14 @@ class Replay:
     hooks of its parameters are taken off: they are no part of what is compiled."""
 
     def __init__(self, compiled: Compiled, compiler: Compiler) -> None:
-        """Raises ObstacleError for a module whose parameters lie in parts on several devices."""
-        require_whole(compiled.module)
+        """Raises ObstacleError for a module whose parameters lie on several devices."""
         self._function = compiled
         self._compiler = compiler
         self._module: torch.nn.Module = unwrapped(compiled.module)
+        _require_one_device(self._module)
         self._eager: Forward = compiled.eager
-        if getattr(compiled.eager, "__self__", None) is compiled.module:
-            own = self._module is compiled.module
-            self._eager = compiled.eager if own else self._module.forward
+        if getattr(compiled.eager, "__self__", None) is compiled.module is not self._module:
+            self._eager = self._module.forward
         self._device = compiled.device
         floating = [each for each in self._module.parameters() if each.is_floating_point()]
         self._dtype = floating[0].dtype if floating else torch.float32
@@ -76,15 +93,8 @@ class Replay:
         ]
         self._reference: Optional[_Exchanged] = None
         self._place = self._device
-        self._names: Dict[int, List[str]] = {}
-        """By call, the outputs that its captured gradients belong to."""
-        self._drawn_in: List[torch.dtype] = []
-        self.precision: Optional[str] = None
-        """What the last call computed its products in; None where that does not show."""
-        self.sizes: Dict[str, float] = {}
-        """The norms of buffers that the last calls changed."""
-        self.others_drawn: Optional[bytes] = None
-        """What the generators of Python and NumPy were after the last call, where it moved them."""
+        """Where float64 is computed."""
+        self._drawn: List[Draw] = []
 
     def __enter__(self) -> Replay:
         with contextlib.ExitStack() as stack:
@@ -102,19 +112,12 @@ class Replay:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def eager(self, call: Call) -> Tensors:
+    def eager(self, call: Call) -> Replayed:
         """The function as the script wrote it."""
-        self._require_precision(call)
-        try:
-            return self._eager_once(call)
-        except _OtherOutputsError:
-            self._names[id(call)] = self._differentiable(call)
-            return self._eager_once(call)
-
-    def _eager_once(self, call: Call) -> Tensors:
+        _require_precision(call.autocast)
         self._state.restore()
-        self._drawn_in = []
-        with noting(self._drawn_in):
+        self._drawn = []
+        with noting(self._drawn):
             return self._run(
                 self._eager, call, self._parameters, same_layout, call.autocast.again()
             )
@@ -124,90 +127,65 @@ class Replay:
         inputs = tensors_in([call.arguments, call.named])
         return any(each.dim() in (4, 5) for each in [*self._module.parameters(), *inputs])
 
-    def eager_channels_last(self, call: Call) -> Tensors:
-        """The same with images and kernels as compilers lay them out."""
+    def eager_channels_last(self, call: Call) -> Replayed:
+        """The last eager call with images and kernels as compilers lay them out."""
         self._state.restore()
         exchanged = _Exchanged(self._module, channels_last)
-        with exchanged.lent():
-            return self._run(
-                self._eager,
-                call,
-                [(name, exchanged.parameter(each)) for name, each in self._parameters],
-                channels_last,
-                call.autocast.again(),
-            )
+        with exchanged.lent(), drawing(self._drawn):
+            parameters = exchanged.named(self._parameters)
+            return self._run(self._eager, call, parameters, channels_last, call.autocast.again())
 
-    def compiled(self, call: Call) -> Tensors:
+    def compiled(self, call: Call) -> Replayed:
         """What trains. It may compute on a device of its own."""
         self._state.restore()
         return self._run(
             self._function.compiled, call, self._parameters, same_layout, self._under(call)
         )
 
-    def exact(self, call: Call) -> Tensors:
+    def exact(self, call: Call) -> Replayed:
         """Eager in float64, without autocast: on the module's device, or else in the host's memory.
         Random numbers are those of the last eager call, which comes before.
 
         Raises ObstacleError where it is not to be had, and where the call draws random numbers that
         the compiler does not share; NoRoomError where memory does not suffice.
         """
+        host = torch.device("cpu")
         try:
-            return self._exact_somewhere(call)
+            try:
+                return self._exact(call)
+            except (NoRoomError, torch.cuda.OutOfMemoryError):
+                if self._place == host:
+                    raise
+            # Outside of the handler: the error holds the frames, and they hold the tensors.
+            self._reference, self._place = None, host
+            torch.cuda.empty_cache()
+            return self._exact(call)
         except (RuntimeError, TypeError, NotImplementedError) as error:
             raise ObstacleError(
                 f"the step cannot be computed in float64 here: {one_sentence(error)}"
             ) from error
 
-    def _require_precision(self, call: Call) -> None:
-        """Raises ObstacleError where torch has no eager in the call's precision. Before 2.3 the
-        autocast of a CPU knows bf16 alone: for fp16 it raises an error, or warns and is off."""
-        place = torch.device(call.autocast.device_type)
-        try:
-            with call.autocast.again():
-                now = Autocast.now(place).precision
-        except RuntimeError:
-            now = "nothing"
-        if now != call.autocast.precision:
-            raise ObstacleError(
-                f"eager cannot be had in {call.autocast.precision} on the {place_name(place)} with "
-                f"torch {str(torch.__version__).split('+')[0]}, so there is nothing to compare "
-                "the compiled step with"
-            )
-
-    def _exact_somewhere(self, call: Call) -> Tensors:
-        host = torch.device("cpu")
-        try:
-            return self._exact(call)
-        except (NoRoomError, torch.cuda.OutOfMemoryError):
-            if self._place == host:
-                raise
-        # Outside of the handler: the error holds the frames, and they hold the tensors.
-        self._reference, self._place = None, host
-        torch.cuda.empty_cache()
-        return self._exact(call)
-
-    def _exact(self, call: Call) -> Tensors:
+    def _exact(self, call: Call) -> Replayed:
         self._state.restore()
-        place = self._place
-        room = self._room()
+        place, room = self._place, self._room()
         if self._reference is None:
             self._reference = _Exchanged(self._module, lambda each: in_float64(each).to(place))
         reference = self._reference
         under = call.autocast.dtype if call.autocast.enabled else None
-        with reference.lent(), exactly(self._drawn_in, self._dtype, under), no_collectives():
-            tensors = self._run(
+        with reference.lent(), exactly(self._drawn, self._dtype, under), _no_collectives():
+            found = self._run(
                 self._eager,
                 call,
-                [(name, reference.parameter(each)) for name, each in self._parameters],
+                reference.named(self._parameters),
                 lambda tensor: in_float64(tensor).to(place),
-                bounded(room, f"the free memory of the {place_name(place)}"),
+                _bounded(room, f"the free memory of the {_place_name(place)}"),
             )
         if _has_drawn(call.random, self._device):
             self._require_same_random_numbers()
         if reference.written():
             self._state.keep_parameters()
             self._reference = None
-        return tensors
+        return found
 
     def _room(self) -> int:
         """Bytes that are free for what is computed. Raises NoRoomError where there are none."""
@@ -220,7 +198,7 @@ class Replay:
         if needed > free:
             raise NoRoomError(
                 f"float64 takes {megabytes(needed)} for parameters and gradients, and the "
-                f"{place_name(self._place)} has {megabytes(free)} of memory free"
+                f"{_place_name(self._place)} has {megabytes(free)} of memory free"
             )
         return free - needed
 
@@ -232,7 +210,7 @@ class Replay:
         if self._place.type != self._device.type:
             raise ObstacleError(
                 "the model draws random numbers (dropout), and float64 fits the host's memory "
-                f"alone, where others are drawn than on the {place_name(self._device)}"
+                f"alone, where others are drawn than on the {_place_name(self._device)}"
             )
 
     def _under(self, call: Call) -> ContextManager[Any]:
@@ -242,65 +220,51 @@ class Replay:
             return call.autocast.again()
         return autocast(call.autocast.precision, device)
 
-    def _differentiable(self, call: Call) -> List[str]:
-        """The compiled output's differentiable tensors: those that have captured gradients."""
-        self._state.restore()
-        arguments, named, _ = _copied(call, same_layout)
-        call.random.restore(self._device)
-        with torch.enable_grad(), self._under(call):
-            output = self._function.compiled(*arguments, **named)
-        return [name for name, each in _outputs(output) if each.requires_grad]
-
     def _run(
         self,
         function: Forward,
         call: Call,
-        parameters: Sequence[Tuple[str, torch.Tensor]],
+        parameters: _Named,
         convert: Convert,
         surroundings: ContextManager[Any],
-    ) -> Tensors:
-        """A forward pass in these surroundings: outputs, gradients, and how buffers changed."""
+    ) -> Replayed:
+        """A forward and a backward pass, the former in these surroundings."""
         arguments, named, inputs = _copied(call, convert)
         call.random.restore(self._device)
+        paths: Dict[str, str] = {}
+        precision: Optional[str] = None
+        others: Optional[bytes] = None
 
         def compute() -> Tensors:
+            nonlocal precision, others
             with surroundings:
-                outputs = dict(_outputs(function(*arguments, **named)))
-            after = RandomState.now(self._device).others
-            self.others_drawn = after if after != call.random.others else None
-            self.precision = products_precision(outputs.values())
-            return outputs
+                returned = named_output_tensors(function(*arguments, **named))
+            others = RandomState.now(self._device).others
+            precision = products_precision(each for _, each in returned)
+            titles = _titles(returned)
+            paths.update(zip(titles, (path for path, _ in returned)))
+            return dict(zip(titles, (each for _, each in returned)))
 
         def buffers() -> Tensors:
             return {BUFFER + name: each for name, each in self._module.named_buffers()}
 
-        wanted = {GRADIENT + name: each for name, each in parameters}
-        wanted.update(inputs)
-        with torch.enable_grad():
-            found = passes(compute, buffers, lambda outputs: self._starts(call, outputs), wanted)
-        self.sizes.update(
-            {name: norm(wide(each)) for name, each in buffers().items() if name in found}
-        )
-        return found
+        def starts(outputs: Tensors) -> List[Tuple[torch.Tensor, torch.Tensor]]:
+            if all(each is None for each in call.cotangents.values()):
+                return []
+            found = []
+            for title, output in outputs.items():
+                if output.requires_grad:
+                    # What compiled code cut off had no gradient to capture: any will show that.
+                    came = call.cotangents.get(paths[title], torch.ones_like(output))
+                    if came is not None and came.shape == output.shape:
+                        found.append((output, came.to(output.device, output.dtype)))
+            return found
 
-    def _starts(self, call: Call, outputs: Tensors) -> List[Tuple[torch.Tensor, torch.Tensor]]:
-        """The outputs that gradients came back to, with those."""
-        differentiable = {name: each for name, each in outputs.items() if each.requires_grad}
-        if all(each is None for each in call.cotangents):
-            return []
-        names = self._names.get(id(call))
-        if names is None:
-            if len(differentiable) != len(call.cotangents):
-                raise _OtherOutputsError
-            names = self._names[id(call)] = list(differentiable)
-        came = dict(zip(names, call.cotangents))
-        starts: List[Tuple[torch.Tensor, torch.Tensor]] = []
-        for name, output in differentiable.items():
-            # What the compiled output cuts off had no gradient to capture: any will show that.
-            one = came.get(name) if name in came else torch.ones_like(output)
-            if one is not None and one.shape == output.shape:
-                starts.append((output, one.to(output.device, output.dtype)))
-        return starts
+        wanted = {GRADIENT + name: each for name, each in parameters}
+        with torch.enable_grad():
+            found = passes(compute, buffers, starts, {**wanted, **dict(inputs)})
+        sizes = {name: norm(wide(each)) for name, each in buffers().items() if name in found}
+        return Replayed(found, sizes, precision, None if others == call.random.others else others)
 
 
 class _Exchanged:
@@ -314,9 +278,9 @@ class _Exchanged:
             id(each): (each, self._converted(each)) for each in module.parameters()
         }
 
-    def parameter(self, own: torch.Tensor) -> torch.Tensor:
-        """The one that stands for a parameter of the module."""
-        return self._made[id(own)][1]
+    def named(self, parameters: Sequence[Tuple[str, torch.Tensor]]) -> _Named:
+        """Those that stand for parameters of the module."""
+        return [(name, self._made[id(each)][1]) for name, each in parameters]
 
     def written(self) -> bool:
         """Whether a call has written into a parameter."""
@@ -365,6 +329,94 @@ _TABLES = frozenset(vars(torch.nn.Module()))
 """The attributes in which torch itself keeps parameters, hooks and the like."""
 
 
+def _require_one_device(module: torch.nn.Module) -> None:
+    places = sorted({str(each.device) for each in module.parameters()})
+    if len(places) > 1:
+        raise ObstacleError(
+            f"the parameters lie on several devices ({', '.join(places)}), and the probe needs "
+            "them on one"
+        )
+
+
+def _require_precision(captured: Autocast) -> None:
+    """Raises ObstacleError where torch has no eager in a call's precision. Before 2.3 the autocast
+    of a CPU knows bf16 alone: for fp16 it raises an error, or warns and is off."""
+    place = torch.device(captured.device_type)
+    try:
+        with captured.again():
+            now = Autocast.now(place).precision
+    except RuntimeError:
+        now = "nothing"
+    if now != captured.precision:
+        raise ObstacleError(
+            f"eager cannot be had in {captured.precision} on the {_place_name(place)} with torch "
+            f"{str(torch.__version__).split('+')[0]}, so there is nothing to compare the compiled "
+            "step with"
+        )
+
+
+@contextlib.contextmanager
+def _no_collectives() -> Iterator[None]:
+    """Raise ObstacleError for code that waits for other processes: they may not be here."""
+    distributed = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        yield
+        return
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415
+
+    class Alone(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if "c10d" in getattr(func, "namespace", ""):
+                raise ObstacleError(
+                    "the model waits for other processes within its forward or backward pass "
+                    f"({func}), and the probe runs in each one by itself"
+                )
+            return func(*args, **(kwargs or {}))
+
+    with Alone():
+        yield
+
+
+@contextlib.contextmanager
+def _bounded(most_bytes: int, what: str) -> Iterator[None]:
+    """Raise NoRoomError when a forward pass keeps more for its backward pass than is free."""
+    storages: Set[int] = set()
+    kept = 0
+
+    def count(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal kept
+        key = tensor.data_ptr() if tensor.layout is torch.strided else id(tensor)
+        if key not in storages:
+            storages.add(key)
+            kept += tensor.numel() * tensor.element_size()
+        if kept > most_bytes:
+            raise NoRoomError(
+                f"{what} is too small: float64 has to keep more than {megabytes(kept)} between its "
+                f"forward and backward pass, and {megabytes(most_bytes)} are left for that"
+            )
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        yield
+
+
+def free_bytes(device: torch.device) -> int:
+    """How much memory could be allocated on a device, or in the host; a large number where
+    nothing says."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + int(unused)
+    free = free_memory()
+    return 1 << 62 if free is None else free
+
+
+def _place_name(device: torch.device) -> str:
+    """What a device is called in a sentence."""
+    return {"cuda": "GPU", "cpu": "host"}.get(device.type, device.type)
+
+
 @contextlib.contextmanager
 def _without_synchronisation(module: torch.nn.Module) -> Iterator[None]:
     """Have DistributedDataParallel neither send buffers nor expect gradients."""
@@ -380,16 +432,16 @@ def _without_synchronisation(module: torch.nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def _without_hooks(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
     """Take off what a script has called with the gradients of these tensors: it may count."""
-    before: List[Tuple[Any, Any]] = [(each, each._backward_hooks) for each in tensors]
+    hooked: List[Tuple[Any, Any]] = [
+        (each, each._backward_hooks) for each in tensors if each._backward_hooks
+    ]
     try:
-        for each, hooks in before:
-            if hooks:
-                each._backward_hooks = None
+        for each, _ in hooked:
+            each._backward_hooks = None
         yield
     finally:
-        for each, hooks in before:
-            if hooks:
-                each._backward_hooks = hooks
+        for each, hooks in hooked:
+            each._backward_hooks = hooks
 
 
 def _copied(call: Call, convert: Convert) -> Tuple[Any, Any, _Named]:
@@ -397,35 +449,28 @@ def _copied(call: Call, convert: Convert) -> Tuple[Any, Any, _Named]:
     copies = Copies(convert)
     arguments = [with_tensors(each, copies) for each in call.arguments]
     named = {name: with_tensors(each, copies) for name, each in call.named.items()}
-    places = [*((str(place), each) for place, each in enumerate(arguments)), *named.items()]
     inputs: Dict[int, Tuple[str, torch.Tensor]] = {}
-    for path, value in places:
-        for name, each in named_output_tensors(value, path):
-            if each.requires_grad:
-                inputs.setdefault(id(each), (INPUT_GRADIENT + name, each))
+    for name, each in named_output_tensors({**dict(enumerate(arguments)), **named}):
+        if each.requires_grad:
+            inputs.setdefault(id(each), (INPUT_GRADIENT + name, each))
     return arguments, named, list(inputs.values())
 
 
-def _outputs(output: Any) -> _Named:
-    """The tensors of an output by name: `loss` for its one number, `output.PATH` for the others."""
-    tensors = named_output_tensors(output)
-    numbers = [path for path, each in tensors if each.dim() == 0]
-    loss = (
-        numbers[0]
-        if len(numbers) == 1
-        else next((path for path in numbers if path.rpartition(".")[2] == "loss"), None)
-    )
-    return [
-        ("loss" if path == loss else f"output.{path}" if path else "output", each)
-        for path, each in tensors
-    ]
+def _titles(outputs: _Named) -> List[str]:
+    """Names of an output's tensors: `loss` for its one number, `output.PATH` for the others."""
+    numbers = [path for path, each in outputs if each.dim() == 0]
+    if len(numbers) > 1:
+        numbers = [path for path in numbers if path.rpartition(".")[2] == "loss"]
+    titles = {path: f"output.{path}" if path else "output" for path, _ in outputs}
+    titles.update(dict.fromkeys(numbers[:1], "loss"))
+    return [titles[path] for path, _ in outputs]
 
 
 def _has_drawn(before: RandomState, device: torch.device) -> bool:
     """Whether torch's random numbers were drawn since the generators were in that state."""
     now = RandomState.now(device)
-    return not torch.equal(now.host, before.host) or (
-        now.device is not None
-        and before.device is not None
-        and not torch.equal(now.device, before.device)
+    pairs = [(now.host, before.host), (now.device, before.device)]
+    return any(
+        this is not None and that is not None and not torch.equal(this, that)
+        for this, that in pairs
     )

@@ -1,37 +1,328 @@
-"""Look for the smallest part of a captured graph that is compiled wrongly, in a process of its own.
+"""Look for the smallest part of a model that is compiled wrongly, beside the training.
+
+The job hands over the graph that is compiled wrongly, its inputs, and the gradients that came back,
+and starts a process of the lowest priority:
 
     python -m compilegate.job.probes.search FOLDER
 
-The folder has what `locate` left: the graph, its inputs, the gradients that came back. Whatever the
-search finds is written there at once, so that it may be stopped at any time. A process of its own
-keeps the job's counts, caches and memory what they are, runs beside the training at the lowest
-priority, and can be ended.
+which keeps the job's counts, caches and memory what they are, and can be ended. It leaves whatever
+it finds in the folder at once, so that it may be stopped at any time; the job collects that at its
+end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
+import re
+import signal
+import subprocess
 import sys
+import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
+from torch import fx
 
+from compilegate.job.compilers import Compiler
+from compilegate.job.compilers.compiler import watching
+from compilegate.job.evidence.parity import EPSILON
 from compilegate.job.files import write_text
-from compilegate.job.probes.reference import AFTERWARDS, GRADIENT, Row
-from compilegate.job.probes.repro import Case, How, Program
+from compilegate.job.machine.world import unwrapped
+from compilegate.job.names import (
+    COMPILE_THREADS_VARIABLE,
+    DEFAULT_PARITY_LIMITS,
+    INDUCTOR_CACHE_VARIABLE,
+)
+from compilegate.job.probes.capture import (
+    Compiled,
+    Copies,
+    ObstacleError,
+    attempted,
+    megabytes,
+    with_tensors,
+)
+from compilegate.job.probes.reference import AFTERWARDS, GRADIENT, How, Row, copied
+from compilegate.job.probes.replay import Replay
+from compilegate.job.probes.repro import (
+    Case,
+    graph_of,
+    operation_of,
+    operations_of,
+    part_of,
+    results_of,
+    steps_of,
+    title_of,
+)
 
-HANDED_OVER, FOUND = "handed_over.pt", "found.json"
+REPRO_FOLDER = "parity_repro"
+"""Where the script lies, below the evidence folder."""
+HANDED_OVER, FOUND, LOG = "handed_over.pt", "found.json", "search.log"
+_MOST_BYTES = 512_000_000
+_WAITED = 6.0
+"""How much longer than its processor time the search may take: on a busy machine it waits."""
+_OF_PROCESSES = frozenset(
+    {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+)
+"""Variables by which processes that train together find each other; the search trains nothing."""
 _LEAST_SHARE = 0.01
 """A part shows the defect if it errs at least by this share of what the whole graph errs by; less
 may be rounding at a kink."""
-_MOST_TITLES = 8
+_MOST_TITLES = 5
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A tensor that compiled code computes wrongly."""
+
+    name: str
+    error: float
+    """How far the compiled one is from float64, as a share of its size; of the middle call."""
+    eager: float
+    """The same of eager's."""
+    lost: bool = False
+    """Whether the compiled one is exactly zero, and should not be."""
+
+    def __str__(self) -> str:
+        if self.lost:
+            return f"{self.name} (exactly zero, while float64's is not; eager {self.eager:.1g})"
+        return f"{self.name} (error {self.error:.2g} of its size, eager {self.eager:.1g})"
+
+
+def first_departing(compiled: Compiled, wrong: Sequence[Wrong]) -> str:
+    """What the tensors that depart tell by themselves, in one sentence.
+
+    Outputs come before gradients. Gradients are computed from the output back: the first one that
+    departs is that of the last parameter, in the order of the modules, whose gradient does.
+    """
+    forward = [each for each in wrong if not each.name.startswith(GRADIENT)]
+    if forward:
+        return f"The compiled {forward[0]} departs: the forward pass is wrong."
+    named = [GRADIENT + name for name, _ in unwrapped(compiled.module).named_parameters()]
+    places = {name: place for place, name in enumerate(named)}
+    first = max(wrong, key=lambda each: places.get(each.name, -1))
+    following = named[places[first.name] + 1 :] if first.name in places else []
+    agrees = f", and the {following[0]}, computed before it, agrees" if following else ""
+    return (
+        f"All outputs agree, and the compiled {first} is the first gradient that departs in the "
+        f"backward pass{agrees}."
+    )
+
+
+class Located(NamedTuple):
+    """What the search found: the fields of that name of a `ParityRecord`."""
+
+    departs: str
+    repro: Optional[str] = None
+    reproduced: Optional[bool] = None
+
+
+class Search:
+    """A search that runs beside the training, or why there is none."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        compiler: Compiler,
+        wrong: Sequence[Wrong],
+        *,
+        precision: str,
+        folder: Path,
+        seconds: float,
+    ) -> None:
+        """Start to look for what departs first, and to write a script that shows it below `folder`.
+        It uses `seconds` of a processor, and where the machine is busy takes up to six times that.
+        """
+        self._plain, self._work = first_departing(compiled, wrong), folder / REPRO_FOLDER
+        self._seconds, self._ends = seconds, time.monotonic() + _WAITED * seconds
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._cache = tempfile.TemporaryDirectory(prefix="repro-")
+        self._work.mkdir(parents=True, exist_ok=True)
+        _, self._obstacle = attempted(
+            lambda: hand_over(compiled, compiler, wrong, precision, self._work, seconds=seconds)
+        )
+        if self._obstacle is not None:
+            self._tidy()
+            return
+        environment = {
+            **{name: each for name, each in os.environ.items() if name not in _OF_PROCESSES},
+            "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path),
+            INDUCTOR_CACHE_VARIABLE: self._cache.name,
+            COMPILE_THREADS_VARIABLE: "1",  # compilers that it starts are waited for, and counted
+            "OMP_NUM_THREADS": str(torch.get_num_threads()),
+        }
+        with (self._work / LOG).open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "compilegate.job.probes.search", str(self._work)],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started."""
+        return self._process is not None
+
+    def collected(self) -> Located:
+        """What was found; the search is waited for, in the time that it has."""
+        if self._process is None:
+            return Located(f"{self._plain} There is no repro: {self._obstacle}.")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=max(self._ends - time.monotonic(), 0.0))
+        failed = bool(self.stop())
+        file = self._work / FOUND
+        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        self._tidy()
+        if found is not None and found["departs"] is not None:
+            departs = f"{self._plain} {found['departs']}"
+            if not found["finished"]:
+                departs += f" The search for a smaller part ended after {self._seconds:g} s."
+            return Located(departs, REPRO_FOLDER, reproduced=True)
+        why = f"the search needed more than {self._seconds:g} s"
+        if found is not None:
+            why = "the captured graph, compiled by itself in a fresh process, is right"
+        elif failed:
+            why = f"the search failed, as {REPRO_FOLDER}/{LOG} shows"
+        plain = f"{self._plain} There is no repro: {why}."
+        return Located(plain, reproduced=None if found is None else False)
+
+    def stop(self) -> Optional[int]:
+        """End its process and all that it started; the exit status, None of one that still ran."""
+        ended = None
+        if self._process is not None:
+            ended = self._process.poll()
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._cache.cleanup()
+        return ended
+
+    def _tidy(self) -> None:
+        """Leave the script, its tensors and the log; nothing where the search never began."""
+        for name in (HANDED_OVER, FOUND):
+            with contextlib.suppress(FileNotFoundError):
+                (self._work / name).unlink()
+        with contextlib.suppress(OSError):  # it is not empty
+            self._work.rmdir()
+
+
+# What the job hands over.
+
+
+@dataclass
+class _GraphCall:
+    """A call of a graph within a replayed call."""
+
+    graph: fx.GraphModule
+    values: Dict[str, Any]
+    cotangents: Dict[str, torch.Tensor]
+    labels: Dict[str, str]
+    """The module's names of the inputs that are its parameters or buffers."""
+
+
+def hand_over(
+    compiled: Compiled,
+    compiler: Compiler,
+    wrong: Sequence[Wrong],
+    precision: str,
+    work: Path,
+    *,
+    seconds: float,
+) -> None:
+    """Leave the graph that is compiled wrongly for the search, which may use `seconds` of a
+    processor. Raises ObstacleError."""
+    again = getattr(compiler, "again", dict)()
+    if not again:
+        raise ObstacleError("its compiler is no backend of torch.compile")
+    autocast = compiled.calls[-1].autocast
+    how = How(
+        compiler=again,
+        device=compiled.device.type,
+        autocast=str(autocast.dtype).rpartition(".")[2] if autocast.enabled else None,
+        epsilon=EPSILON[precision],
+        limit=DEFAULT_PARITY_LIMITS[precision],
+    )
+    calls = _graph_calls(compiled, compiler)
+    if not calls:
+        raise ObstacleError("no graph was called")
+    lost = {each.name[len(GRADIENT) :] for each in wrong if each.name.startswith(GRADIENT)}
+    # Where the model is several graphs: the last one with a parameter whose gradient is wrong.
+    chosen = next((each for each in reversed(calls) if lost & set(each.labels.values())), calls[0])
+    names = {name: "p_" + re.sub(r"\W", "_", label) for name, label in chosen.labels.items()}
+    operations, constants = operations_of(chosen.graph, names)
+    if {each.name for each in graph_of(operations).nodes} != {each.name for each in operations}:
+        names = {}  # two nodes had one name
+        operations, constants = operations_of(chosen.graph, names)
+    values = {**{names.get(name, name): each for name, each in chosen.values.items()}, **constants}
+    tensors = [each for each in values.values() if isinstance(each, torch.Tensor)]
+    size = sum(each.numel() * each.element_size() for each in tensors)
+    if size > _MOST_BYTES:
+        raise ObstacleError(
+            f"the graph's inputs take {megabytes(size)}, and a repro holds at most "
+            f"{megabytes(_MOST_BYTES)}"
+        )
+    labels = {names.get(name, name): label for name, label in chosen.labels.items()}
+    forward = any(not each.name.startswith(GRADIENT) for each in wrong)
+    settings = {
+        "labels": labels,
+        "parameters": {name for name, label in labels.items() if label in lost and not forward},
+        "least": _LEAST_SHARE * min(1.0, max(each.error for each in wrong)),
+        "seconds": seconds,
+    }
+    torch.save((operations, values, chosen.cotangents, how, settings), work / HANDED_OVER)
+
+
+def _graph_calls(compiled: Compiled, compiler: Compiler) -> List[_GraphCall]:
+    """Replay the last captured call with the graphs in eager mode; what went in and came back."""
+    found: List[_GraphCall] = []
+    module = unwrapped(compiled.module)
+    own = {id(each): name for name, each in module.named_buffers()}
+    own.update((id(each), name) for name, each in module.named_parameters())
+
+    def watch(graph: Any, run: Any, arguments: Tuple[Any, ...]) -> Any:
+        names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
+        copies = Copies()
+        values = {
+            name: each if isinstance(each, torch.nn.Parameter) else with_tensors(each, copies)
+            for name, each in zip(names, arguments)
+        }
+        labels = {name: own[id(each)] for name, each in zip(names, arguments) if id(each) in own}
+        call = _GraphCall(graph, values, {}, labels)
+        found.append(call)
+        results = graph(*arguments)
+        output = next(node.args[0] for node in graph.graph.nodes if node.op == "output")
+        for node, result in zip(output if isinstance(output, (tuple, list)) else [output], results):
+            if isinstance(result, torch.Tensor) and result.requires_grad:
+                result.register_hook(functools.partial(_keep, call.cotangents, node.name))
+        return results
+
+    with Replay(compiled, compiler) as replay, watching(watch):
+        replay.compiled(compiled.calls[-1])
+    return found
+
+
+def _keep(cotangents: Dict[str, torch.Tensor], name: str, gradient: Optional[torch.Tensor]) -> None:
+    if gradient is not None:
+        cotangents[name] = gradient.detach().clone()
+
+
+# The process that searches.
+
+
+class _OutOfTimeError(Exception):
+    """The search has used the time that it may, or its job is over."""
 
 
 class Found(NamedTuple):
-    """Statements that are compiled wrongly as they are: from `first` on, before `last`."""
+    """Steps of the graph that are compiled wrongly as they are: from `first` on, before `last`."""
 
     first: int
     last: int
@@ -39,182 +330,149 @@ class Found(NamedTuple):
     """The tensors that are wrong."""
 
 
-class _OutOfTimeError(Exception):
-    """The search has used the time that it may, or its job is over."""
+@dataclass
+class _Finder:
+    """Compiles parts of a graph, one after the other."""
 
+    graph: fx.Graph
+    values: Dict[str, Any]
+    """Its inputs by name."""
+    cotangents: Dict[str, torch.Tensor]
+    """The gradients that come back to what it computes, by name."""
+    how: How
+    folder: Path
+    labels: Dict[str, str]
+    """The module's names of inputs."""
+    parameters: Set[str]
+    """The inputs whose gradients were wrong in the job, where its outputs were right."""
+    least: float
+    """A part whose error is smaller does not show the defect."""
+    seconds: float
+    """No part is tried any longer once this process has used so much of a processor."""
 
-def processor_seconds() -> float:
-    """What this process and those that it waited for have used of processors."""
-    used = os.times()
-    return used.user + used.system + used.children_user + used.children_system
-
-
-class Search:
-    """Compiles parts of a program, one after the other."""
-
-    def __init__(
-        self,
-        case: Case,
-        how: How,
-        labels: Dict[str, str],
-        folder: Path,
-        *,
-        parameters: Set[str],
-        worst: float,
-        seconds: float,
-    ) -> None:
-        """`parameters` are the inputs whose gradients were wrong in the job, where its outputs were
-        right; `worst` is its largest error. No part is tried any longer once this process has used
-        `seconds` of a processor."""
-        self._case, self._how, self._labels, self._folder = case, how, labels, folder
-        self._seconds = seconds
+    def __post_init__(self) -> None:
+        self._steps = steps_of(self.graph)
         self._job = os.getppid()
-        self._program = case.program
-        self._size = len(self._program.statements)
         self._tried: Dict[Tuple[int, int], Optional[Found]] = {}
-        self._parameters = parameters
-        self._least = _LEAST_SHARE * min(1.0, worst)
         self._best: Optional[Found] = None
-        self._cotangents: Dict[str, torch.Tensor] = {}
         self._wanting: Set[str] = set()
+        """The values within that gradients come back to."""
 
     def run(self) -> None:
         """Find the smallest part that can be found."""
         with contextlib.suppress(_OutOfTimeError):
             self._trace()
-            if any(self._shows(*guess) for guess in [*self._guesses(), (0, self._size)]):
+            if any(self._shows(*guess) for guess in [*self._guesses(), (0, len(self._steps))]):
                 self._shrink()
             self._say(finished=True)
 
     def _say(self, *, finished: bool) -> None:
         departs = None if self._best is None else self.sentence(self._best)
-        write_text(self._folder / FOUND, json.dumps({"departs": departs, "finished": finished}))
+        write_text(self.folder / FOUND, json.dumps({"departs": departs, "finished": finished}))
 
     def _trace(self) -> None:
-        """Run the whole graph in eager mode, for the gradients that come back to each statement."""
-        names = [each.name for each in self._program.statements]
-        space = self._run(self._program.part(0, self._size, names))
-        given = self._case.cotangents
+        """Run the whole graph in eager mode, for the gradients that come back to each step."""
+        space = self._run(len(self._steps), self._steps)
         tapes = {
             name: each
             for name, each in space.items()
             if isinstance(each, torch.Tensor) and each.requires_grad
         }
         self._wanting = set(tapes)
-        starts = [name for name in given if name in tapes]
+        starts = [name for name in self.cotangents if name in tapes]
         gradients: Any = ()
         if starts:
             gradients = torch.autograd.grad(
                 [tapes[name] for name in starts],
                 list(tapes.values()),
-                [given[name].to(tapes[name].dtype) for name in starts],
+                [self.cotangents[name].to(tapes[name].dtype) for name in starts],
                 allow_unused=True,
             )
-        self._cotangents = {
+        found = {
             name: each.detach()
             for name, each in zip(tapes, gradients)
-            if each is not None and each.abs().sum() > 0
+            if each is not None and each.any()
         }
-        self._cotangents.update(given)
+        self.cotangents = {**found, **self.cotangents}
 
-    def _run(self, program: Program) -> Dict[str, Any]:
-        """What a beginning of the program computes in eager mode, by name."""
+    def _run(self, last: int, results: Sequence[fx.Node]) -> Dict[str, Any]:
+        """What the steps before `last` compute in eager mode of these, by name."""
+        part = part_of(self.graph, 0, last, results)
         torch.manual_seed(0)
-        arguments = []
-        for name in program.inputs:
-            value = self._case.values[name]
-            if isinstance(value, torch.Tensor):
-                wants = value.requires_grad
-                value = value.detach().clone()
-                value = value.requires_grad_() if wants else value
-            arguments.append(value)
-        surroundings: Any = contextlib.nullcontext()
-        if self._how.autocast is not None:
-            low = getattr(torch, self._how.autocast)
-            surroundings = torch.autocast(self._how.device, dtype=low)
-        with surroundings:
-            return dict(zip(program.outputs, program.function()(*arguments)))
+        names = [each.name for each in part.nodes if each.op == "placeholder"]
+        arguments = [copied(self.values[name], torch.clone) for name in names]
+        low = None if self.how.autocast is None else getattr(torch, self.how.autocast)
+        around: Any = contextlib.nullcontext()
+        if low is not None:
+            around = torch.autocast(self.how.device, dtype=low)
+        with around:
+            found = fx.GraphModule({}, part)(*arguments)
+        return dict(zip((each.name for each in results), found))
 
-    def _part(self, first: int, last: int) -> Optional[Case]:
+    def _case(self, first: int, last: int) -> Optional[Case]:
         """A part with its inputs as they are where it begins; None where they are not of the kind
         that a function is given."""
-        part = self._program.part(first, last)
-        values = {name: each for name, each in self._case.values.items() if name in part.inputs}
-        if first:
-            # Operations in place: inputs of the whole may have changed by then, too.
-            with torch.no_grad():
-                now = self._run(self._program.part(0, first, list(part.inputs)))
-            for name in [name for name in part.inputs if name not in values]:
-                value = now[name]
-                if not isinstance(value, (torch.Tensor, int, float, bool)):
-                    return None
-                if isinstance(value, torch.Tensor):
-                    value = value.detach().clone().requires_grad_(name in self._wanting)
-                values[name] = value
-        known = self._cotangents
-        return Case(part, values, {name: known[name] for name in part.outputs if name in known})
+        part = part_of(self.graph, first, last)
+        wanted = {each.name for each in part.nodes if each.op == "placeholder"}
+        values = {name: each for name, each in self.values.items() if name in wanted}
+        before = [each for each in self._steps[:first] if each.name in wanted]
+        with torch.no_grad():
+            now = self._run(first, before) if before else {}
+        for name, value in now.items():
+            if not isinstance(value, (torch.Tensor, int, float, bool)):
+                return None
+            values[name] = value
+            if isinstance(value, torch.Tensor):
+                values[name] = value.detach().clone().requires_grad_(name in self._wanting)
+        known, names = self.cotangents, [each.name for each in results_of(part)]
+        return Case(part, values, {name: known[name] for name in names if name in known})
 
     def _shows(self, first: int, last: int) -> bool:
-        """Whether these statements are compiled wrongly; if so, they are the best so far."""
-        first, last = max(first, 0), min(last, self._size)
+        """Whether these steps are compiled wrongly; if so, they are the best so far."""
+        first, last = max(first, 0), min(last, len(self._steps))
         if first >= last:
             return False
         if (first, last) not in self._tried:
-            if processor_seconds() > self._seconds or os.getppid() != self._job:
+            used = os.times()
+            processor = used.user + used.system + used.children_user + used.children_system
+            if processor > self.seconds or os.getppid() != self._job:
                 raise _OutOfTimeError
             self._tried[first, last] = self._try(first, last)
         return self._tried[first, last] is not None
 
     def _try(self, first: int, last: int) -> Optional[Found]:
-        case = self._part(first, last)
+        case = self._case(first, last)
         if case is None:
             return None
         torch._dynamo.reset()
         try:
-            rows = case.wrong(self._how)
+            rows = case.wrong(self.how)
         except Exception as error:  # noqa: BLE001 - a part may be what no compiler takes
             print(f"{first} to {last}: {type(error).__name__}: {error}", file=sys.stderr)
             return None
-        wrong = {name: row for name, row in rows.items() if row.compiled_error >= self._least}
-        inside = {GRADIENT + name for name in self._parameters if name in case.program.inputs}
+        wrong = {name: row for name, row in rows.items() if row.compiled_error >= self.least}
+        inside = {GRADIENT + name for name in self.parameters if name in case.values}
         print(f"{first} to {last}: {sorted(wrong)}", file=sys.stderr, flush=True)
         if not wrong or (inside and not inside & set(wrong)):
             return None
         self._best = Found(first, last, wrong)
-        case.write(self._how, self._labels, self.sentence(self._best), self._folder)
+        case.write(self.how, self.labels, self.sentence(self._best), self.folder)
         self._say(finished=False)
         return self._best
 
     def _guesses(self) -> List[Tuple[int, int]]:
         """Parts that are likely to show it, small ones first. Where outputs are wrong: beginnings.
-        Else those around the statement that uses the last of the parameters whose gradients are
-        wrong, and up to the next one with a parameter whose gradient is right: what is lost on the
-        way back is lost before that."""
-        reaches = [2**power for power in range(self._size.bit_length())]
-        if not self._parameters:
-            return [(0, reach) for reach in reaches]
+        Else those around the last step that uses a parameter whose gradient is wrong."""
+        reaches = [2**power for power in range(len(self._steps).bit_length())]
         users = [
             place
-            for place, each in enumerate(self._program.statements)
-            if self._parameters.intersection(each.uses)
+            for place, each in enumerate(self._steps)
+            if self.parameters.intersection(used.name for used in each.all_input_nodes)
         ]
-        if not users:
-            return []
-        centre, values = users[-1], self._case.values
-        right = {
-            name
-            for name in set(values) - self._parameters
-            if getattr(values[name], "requires_grad", False)
-        }
-        later = enumerate(self._program.statements[centre + 1 :], start=centre + 1)
-        end = next(
-            (place + 1 for place, each in later if right.intersection(each.uses)), self._size
-        )
-        return [
-            (centre, centre + 1),
-            (centre, end),
-            *((centre - reach, centre + 1 + reach) for reach in reaches),
-        ]
+        if self.parameters and users:
+            around = [(users[-1] - reach, users[-1] + 1 + reach) for reach in reaches]
+            return [(users[-1], users[-1] + 1), *around]
+        return [(0, reach) for reach in reaches]
 
     def _shrink(self) -> None:
         """Halve what can be left out at either end, until nothing can be."""
@@ -223,7 +481,7 @@ class Search:
             before = self._best[:2]
             # What departs first: in the forward pass that is at the end of the part, else at its
             # beginning.
-            for at_end in (True, False) if not self._parameters else (False, True):
+            for at_end in (True, False) if not self.parameters else (False, True):
                 self._shrink_at(*self._best[:2], at_end=at_end)
 
     def _shrink_at(self, first: int, last: int, *, at_end: bool) -> None:
@@ -231,47 +489,44 @@ class Search:
         low, high = 0, last - first - 1
         while low < high:
             middle = (low + high + 1) // 2
-            shows = (
-                self._shows(first, last - middle) if at_end else self._shows(first + middle, last)
-            )
-            low, high = (middle, high) if shows else (low, middle - 1)
+            part = (first, last - middle) if at_end else (first + middle, last)
+            low, high = (middle, high) if self._shows(*part) else (low, middle - 1)
 
     def sentence(self, best: Found) -> str:
         """What departs first, in words: an output before gradients."""
-        program = self._program.part(best.first, best.last)
-        titles = program.titles()
-        name = next(
-            (name for name in best.wrong if not name.startswith(GRADIENT)),
-            max(best.wrong, key=lambda each: best.wrong[each].compiled_error),
-        )
+        steps = self._steps[best.first : best.last]
+        titles = list(dict.fromkeys(map(title_of, steps)))
+        outputs = [name for name in best.wrong if not name.startswith(GRADIENT)]
+        worst = max(best.wrong, key=lambda each: best.wrong[each].compiled_error)
+        name = outputs[0] if outputs else worst
         what, row = "the output", best.wrong[name]
         if name.endswith(AFTERWARDS):
             changed = name[: -len(AFTERWARDS)]
-            what = f"what it leaves in {self._labels.get(changed, changed)}"
+            what = f"what it leaves in {self.labels.get(changed, changed)}"
         elif name.startswith(GRADIENT):
-            what = f"the gradient of {self._labels.get(name[len(GRADIENT) :], 'the input')}"
+            what = f"the gradient of {self.labels.get(name[len(GRADIENT) :], 'the input')}"
         what += (
             f" has an error of {row.compiled_error:.2g} of its size, eager of {row.eager_error:.1g}"
         )
         if row.compiled == 0:
             what += " (it is exactly zero)"
-        if best.last - best.first == self._size and len(titles) > _MOST_TITLES:
-            return f"The captured graph as a whole shows it: {what}."
-        if len(titles) == 1:
-            single = len(program.statements) == 1 and program.statements[0].module
-            where = f", in {program.statements[0].operation}" if single else ""
-            return f"{titles[0]} departs first{where}: {what}."
-        parts = ", ".join(titles[:-1]) if len(titles) < 5 else f"{titles[0]} to {titles[-2]}"
-        return (
-            f"{parts} and {titles[-1]} depart first, compiled together, and no smaller part was "
-            f"seen to: {what}."
-        )
+        if len(titles) > 1:
+            between = " to " if len(titles) > _MOST_TITLES else ", ".join(["", *titles[1:-1], ""])
+            return (
+                f"{titles[0]}{between}{titles[-1]} depart first, compiled together, and no smaller "
+                f"part was seen to: {what}."
+            )
+        where = f", in {operation_of(steps[0])}" if len(steps) == 1 else ""
+        return f"{titles[0]} departs first{where}: {what}."
 
 
 def main(folder: Path) -> None:
     """Search, and leave what was found in the folder."""
-    case, how, labels, told = torch.load(folder / HANDED_OVER, weights_only=False)
-    Search(case, how, labels, folder, **told).run()
+    handed_over = folder / HANDED_OVER
+    operations, *found, settings = torch.load(handed_over, weights_only=False)
+    handed_over.unlink()  # a job that fails has nobody to tidy up
+    values, cotangents, how = found
+    _Finder(graph_of(operations), values, cotangents, how, folder, **settings).run()
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 Jobs are timed at different times, beside different neighbours, and their ratio has all of that in
 it. So after training, blocks of the baseline's step and of the job's own step take turns in one
 process: what slows the machine down for longer than a block slows both. What is timed is the
-captured steps taken again (compilegate.job.probes.speed), at equal weights, with optimizers whose
-state is thrown away. The gate judges the ratios of the pairs.
+captured steps taken again, at equal weights, with optimizers whose state is thrown away. The gate
+judges the ratios of the pairs.
 
     record, blocks = probe_speed(compiled, optimizers, compiler=compiler, ..., seconds=20.0)
 """
@@ -18,7 +18,7 @@ import inspect
 import math
 import time
 from dataclasses import dataclass
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -28,234 +28,17 @@ from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord
 from compilegate.job.machine.numerics import AUTOCAST, preserved_generators
 from compilegate.job.machine.world import ALONE, World
 from compilegate.job.probes.capture import (
-    Autocast,
     Call,
     Compiled,
     Forward,
     ObstacleError,
     attempted,
-    brought_back,
+    named_output_tensors,
     no_new_graphs,
-    output_tensors,
     tensors_in,
     with_tensors,
 )
 from compilegate.job.probes.state import PreservedState, captured_modes
-
-
-@dataclass(frozen=True)
-class Side:
-    """How one of the two trains whose steps are compared; None is as the other one does it."""
-
-    compiler: str = "eager"
-    batch_size: Optional[int] = None
-    """What each process takes in a step."""
-    precision: Optional[str] = None
-    """fp32, bf16 or fp16."""
-    padding: Optional[str] = None
-    """How texts of different lengths come into batches."""
-
-
-class Replayed:
-    """One call, ready to be made again and again."""
-
-    def __init__(self, function: Forward, call: Call, old: int = 1, new: int = 1) -> None:
-        """`old` and `new` are the batch sizes of the captured call and of this one."""
-        self.function, self.call = function, call
-        self.inputs = tensors_in([call.arguments, call.named])
-        self._old, self._new = old, new
-        self._prepared: Optional[List[Optional[torch.Tensor]]] = None
-        """The gradients for each of its outputs, in their shapes; None before its first time."""
-
-    def __call__(self) -> None:
-        """Forward and backward. Raises ObstacleError where the gradients are of other outputs."""
-        with self.call.autocast.again():
-            output = self.function(*self.call.arguments, **self.call.named)
-        tensors = [each for each in output_tensors(output) if each.requires_grad]
-        if self._prepared is None:
-            captured = self.call.cotangents
-            if len(captured) != len(tensors):
-                raise ObstacleError(
-                    f"a captured call returned {len(captured)} tensors with gradients, and now "
-                    f"returns {len(tensors)}"
-                )
-            self._prepared = [
-                None if gradient is None else self._fitting(gradient, tensor)
-                for gradient, tensor in zip(captured, tensors)
-            ]
-        pairs = [pair for pair in zip(tensors, self._prepared) if pair[1] is not None]
-        if pairs:
-            torch.autograd.backward([each for each, _ in pairs], [each for _, each in pairs])
-
-    def _fitting(self, gradient: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-        """With other batches, what counts by examples is longer or shorter: (batch x length,
-        classes) as well as (batch, classes)."""
-        if gradient.shape != output.shape:
-            if (
-                gradient.dim() != output.dim()
-                or gradient.shape[1:] != output.shape[1:]
-                or gradient.shape[0] * self._new != output.shape[0] * self._old
-            ):
-                raise ObstacleError(
-                    f"an output that had shape {tuple(gradient.shape)} in training has shape "
-                    f"{tuple(output.shape)} in the probe"
-                )
-            gradient = _with_rows(gradient, output.shape[0])
-        return gradient.to(output.dtype)
-
-
-class Steps:
-    """The captured steps of one side, in their order and from their beginning again."""
-
-    def __init__(
-        self,
-        steps: Sequence[Sequence[Replayed]],
-        optimizers: Sequence[torch.optim.Optimizer],
-        leaves: Sequence[torch.Tensor],
-    ) -> None:
-        """`leaves` get gradients; they have none between two steps."""
-        self._steps, self._optimizers, self._leaves = steps, optimizers, leaves
-
-    def first(self, count: int) -> Steps:
-        """The first of them alone."""
-        return Steps(self._steps[:count], self._optimizers, self._leaves)
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    @property
-    def period(self) -> int:
-        """After how many steps the work is the same again: one where all have the same shapes."""
-        shapes = {
-            tuple(tuple(tensor.shape) for call in calls for tensor in call.inputs)
-            for calls in self._steps
-        }
-        return 1 if len(shapes) == 1 else len(self._steps)
-
-    def take(self, number: int) -> None:
-        """Take the step of that number, from 0."""
-        calls = self._steps[number % len(self._steps)]
-        for call in calls:
-            call()
-        for optimizer in self._optimizers:
-            optimizer.step()
-        for each in self._leaves:
-            each.grad = None
-        for call in calls:
-            for each in call.inputs:
-                each.grad = None
-
-
-_Calls = List[List[Tuple[Compiled, Call]]]
-
-
-def candidate_steps(compiled: Sequence[Compiled]) -> List[List[Replayed]]:
-    """The captured steps as this job takes them: calls one after another, each with its backward
-    pass. Raises ObstacleError where there are none."""
-    found = _by_step(compiled)
-    if not found:
-        raise ObstacleError("none of the captured steps called what was compiled")
-    if all(each is None for step in found for _, call in step for each in call.cotangents):
-        raise ObstacleError(
-            "no gradient came back to what the compiled functions returned in the captured steps"
-        )
-    return [[Replayed(each.compiled, call) for each, call in step] for step in found]
-
-
-def baseline_steps(
-    compiled: Sequence[Compiled], candidate: Side, baseline: Side
-) -> List[List[Replayed]]:
-    """The same steps as the baseline would take them: uncompiled, with its batch size and in its
-    precision. Raises ObstacleError where they cannot be made of what was captured."""
-    if None not in (candidate.padding, baseline.padding) and candidate.padding != baseline.padding:
-        raise ObstacleError(
-            f"the baseline's padding is {baseline.padding!r} and this job's {candidate.padding!r}, "
-            "so the baseline's batches have other lengths than those that this job saw"
-        )
-    found = _by_step(compiled)
-    ours, theirs = candidate.precision, baseline.precision
-    if ours is not None and theirs is not None and ours != theirs:
-        _require_autocast(compiled, found, ours, theirs)
-        found = [[(one, _in(theirs, call, ours)) for one, call in step] for step in found]
-    old, new = candidate.batch_size, baseline.batch_size
-    if old is None or new is None or old == new:
-        old = new = 1
-    else:
-        found = [[(one, _with_batch(call, old, new)) for one, call in step] for step in found]
-    return [[Replayed(one.eager, call, old, new) for one, call in step] for step in found]
-
-
-def _by_step(compiled: Sequence[Compiled]) -> _Calls:
-    """The calls of each captured step, function by function. Where a step made more than were
-    kept, as one that accumulates gradients does, those stand for the others."""
-    found: _Calls = []
-    for number in sorted({call.step for each in compiled for call in each.calls}):
-        found.append([])
-        for each in compiled:
-            kept = [call for call in each.calls if call.step == number]
-            wanted = max(each.calls_a_step, len(kept)) if kept else 0
-            found[-1] += [(each, kept[turn % len(kept)]) for turn in range(wanted)]
-    return found
-
-
-def _with_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """Its first rows; from the beginning again where it has fewer."""
-    times = -(-rows // tensor.shape[0])
-    tiled = torch.cat([tensor] * times) if times > 1 else tensor
-    return tiled[:rows].clone()
-
-
-def _with_batch(call: Call, old: int, new: int) -> Call:
-    """The call with batches of another size: every tensor with `old` rows is cut to `new`, or
-    repeated."""
-    inputs = tensors_in([call.arguments, call.named])
-    if not any(each.dim() and each.shape[0] == old for each in inputs):
-        raise ObstacleError(
-            f"the baseline's batch size is {new}, and no input of a captured call has this job's, "
-            f"{old}, as its first dimension, so it cannot be cut or repeated to that size"
-        )
-    unclear = [each for each in inputs if old in each.shape[1:] and each.shape[0] != old]
-    if unclear:
-        raise ObstacleError(
-            f"the baseline's batch size is {new}, and an input of shape {tuple(unclear[0].shape)} "
-            f"has this job's, {old}, elsewhere than in its first dimension, so it is not known "
-            "which dimensions count examples"
-        )
-
-    def resized(tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.dim() or tensor.shape[0] != old:
-            return tensor
-        return _with_rows(tensor.detach(), new).requires_grad_(tensor.requires_grad)
-
-    return dataclasses.replace(
-        call,
-        arguments=with_tensors(call.arguments, resized),
-        named=with_tensors(call.named, resized),
-    )
-
-
-def _require_autocast(compiled: Sequence[Compiled], steps: _Calls, ours: str, theirs: str) -> None:
-    """Raises ObstacleError unless autocast is all that makes this job's precision."""
-    found = f"the baseline trains in {theirs} and this job in {ours}"
-    if not any(call.autocast.precision == ours for step in steps for _, call in step):
-        raise ObstacleError(f"{found}, not by autocast, so one cannot be made of the other")
-    for one in compiled:
-        for each in one.module.parameters():
-            if each.is_floating_point() and each.dtype is not torch.float32:
-                raise ObstacleError(
-                    f"{found}, and the model has parameters in {str(each.dtype)[6:]}, so autocast "
-                    "cannot make one of the other"
-                )
-
-
-def _in(theirs: str, call: Call, ours: str) -> Call:
-    """The call under the baseline's autocast; a part that the script takes out of its own autocast
-    stays out."""
-    if call.autocast.precision != ours:
-        return call
-    kind, dtype = call.autocast.device_type, AUTOCAST.get(theirs, call.autocast.dtype)
-    return dataclasses.replace(call, autocast=Autocast(kind, theirs in AUTOCAST, dtype))
-
 
 SHARE_OF_TRAINING = 0.05
 MOST_SECONDS = 60.0
@@ -267,8 +50,7 @@ beside the time in which a machine's load changes."""
 SHORTEST_BLOCK_SECONDS = 0.002
 """Where there is little time, blocks are shorter, but not shorter than this."""
 LEAST_PAIRS, MOST_PAIRS = 6, 200
-"""Fewer pairs say nothing; more of them add little. Both are even; see `_Probe.timed`."""
-MOST_CAPTURED_STEPS = 8
+"""Fewer pairs say nothing; more of them add little. Both are even: pairs come in twos."""
 _RATE = 1e-6
 """The learning rate's factor while steps are timed. The work is the same, and the weights stay
 where they are: the same gradients, over and over, would carry them far away."""
@@ -279,9 +61,20 @@ they take longer, it does with the first of them."""
 
 def seconds_allowed(declared: Optional[float], train_seconds: float) -> float:
     """How long the probe may take after a training of `train_seconds`; zero is not at all."""
-    if declared is not None:
-        return declared
-    return min(SHARE_OF_TRAINING * train_seconds, MOST_SECONDS)
+    return min(SHARE_OF_TRAINING * train_seconds, MOST_SECONDS) if declared is None else declared
+
+
+@dataclass(frozen=True)
+class Side:
+    """How one of the two trains whose steps are compared."""
+
+    compiler: str
+    batch_size: int
+    """What each process takes in a step."""
+    precision: str = "fp32"
+    """fp32, bf16 or fp16."""
+    padding: Optional[str] = None
+    """How texts of different lengths come into batches; None is as the other one does it."""
 
 
 @preserved_generators()
@@ -312,9 +105,10 @@ def probe_speed(
     began = time.perf_counter()
 
     def measured() -> Tuple[int, PairedBlocks]:
-        _check(compiler, optimizers, baseline, world)
-        recent = [_recent(each) for each in compiled]
-        own, theirs = candidate_steps(recent), baseline_steps(recent, candidate, baseline)
+        _require_steps_here(compiler, optimizers, baseline, world)
+        recent = [each.with_calls_back() for each in compiled]
+        steps = _captured_steps(recent)
+        theirs = _as_baseline(steps, candidate, baseline)
         calls = [(call.arguments, call.named) for each in recent for call in each.calls]
         state = PreservedState([each.module for each in recent], optimizers, inputs=calls)
         with contextlib.ExitStack() as stack:
@@ -325,29 +119,26 @@ def probe_speed(
             for each in recent:
                 stack.enter_context(captured_modes(each))
             stack.enter_context(state)
-            sides = (Steps(steps, optimizers, state.leaves) for steps in (own, theirs))
-            probe = _Probe(state, optimizers, *sides, ends=began + seconds, seconds=seconds)
-            plan = probe.planned(block_seconds)
-            return plan.steps, probe.timed(plan, most_pairs, np.random.default_rng(seed))
+            own = [[_Again(each.compiled, call) for each, call in step] for step in steps]
+            timer = _Timer(state, optimizers, [own, theirs], began + seconds, seconds)
+            count, lead_in, pair_seconds = timer.planned(block_seconds)
+            chance = np.random.default_rng(seed)
+            return count, timer.timed(count, lead_in, pair_seconds, most_pairs, chance)
 
     found, obstacle = attempted(measured)
-    examples = candidate.batch_size or baseline.batch_size or _examples(compiled)
     record = PairedSpeedRecord(
         seconds=time.perf_counter() - began,
         baseline_compiler=baseline.compiler,
-        baseline_batch_size=baseline.batch_size or examples,
-        candidate_batch_size=examples,
+        baseline_batch_size=baseline.batch_size,
+        candidate_batch_size=candidate.batch_size,
         steps_per_block=0 if found is None else found[0],
         obstacle=obstacle,
     )
     return record, None if found is None else found[1]
 
 
-def _check(
-    compiler: Compiler,
-    optimizers: Sequence[torch.optim.Optimizer],
-    baseline: Side,
-    world: World,
+def _require_steps_here(
+    compiler: Compiler, optimizers: Sequence[torch.optim.Optimizer], baseline: Side, world: World
 ) -> None:
     """Raises ObstacleError where one process cannot take both steps."""
     if compiler.compiles_whole_steps:
@@ -374,20 +165,155 @@ def _check(
             )
 
 
-def _recent(compiled: Compiled) -> Compiled:
-    """With the calls of so many steps at most, those that were kept last."""
-    for call in compiled.calls:
-        if call.obstacle is not None:
-            raise ObstacleError(call.obstacle)
-    numbers = sorted({call.step for call in compiled.calls})[-MOST_CAPTURED_STEPS:]
-    calls = [brought_back(call) for call in compiled.calls if call.step in numbers]
-    return dataclasses.replace(compiled, calls=calls)
+# What a step is.
+
+_Steps = List[List[Tuple[Compiled, Call]]]
 
 
-def _examples(compiled: Sequence[Compiled]) -> int:
-    """How many examples a step takes, where nobody said: the first dimension of the first input."""
-    calls = [(call.arguments, call.named) for each in compiled for call in each.calls]
-    return next((int(each.shape[0]) for each in tensors_in(calls) if each.dim()), 1)
+def _captured_steps(compiled: Sequence[Compiled]) -> _Steps:
+    """The calls of each captured step, function by function. Where a step made more than were
+    kept, as one that accumulates gradients does, those stand for the others. Raises ObstacleError
+    where there are none."""
+    found: _Steps = []
+    for number in sorted({call.step for each in compiled for call in each.calls}):
+        found.append([])
+        for each in compiled:
+            kept = [call for call in each.calls if call.step == number]
+            wanted = max(each.calls_a_step, len(kept)) if kept else 0
+            found[-1] += [(each, kept[turn % len(kept)]) for turn in range(wanted)]
+    if not found:
+        raise ObstacleError("none of the captured steps called what was compiled")
+    if all(each is None for step in found for _, call in step for each in call.cotangents.values()):
+        raise ObstacleError(
+            "no gradient came back to what the compiled functions returned in the captured steps"
+        )
+    return found
+
+
+def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> List[List[_Again]]:
+    """The same steps as the baseline would take them: uncompiled, with its batch size and in its
+    precision. Raises ObstacleError where they cannot be made of what was captured."""
+    if None not in (candidate.padding, baseline.padding) and candidate.padding != baseline.padding:
+        raise ObstacleError(
+            f"the baseline's padding is {baseline.padding!r} and this job's {candidate.padding!r}, "
+            "so the baseline's batches have other lengths than those that this job saw"
+        )
+    ours, theirs = candidate.precision, baseline.precision
+    if ours != theirs:
+        _require_autocast(steps, ours, theirs)
+        steps = [[(one, _under(theirs, call, ours)) for one, call in step] for step in steps]
+    old, new = candidate.batch_size, baseline.batch_size
+    if old != new:
+        steps = [[(one, _with_batch(call, old, new)) for one, call in step] for step in steps]
+    return [[_Again(one.eager, call, old, new) for one, call in step] for step in steps]
+
+
+def _require_autocast(steps: _Steps, ours: str, theirs: str) -> None:
+    """Raises ObstacleError unless autocast is all that makes this job's precision."""
+    found = f"the baseline trains in {theirs} and this job in {ours}"
+    if not any(call.autocast.precision == ours for step in steps for _, call in step):
+        raise ObstacleError(f"{found}, not by autocast, so one cannot be made of the other")
+    for each in (each for one, _ in steps[0] for each in one.module.parameters()):
+        if each.is_floating_point() and each.dtype is not torch.float32:
+            raise ObstacleError(
+                f"{found}, and the model has parameters in {str(each.dtype)[6:]}, so autocast "
+                "cannot make one of the other"
+            )
+
+
+def _under(theirs: str, call: Call, ours: str) -> Call:
+    """The call under the baseline's autocast; a part that the script takes out of its own autocast
+    stays out."""
+    before = call.autocast
+    if before.precision != ours:
+        return call
+    dtype = AUTOCAST.get(theirs, before.dtype)
+    now = dataclasses.replace(before, enabled=theirs in AUTOCAST, dtype=dtype, cache_enabled=True)
+    return dataclasses.replace(call, autocast=now)
+
+
+def _with_batch(call: Call, old: int, new: int) -> Call:
+    """The call with batches of another size: every tensor with `old` rows is cut to `new`, or
+    repeated."""
+    inputs = tensors_in([call.arguments, call.named])
+    if not any(each.dim() and each.shape[0] == old for each in inputs):
+        raise ObstacleError(
+            f"the baseline's batch size is {new}, and no input of a captured call has this job's, "
+            f"{old}, as its first dimension, so it cannot be cut or repeated to that size"
+        )
+    unclear = [each for each in inputs if old in each.shape[1:] and each.shape[0] != old]
+    if unclear:
+        raise ObstacleError(
+            f"the baseline's batch size is {new}, and an input of shape {tuple(unclear[0].shape)} "
+            f"has this job's, {old}, elsewhere than in its first dimension, so it is not known "
+            "which dimensions count examples"
+        )
+
+    def resized(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.dim() or tensor.shape[0] != old:
+            return tensor
+        return _with_rows(tensor.detach(), new).requires_grad_(tensor.requires_grad)
+
+    arguments, named = with_tensors(call.arguments, resized), with_tensors(call.named, resized)
+    return dataclasses.replace(call, arguments=arguments, named=named)
+
+
+def _with_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    """Its first rows; from the beginning again where it has fewer."""
+    times = -(-rows // tensor.shape[0])
+    return torch.cat([tensor] * times)[:rows].clone()
+
+
+class _Again:
+    """One call, to be made again and again."""
+
+    def __init__(self, function: Forward, call: Call, old: int = 1, new: int = 1) -> None:
+        """`old` and `new` are the batch sizes of the captured call and of this one."""
+        self._function, self._call = function, call
+        self.inputs = tensors_in([call.arguments, call.named])
+        self._old, self._new = old, new
+        self._gradients: Optional[Dict[str, torch.Tensor]] = None
+        """Those of its outputs, in their shapes; None before its first time."""
+
+    def __call__(self) -> None:
+        """Forward and backward. Raises ObstacleError where the gradients are of other outputs."""
+        with self._call.autocast.again():
+            output = self._function(*self._call.arguments, **self._call.named)
+        tensors = {name: each for name, each in named_output_tensors(output) if each.requires_grad}
+        if self._gradients is None:
+            captured = self._call.cotangents
+            if captured.keys() != tensors.keys():
+                raise ObstacleError(
+                    f"a captured call returned {len(captured)} tensors with gradients, and now "
+                    f"returns {len(tensors)}"
+                )
+            self._gradients = {
+                name: self._fitting(each, tensors[name])
+                for name, each in captured.items()
+                if each is not None
+            }
+        if self._gradients:
+            starts = [tensors[name] for name in self._gradients]
+            torch.autograd.backward(starts, [*self._gradients.values()])
+
+    def _fitting(self, gradient: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        """With other batches, what counts by examples is longer or shorter: (batch x length,
+        classes) as well as (batch, classes)."""
+        if gradient.shape != output.shape:
+            if (
+                gradient.dim() != output.dim()
+                or gradient.shape[1:] != output.shape[1:]
+                or gradient.shape[0] * self._new != output.shape[0] * self._old
+            ):
+                raise ObstacleError(
+                    f"an output that had shape {tuple(gradient.shape)} in training has shape "
+                    f"{tuple(output.shape)} in the probe"
+                )
+            gradient = _with_rows(gradient, output.shape[0])
+        return gradient.to(output.dtype)
+
+
+# How steps are timed.
 
 
 @contextlib.contextmanager
@@ -402,33 +328,20 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-class _Plan(NamedTuple):
-    """How the probe's time is spent."""
-
-    steps: int
-    """How many a block has."""
-    lead_in: int
-    """Steps before each block that are not timed: caches still hold what the other side used."""
-    pair_seconds: float
-    """What a pair of blocks takes, all that is around them included."""
-
-
-class _Probe:
+class _Timer:
     """Times steps of both sides in a row, from the preserved state on."""
 
     def __init__(
         self,
         state: PreservedState,
         optimizers: Sequence[torch.optim.Optimizer],
-        own: Steps,
-        theirs: Steps,
-        *,
+        sides: List[List[List[_Again]]],
         ends: float,
         seconds: float,
     ) -> None:
-        self._state, self._optimizers = state, optimizers
-        self._own, self._theirs = own, theirs
-        self._ends, self._seconds = ends, seconds
+        """`sides` are the steps of this job and of its baseline."""
+        self._state, self._optimizers, self._leaves = state, optimizers, state.leaves
+        self._sides, self._ends, self._seconds = sides, ends, seconds
 
     def _left(self) -> float:
         return self._ends - time.perf_counter()
@@ -436,50 +349,59 @@ class _Probe:
     def _begin(self) -> None:
         """Put the state back to where every block starts: both sides do the same work."""
         self._state.restore()
-        for optimizer in self._optimizers:
-            for group in optimizer.param_groups:
-                if isinstance(group.get("lr"), torch.Tensor):
-                    group["lr"].mul_(_RATE)
-                elif isinstance(group.get("lr"), (int, float)):
-                    group["lr"] *= _RATE
+        for group in (group for each in self._optimizers for group in each.param_groups):
+            if isinstance(group.get("lr"), torch.Tensor):
+                group["lr"].mul_(_RATE)
+            elif isinstance(group.get("lr"), (int, float)):
+                group["lr"] *= _RATE
 
-    def _take(self, steps: Steps, count: int) -> float:
-        """Wall-clock seconds of `count` steps in a row."""
+    def _take(self, side: int, count: int) -> float:
+        """Wall-clock seconds of `count` steps in a row, from the first captured one."""
+        steps = self._sides[side]
         self._synchronise()
         began = time.perf_counter()
         for number in range(count):
-            steps.take(number)
+            calls = steps[number % len(steps)]
+            for call in calls:
+                call()
+            for optimizer in self._optimizers:
+                optimizer.step()
+            for each in self._leaves:
+                each.grad = None
+            for each in (each for call in calls for each in call.inputs):
+                each.grad = None
         self._synchronise()
         return time.perf_counter() - began
 
     def _synchronise(self) -> None:
         for device in self._state.devices:
-            wait = getattr(getattr(torch, device.type, None), "synchronize", None)
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
-            elif wait is not None:
-                wait()
+            elif device.type != "cpu" and hasattr(getattr(torch, device.type, None), "synchronize"):
+                getattr(torch, device.type).synchronize()
 
-    def planned(self, block_seconds: float) -> _Plan:
+    def planned(self, block_seconds: float) -> Tuple[int, int, float]:
         """Warm up caches and allocators on both sides, and plan the longest blocks up to the wanted
-        ones of which at least `LEAST_PAIRS` pairs fit. Raises ObstacleError where there is no time
-        for them."""
+        ones of which at least `LEAST_PAIRS` pairs fit. How many steps a block has, how many before
+        it are not timed (caches still hold what the other side used), and what a pair of blocks
+        takes in seconds, all that is around them included. Raises ObstacleError where there is no
+        time for them."""
         self._begin()
-        quickest = self._take(self._own, 1)
+        quickest = self._take(0, 1)
         if self._left() > 0:  # the very first step is slower than any other
-            quickest = min(quickest, self._take(self._own, 1))
+            quickest = min(quickest, self._take(0, 1))
         self._require(LEAST_PAIRS * quickest, 2 * LEAST_PAIRS * quickest)
         rounds = max(1, int(WARM_UP_SHARE * self._seconds / quickest / 2))
-        self._own, self._theirs = self._own.first(rounds), self._theirs.first(rounds)
+        self._sides = [side[:rounds] for side in self._sides]
         times: List[float] = []
-        for each in (self._own, self._theirs):
+        for number, side in enumerate(self._sides):
             self._begin()
-            self._take(each, len(each))
-            times.append(self._take(each, len(each)) / len(each))
+            self._take(number, len(side))
+            times.append(self._take(number, len(side)) / len(side))
         began = time.perf_counter()
         self._begin()
         restoring = time.perf_counter() - began
-        quick, both, period = min(times), sum(times), self._own.period
+        quick, both, period = min(times), sum(times), self._period()
         # Whole periods, where there is time: the captured batches may differ in their length.
         wanted = math.ceil(block_seconds / (quick * period)) * period
         lead_in = 1 if wanted > 2 else 0
@@ -490,7 +412,15 @@ class _Probe:
         if steps < wanted and (steps < 1 or steps * quick < SHORTEST_BLOCK_SECONDS):
             least = min(wanted, math.ceil(SHORTEST_BLOCK_SECONDS / quick))
             self._require(math.inf, LEAST_PAIRS * (least * both + around))
-        return _Plan(steps, lead_in, steps * both + around)
+        return steps, lead_in, steps * both + around
+
+    def _period(self) -> int:
+        """After how many steps the work is the same again: one where all have the same shapes."""
+        shapes = {
+            tuple(tuple(tensor.shape) for call in calls for tensor in call.inputs)
+            for calls in self._sides[0]
+        }
+        return 1 if len(shapes) == 1 else len(self._sides[0])
 
     def _require(self, least: float, needed: float) -> None:
         """Raises ObstacleError where less than `least` seconds are left; `needed` are named."""
@@ -501,29 +431,30 @@ class _Probe:
                 f"{used + needed:.2g} s or more; train longer, or set gate.speed_probe_seconds"
             )
 
-    def timed(self, plan: _Plan, most_pairs: int, chance: np.random.Generator) -> PairedBlocks:
+    def timed(
+        self,
+        count: int,
+        lead_in: int,
+        pair_seconds: float,
+        most_pairs: int,
+        chance: np.random.Generator,
+    ) -> PairedBlocks:
         """Time pairs of blocks, until there are enough or the time is over."""
         first: List[bool] = []
-        seconds: List[Tuple[float, float]] = []
-
-        def block(steps: Steps) -> float:
-            self._begin()
-            gc.collect(0)  # of what the last block left; none is collected within one
-            self._take(steps, plan.lead_in)
-            return self._take(steps, plan.steps) / plan.steps
-
+        seconds: List[List[float]] = []
         while len(seconds) < LEAST_PAIRS or (
-            len(seconds) < most_pairs and self._left() >= 2 * plan.pair_seconds
+            len(seconds) < most_pairs and self._left() >= 2 * pair_seconds
         ):
             # Of two pairs the baseline comes first in one, so that a steady drift of the machine
             # favours neither; which one, chance says.
             turn = bool(chance.integers(2))
             for baseline_first in (turn, not turn):
-                if baseline_first:
-                    theirs, own = block(self._theirs), block(self._own)
-                else:
-                    own, theirs = block(self._own), block(self._theirs)
                 first.append(baseline_first)
-                seconds.append((theirs, own))
-        table = np.array(seconds)
-        return PairedBlocks(table[:, 0], table[:, 1], np.array(first))
+                seconds.append([0.0, 0.0])
+                for side in (1, 0) if baseline_first else (0, 1):
+                    self._begin()
+                    gc.collect(0)  # of what the last block left; none is collected within one
+                    self._take(side, lead_in)
+                    seconds[-1][side] = self._take(side, count) / count
+        own, theirs = np.array(seconds).T
+        return PairedBlocks(theirs, own, np.array(first))

@@ -14,18 +14,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import deque
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
 
 import torch
 
+from compilegate.job.machine.memory import free_memory
 from compilegate.job.machine.numerics import Generators, restoring
-from compilegate.job.probes.capture import (
-    Compiled,
-    NoRoomError,
-    attributes_of,
-    free_bytes,
-    megabytes,
-)
+from compilegate.job.probes.capture import Compiled, NoRoomError, attributes_of, megabytes
 
 _Restore = Callable[[], None]
 
@@ -56,7 +51,6 @@ class PreservedState:
         self._optimizers = list(optimizers)
         self._inputs = inputs
         self._parameters = parameters
-        self._surroundings = contextlib.ExitStack()
         self._originals: Dict[int, torch.Tensor] = {}
         self._copies: List[Tuple[torch.Tensor, torch.Tensor]] = []
         self._structures: List[_Restore] = []
@@ -80,9 +74,8 @@ class PreservedState:
             self._keep(self._inputs, seen)
             self._generators = Generators()
             self._copy()
-            gradients = [(each, each.grad) for each in self.leaves]
-            surroundings.callback(_set_gradients, gradients)
-            for each, _ in gradients:
+            for each in self.leaves:
+                surroundings.callback(setattr, each, "grad", each.grad)
                 each.grad = None
             self._surroundings = surroundings.pop_all()
         return self
@@ -128,13 +121,9 @@ class PreservedState:
             if not value:
                 return
         seen.add(id(value))
-        parts: Iterable[Any] = value
-        if isinstance(value, dict):
-            self._structures.append(_restoring_dictionary(value))
-            parts = value.values()
-        elif not isinstance(value, tuple):
-            self._structures.append(_restoring_others(value))
-        for each in list(parts):
+        if not isinstance(value, tuple):
+            self._structures.append(_restoring_container(value))
+        for each in [*(value.values() if isinstance(value, dict) else value)]:
             self._keep(each, seen)
 
     def _copy(self) -> None:
@@ -147,8 +136,8 @@ class PreservedState:
         ]
         roomy = {device: _has_room(device, tensors) for device in self.devices}
         on_host = [each for each in tensors if each.device.type == "cpu" or not roomy[each.device]]
-        needed, free = sum(map(_size, on_host)), free_bytes(torch.device("cpu"))
-        if 2 * needed > free:
+        needed, free = sum(map(_size, on_host)), free_memory()
+        if free is not None and 2 * needed > free:
             raise NoRoomError(
                 "the memory is too small for the probe: a copy of weights and optimizers takes "
                 f"{megabytes(needed)}, and {megabytes(free)} are free"
@@ -162,27 +151,19 @@ class PreservedState:
 @contextlib.contextmanager
 def captured_modes(compiled: Compiled) -> Iterator[None]:
     """Have every submodule in the mode of the captured calls: compiled code is for one mode."""
-    before = [(each, each.training) for each in compiled.module.modules()]
-    wanted = {
-        id(each): compiled.training.get(name, each.training)
-        for name, each in compiled.module.named_modules()
-    }
-    _set_modes([(each, wanted[id(each)]) for each, _ in before])
+    modules = dict(compiled.module.named_modules())
+    before = {name: each.training for name, each in modules.items()}
+    _set_modes(modules, {**before, **compiled.training})
     try:
         yield
     finally:
-        _set_modes(before)
+        _set_modes(modules, before)
 
 
-def _set_modes(modes: Sequence[Tuple[torch.nn.Module, bool]]) -> None:
-    for module, training in modes:
-        if module.training != training:
-            module.training = training
-
-
-def _set_gradients(gradients: Sequence[Tuple[torch.Tensor, Any]]) -> None:
-    for each, gradient in gradients:
-        each.grad = gradient
+def _set_modes(modules: Dict[str, torch.nn.Module], modes: Dict[str, bool]) -> None:
+    for name, module in modules.items():
+        if module.training != modes[name]:
+            module.training = modes[name]
 
 
 def _has_room(device: torch.device, tensors: Sequence[torch.Tensor]) -> bool:
@@ -205,31 +186,32 @@ def _overlaps(tensor: torch.Tensor) -> bool:
     return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride()))
 
 
+def _restoring_container(value: Any) -> _Restore:
+    """For a dictionary, a list, a deque or a set."""
+    if isinstance(value, dict):
+        return _restoring_dictionary(value)
+    held = list(value)
+
+    def restore() -> None:
+        if [*map(id, value)] != [*map(id, held)]:
+            value.clear()
+            (value.update if isinstance(value, set) else value.extend)(held)
+
+    return restore
+
+
 def _restoring_dictionary(value: Dict[Any, Any]) -> _Restore:
     held = dict(value)
-    missing = object()
 
     def restore() -> None:
         for name in [name for name in value if name not in held]:
             del value[name]
         for name, each in held.items():
-            if value.get(name, missing) is not each:
+            if value.get(name, held) is not each:
                 value[name] = each
         if [*map(id, value)] != [*map(id, held)]:  # keys may be tensors, which compare otherwise
             value.clear()
             value.update(held)
-
-    return restore
-
-
-def _restoring_others(value: Any) -> _Restore:
-    """For a list, a deque or a set."""
-    held = list(value)
-
-    def restore() -> None:
-        if len(value) != len(held) or any(ours is not now for ours, now in zip(held, value)):
-            value.clear()
-            (value.update if isinstance(value, set) else value.extend)(held)
 
     return restore
 
@@ -242,13 +224,12 @@ def _without_step_hooks(optimizers: Sequence[torch.optim.Optimizer]) -> Iterator
         *(getattr(each, name, None) for each in optimizers for name in _STEP_HOOKS),
         *(getattr(module, name, None) for name in _STEP_HOOKS_OF_ALL),
     ]
-    hooks = [each for each in places if each is not None]
-    held = [list(each.items()) for each in hooks]
-    for each in hooks:
+    held = [(each, dict(each)) for each in places if each is not None]
+    for each, _ in held:
         each.clear()
     try:
         yield
     finally:
-        for each, entries in zip(hooks, held):
+        for each, entries in held:
             each.clear()
             each.update(entries)

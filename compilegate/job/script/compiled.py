@@ -34,7 +34,7 @@ from compilegate.job.probes.capture import (
     Compiled,
     RandomState,
     await_cotangents,
-    output_tensors,
+    named_output_tensors,
     set_aside,
 )
 from compilegate.job.profiling.slowdowns import GraphLog
@@ -177,17 +177,17 @@ class Dispatch:
         """A call was made, which is the first one or is kept."""
         if self.compiled_calls == 1:
             self.precision, self.under_autocast = observed_precision(
-                self.part.module, output_tensors(output)
+                self.part.module, [each for _, each in named_output_tensors(output)]
             )
         if call is not None and self._traced is None:
             await_cotangents(call, output)
             self._kept_bytes += _bytes_of(output)  # what comes back is of the same size
         elif call is not None:  # of the backward pass, only that it began at a loss
-            call.cotangents = [
-                torch.ones(each.shape) if each.numel() == 1 else None
-                for each in output_tensors(output)
+            call.cotangents = {
+                name: torch.ones(each.shape) if each.numel() == 1 else None
+                for name, each in named_output_tensors(output)
                 if each.requires_grad
-            ]
+            }
 
     @property
     def has_kept_enough(self) -> bool:

@@ -181,12 +181,28 @@ class UNet(nn.Module):
         return (torch.randn(4, 2, 8, 8),)
 
 
+class Difference(nn.Module):
+    """A linear regression whose loss is its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 1)
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        return (self.linear(inputs) - targets).pow(3).mean()
+
+    @staticmethod
+    def batch() -> Batch:
+        return torch.randn(8, 3), torch.randn(8, 1)
+
+
 KINDS: dict[str, Callable[[], nn.Module]] = {
     "perceptron": Perceptron,
     "convolutions": Convolutions,
     "language": Language,
     "recurrent": Recurrent,
     "unet": UNet,
+    "difference": Difference,
 }
 
 
@@ -202,7 +218,7 @@ def loss_of(output: Any) -> Tensor:
         return output["loss"]
     if isinstance(output, tuple):
         return next((each for each in output if each.dim() == 0), output[0].pow(2).mean())
-    return output.float().pow(2).mean()
+    return output if output.dim() == 0 else output.float().pow(2).mean()
 
 
 def captured(
@@ -211,6 +227,7 @@ def captured(
     *,
     precision: str = "fp32",
     steps: int = 3,
+    calls: int = 1,
     batch: Callable[[], Batch] | None = None,
     function: Callable[..., Any] | None = None,
     loss: Callable[[Any], Tensor] = loss_of,
@@ -220,13 +237,14 @@ def captured(
     compiled = Compiled(type(model).__name__, model, eager, compiler.compile(eager, model))
     torch.manual_seed(1)
     for step in range(steps):
-        arguments = (batch or model.batch)()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-            call = compiled.keep_call(step, arguments, {})
-            output = compiled.compiled(*arguments)
-            await_cotangents(call, output)
-            value = loss(output)
-        value.backward()
+        for _ in range(calls):
+            arguments = (batch or model.batch)()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+                call = compiled.keep_call(step, arguments, {})
+                output = compiled.compiled(*arguments)
+                await_cotangents(call, output)
+                value = loss(output)
+            value.backward()
         with torch.no_grad():
             for each in model.parameters():
                 if each.grad is not None:

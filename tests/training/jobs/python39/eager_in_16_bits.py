@@ -3,8 +3,8 @@
 import torch
 
 from compilegate.job.compilers import load_compiler
-from compilegate.job.probes.capture import Autocast, Call, Compiled, RandomState
-from compilegate.job.probes.replay import ObstacleError, Replay
+from compilegate.job.probes.capture import Autocast, Call, Compiled, ObstacleError, RandomState
+from compilegate.job.probes.replay import Replay
 
 model = torch.nn.Linear(4, 2)
 part = Compiled("Linear", model, model.forward, model.forward)
@@ -15,10 +15,10 @@ for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
         named={},
         random=RandomState(torch.get_rng_state(), None),
         autocast=Autocast("cpu", True, dtype),
-        cotangents=[torch.ones(3, 2)],
+        cotangents={"": torch.ones(3, 2)},
     )
     try:
         with Replay(part, load_compiler("eager")) as replay:
-            print(f"{name}: {replay.eager(call)['output'].dtype}")
+            print(f"{name}: {replay.eager(call).tensors['output'].dtype}")
     except ObstacleError as error:
         print(f"{name}: {error}")
