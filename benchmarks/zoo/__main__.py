@@ -87,10 +87,11 @@ def _rows(folder: Path, names: Sequence[str]) -> list[Row]:
 
 def _keys() -> dict[str, str]:
     """What a row is true of: the zoo and its libraries; and for the probe `compilegate.job`."""
-    zoo: Iterable[Path] = (ROOT / "benchmarks/zoo").glob("*.py")
-    zoo = [each for each in zoo if each.stem not in {"__init__", "__main__", "page", "preloaded"}]
-    truth = _digest([*zoo, ROOT / "benchmarks/miscompilers.py"], map(_version, LIBRARIES))
-    return {"truth": truth, "probe": _digest((ROOT / "compilegate/job").rglob("*.py"), [truth])}
+    zoo, program = ROOT / "benchmarks/zoo", ROOT / "compilegate/job"
+    names = "architecture", "others", "planted", "script", "transformer", "truth", "vision"
+    models = [*(zoo / f"{name}.py" for name in names), ROOT / "benchmarks/miscompilers.py"]
+    truth = _digest(models, map(_version, LIBRARIES))
+    return {"truth": truth, "probe": _digest([zoo / "row.py", *program.rglob("*.py")], [truth])}
 
 
 def _digest(files: Iterable[Path], words: Iterable[str]) -> str:

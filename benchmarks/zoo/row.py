@@ -164,7 +164,8 @@ def _said(folder: Path) -> Row:
     with np.load(folder / "parity.npz") as arrays:
         errors = ParityErrors(**{name: arrays[name] for name in arrays.files})
     precision = parity["precision"]
-    verdict = parity_verdict(errors, precision, DEFAULT_PARITY_LIMITS[precision])
+    limit, reproduced = DEFAULT_PARITY_LIMITS[precision], parity["reproduced"]
+    verdict = parity_verdict(errors, precision, limit, reproduced)
     row |= {"said": _ANSWERS[str(verdict.answer)], "why": str(verdict.why.value)}
     if verdict.worst is not None:
         row |= {"tensor": verdict.worst.tensor, "ratio": verdict.worst.ratio}

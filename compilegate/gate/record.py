@@ -266,10 +266,12 @@ def _check_compiler(
         left = compiler.proof.get("left_to_eager")
         why = f"not all ran compiled: {clipped(str(left))}" if left else "no graph was compiled"
         text = f"the workload declares {declared!r}, but {why}."
-        yield about.leaves_open(Code.COMPILER_DID_NOT_RUN, text)
+        # What torch could not capture shows nothing of the compiler; a script that never compiles
+        # what it trains has to be changed.
+        yield (about.leaves_open if left else about.fails)(Code.COMPILER_DID_NOT_RUN, text)
     elif not _shows_something(compiler.proof):
         text = "a compiler ran, but compiler.proof holds no count above zero."
-        yield about.leaves_open(Code.COMPILER_DID_NOT_RUN, text)
+        yield about.fails(Code.COMPILER_DID_NOT_RUN, text)
     else:
         yield from _check_calls(evidence, compiler, about)
     allowed = expected.settings.max_recompilations

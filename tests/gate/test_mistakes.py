@@ -411,13 +411,17 @@ MISTAKES: dict[str, Row] = {
     "a backend that compiles nothing": fails(
         Code.COMPILER_DIFFERS, every("fast", **{PROOF: {"backend": "eager", "graph_calls": 60}})
     ),
-    "nothing compiled": leaves_open(Code.COMPILER_DID_NOT_RUN, one("fast", 3, compiler__ran=False)),
-    "no graphs": leaves_open(Code.COMPILER_DID_NOT_RUN, one("fast", 3, compiler__graphs=0)),
-    "a proof of names": leaves_open(
+    "nothing compiled": fails(Code.COMPILER_DID_NOT_RUN, one("fast", 3, compiler__ran=False)),
+    "left to eager": leaves_open(
+        Code.COMPILER_DID_NOT_RUN,
+        one("fast", 3, compiler__ran=False, compiler__proof={"left_to_eager": "Net: an RNN"}),
+    ),
+    "no graphs": fails(Code.COMPILER_DID_NOT_RUN, one("fast", 3, compiler__graphs=0)),
+    "a proof of names": fails(
         Code.COMPILER_DID_NOT_RUN,
         every("fast", **{PROOF: {"backend": "inductor", "torch": "2.13"}}),
     ),
-    "graphs that nobody called": leaves_open(
+    "graphs that nobody called": fails(
         Code.COMPILER_DID_NOT_RUN, every("fast", **{PROOF: {"graphs": 3, "graph_calls": 0}})
     ),
     "eager after three calls": leaves_open(
