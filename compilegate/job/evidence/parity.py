@@ -244,7 +244,7 @@ def departing(errors: ParityErrors, precision: str, limit: float) -> npt.NDArray
 
 def not_compared(parity: ParityRecord, errors: ParityErrors) -> Optional[str]:
     """What of the model was not compared, in a sentence; None where nothing is missing."""
-    if not any(str(name).startswith(GRADIENT) for name in errors.tensors):
+    if not any(GRADIENT in str(name) for name in errors.tensors):  # after the function's name
         return "No gradient was compared, so the backward pass was not checked."
     trained, compared = parity.trained_parameters, parity.compared_parameters
     if trained and compared is not None and compared < COVERED * trained:

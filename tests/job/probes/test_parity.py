@@ -473,6 +473,7 @@ def test_it_says_what_it_compared_and_alike_of_nothing_less(
     own = sum(each.numel() for each in model.parameters())
     compiled, other = captured(model, Plain()), captured(new_model("recurrent"), Plain(), steps=2)
     assert "parity: alike" in said(capsys, compiled, tmp_path)
+    assert "parity: alike" in said(capsys, [compiled, other], tmp_path)
     unused = dataclasses.replace(compiled, name="unused", module=nn.Linear(50, 50), calls=[])
     assert "parity: cannot tell" in said(capsys, [compiled, unused], tmp_path)
     first, second = looked([compiled, unused], tmp_path), looked([compiled, other], tmp_path)

@@ -207,7 +207,8 @@ def test_a_compiled_model_is_saved_like_any_other(inductor: Any, eager: Any) -> 
 def test_inductor_without_a_cpp_compiler_says_what_to_install(train_job: TrainJob) -> None:
     job = train_job({"CXX": "no-such-compiler"}, compiler="inductor", on_failure="record")
     evidence = job.evidence().evidence
-    assert "needs a C++ compiler on a CPU and found none; install g++" in evidence.failure
+    assert "there is no C++ compiler" in evidence.failure
+    assert "install g++" in evidence.failure
     assert not evidence.compiler.ran
 
 
