@@ -138,4 +138,6 @@ rest of the graph, cannot. The column has how many the probe calls wrong.
 **Figures**: the median compiled step; the probe, with the search for a small reproduction where
 something is wrong; compilation from a warm cache, since the truth was found first. One thread, on a
 machine that may do other work: compare no speeds by them.
+
+Below is what was run so far: each section says of how many architectures.
 """

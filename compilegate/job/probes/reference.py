@@ -122,7 +122,7 @@ class Draw(NamedTuple):
 
     dtype: torch.dtype
     strides: Tuple[int, ...]
-    """Its elements get theirs in the order in which they lie in memory."""
+    """Those of a dense tensor like it: elements get their numbers in the order of the memory."""
 
 
 class _Noting(_Mode):
@@ -138,7 +138,7 @@ class _Noting(_Mode):
         result, name = function(*args, **(kwargs or {})), getattr(function, "__name__", "")
         if name in _DRAWING or name == "dropout":
             tensor = result if name in _DRAWN else _first(args, kwargs or {})
-            self._drawn.append(Draw(tensor.dtype, tensor.stride()))
+            self._drawn.append(Draw(tensor.dtype, _dense_strides(tensor)))
         return result
 
 
@@ -203,19 +203,21 @@ class _Drawing(_Mode):
         if draw is None or name in _DRAWN:
             return function(*args, **named)
         tensor = _first(args, named)
-        if draw.strides == tensor.stride() or len(draw.strides) != tensor.dim():
+        if draw.strides == _dense_strides(tensor) or len(draw.strides) != tensor.dim():
             return function(*args, **named)
-        own = torch.empty_strided(
-            tensor.shape, draw.strides, dtype=tensor.dtype, device=tensor.device
-        )
-        own = own.copy_(tensor)
-        args, named = (
-            (own, *args[1:]) if args else (),
-            {**named, **({} if args else {"input": own})},
-        )
+        like = {"dtype": tensor.dtype, "device": tensor.device}
+        own = torch.empty_strided(tensor.shape, draw.strides, **like).copy_(tensor)
+        if args:
+            args = (own, *args[1:])
+        else:
+            named["input"] = own
         result = function(*args, **named)
         in_place = name in _FILLED or named.get("inplace", args[3:] == (True,))
         return tensor.copy_(result) if in_place else result
+
+
+def _dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
+    return torch.empty_like(tensor, device="meta").stride()
 
 
 def noting(drawn: List[Draw]) -> Any:

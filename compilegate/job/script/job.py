@@ -624,17 +624,16 @@ class Job:
     def _decide(self) -> None:
         """Whether the job goes on, after the first process has run the parity probe."""
         self._ends_after = -1
-        if self._stops_if_wrong and self._probes.is_wrong:
-            self._probes.collect()  # a difference that is not reproduced is not wrong
-        if not self._probes.is_wrong:
-            pass
-        elif self._stops_if_wrong:
-            # The others are in the next step by now, and wait for this process in it.
-            self._ends_after = self._course.step + (0 if self.world.alone else 1)
-        else:
+        if self._stops_if_wrong:
+            if self._probes.is_wrong:
+                self._probes.collect()  # a difference that is not reproduced is not wrong
+            if self._probes.is_wrong:
+                # The others are in the next step by now, and wait for this process in it.
+                self._ends_after = self._course.step + (0 if self.world.alone else 1)
+        elif self._probes.is_wrong:
             by_hand = "it was started by hand; in a pipeline a candidate ends here"
             why = 'on_wrong is "go-on"' if self.told.is_candidate else by_hand
-            self.note(f"The compiled arithmetic is WRONG. The training goes on: {why}.")
+            self.note(f"The parity probe found errors, and the training goes on: {why}.")
         if self._stops_together:
             from compilegate.job.machine.distribution import tell_last_step  # noqa: PLC0415
 

@@ -105,8 +105,12 @@ class Probes:
         """Wait for the search for a repro that runs beside the training, and record what it found.
         Where the captured graph by itself is right, it is not wrong after all."""
         found, self._found = self._found, None
-        if found is not None:
+        if found is None:
+            return
+        try:
             self.parity = found.collected()
+        except Exception as error:  # noqa: BLE001 - what the probe found stands without a repro
+            print(f"compilegate: the search for a repro failed: {one_sentence(error)}", flush=True)
 
     def compare_speed(
         self, compilation: Compilation, train_seconds: float, precision: str, batch_size: int
