@@ -106,8 +106,8 @@ def hyperparameter_of(value: Setting) -> str:
 
 @dataclass(frozen=True)
 class StackTable:
-    """The table `[arms.NAME.COMPILER]` of a compiler that comes in images of AWS: it says which of
-    them an arm takes. The compiler's facts have the images that there are."""
+    """The table `[arms.NAME.COMPILER]` of a compiler that comes in images of AWS: which of them an
+    arm takes."""
 
     description: str
     frameworks: Tuple[str, ...]
@@ -131,8 +131,7 @@ class Declaration:
     image: str
     """The folder in `containers/` that an arm's jobs run in by default."""
     proof: Tuple[str, ...]
-    """What its record in the evidence shows at least, by name: that it ran, or for eager, that
-    nothing did."""
+    """What its record in the evidence shows at least, by name."""
     needs: Tuple[str, ...] = ()
     """What it needs of a machine, by the names of `compilegate.job.doctor.needs`."""
     options: Tuple[Option, ...] = ()
@@ -142,21 +141,20 @@ class Declaration:
     """Whether what it runs serves steps of any shape; otherwise each shape is compiled by itself.
     An option: it does unless that is false."""
     computes_on: Tuple[str, ...] = (CUDA,)
-    """The kinds of accelerator that its steps can compute on; without one they compute on the host,
-    if it can at all."""
+    """The kinds of accelerator that its steps can compute on; without one, on the host."""
     keeps_accelerator: bool = False
     """Whether torch itself can compute nothing there meanwhile."""
 
     def settings(self, given: Mapping[str, Any]) -> Dict[str, Any]:
         """A value for each option: the given one, or the default. Raises InputError."""
-        names = [each.name for each in self.options]
+        defaults = {each.name: each.default for each in self.options}
         for name in given:
-            if name not in names:
+            if name not in defaults:
                 raise InputError(
                     f"{name} is not an option of compiler {self.name!r}, which has "
-                    f"{', '.join(names) or 'none'}"
+                    f"{', '.join(defaults) or 'none'}"
                 )
-        settings = {each.name: given.get(each.name, each.default) for each in self.options}
+        settings = {**defaults, **given}
         problem = self.problem(settings)
         if problem is not None:
             raise InputError(problem)
@@ -257,9 +255,8 @@ _BACKENDS = (
 
 
 def known(name: str) -> Backend:
-    """What is known of a backend. One that is not listed works too: by its name, once the package
-    that registers it is installed, or as `package.module.function`. It is found out whether it
-    draws as eager does, and assumed that it may take every option and build on Inductor."""
+    """What is known of a backend. One that is not listed works too, by its name or as
+    `package.module.function`: it may take every option and build on Inductor."""
     unlisted = Backend(name, None, keeps_output=True, takes_mode=True)
     return next((each for each in _BACKENDS if each.name == name), unlisted)
 
@@ -452,12 +449,8 @@ XLA = Declaration(
     computes_on=(),  # its support of GPUs ended with torch_xla 2.9
 )
 
-_DECLARED = MappingProxyType(
-    {
-        each.name: each
-        for each in (EAGER, INDUCTOR_ALONE, NEURON_XLA, TORCH_COMPILE, TRAINING_COMPILER, XLA)
-    }
-)
+_ALL = (EAGER, INDUCTOR_ALONE, NEURON_XLA, TORCH_COMPILE, TRAINING_COMPILER, XLA)
+_DECLARED = MappingProxyType({each.name: each for each in _ALL})
 
 
 def declarations() -> Mapping[str, Declaration]:
@@ -468,8 +461,3 @@ def declarations() -> Mapping[str, Declaration]:
 def compiler_options() -> Dict[str, Option]:
     """The options of all compilers by name; one that several have is the same in all."""
     return {option.name: option for each in _DECLARED.values() for option in each.options}
-
-
-def with_option(option: Option) -> Tuple[str, ...]:
-    """The compilers that have this option, by name."""
-    return tuple(name for name, each in _DECLARED.items() if option in each.options)
