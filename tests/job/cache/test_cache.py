@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from compilegate.job.cache import (
     CacheFolder,
     CacheKey,
-    ColdFigures,
     CompileCache,
     Lookups,
+    Origin,
     UnusableCacheError,
     key_here,
     read_archive,
@@ -35,7 +35,6 @@ KEY = CacheKey(
     hardware={"cpu": "one"},
 )
 CONTENT = {"ab/kernel.so": b"machine code" * 50, "fxgraph/ls/entry": b"a graph", "one.py": b""}
-FIGURES = ColdFigures(compile_seconds=25.0, first_step_seconds=25.5)
 MOST_BYTES = 1_000_000
 NONE_FOUND, ALL_FOUND = Lookups(0, 2), Lookups(2, 0)
 
@@ -95,7 +94,7 @@ class Place:
             (working / name).write_bytes(content)
         if fails:
             cache.discard_loaded()
-        return cache.keep(lookups, FIGURES, "job-1"), loaded
+        return cache.keep(lookups, Origin("job-1", 25.0, 25.5)), loaded
 
 
 def contents(folder: CacheFolder) -> dict[str, bytes]:
