@@ -42,6 +42,8 @@ class LightningCallback(lightning.Callback):
     `trainer.validate(...)` after the training, as of the best checkpoint.
     """
 
+    _job: Job
+
     def __init__(
         self,
         *,
@@ -57,15 +59,13 @@ class LightningCallback(lightning.Callback):
         self._choose = compile
         self._examples = examples
         self._save = save
-        self._started: Optional[Job] = None
-        self._loop: Optional[Course] = None
-        """While it trains."""
+        self._loop: Optional[Course] = None  # while it trains
         self._global_step = -1
         self._begun = self._disturbed = self._fitted = False
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """The job starts, where a script was started by hand."""
-        self._started = current(precision=_precision(trainer), seed=_seed())
+        self._job = current(precision=_precision(trainer), seed=_seed())
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """The module is on its device, and compiled. Raises InputError where the Trainer trains in
@@ -108,10 +108,9 @@ class LightningCallback(lightning.Callback):
         if loop is None or not self._begun or trainer.global_step == self._global_step:
             return
         self._begun = False
-        first = not loop.step
         loop.ends()
         try:
-            if first:
+            if loop.step == 1:
                 self._job.require_compiled_calls()
         except InputError as error:
             raise InputError(
@@ -198,12 +197,6 @@ class LightningCallback(lightning.Callback):
             )
         self._save_module(pl_module)
         job.compare_speed()  # later the module is in the host's memory
-
-    @property
-    def _job(self) -> Job:
-        if self._started is None:
-            self._started = current()
-        return self._started
 
     def _save_module(self, module: Any) -> None:
         self._job.save(module if self._save is None else self._save(module))
