@@ -98,12 +98,10 @@ class TrainerCallback(transformers.TrainerCallback):
         self._loop.awaits()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Its batches are there."""
         if self._loop is not None:
             self._loop.begins()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The weights are new."""
         loop = self._loop
         if loop is None:
             return
