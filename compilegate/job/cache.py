@@ -64,16 +64,12 @@ class CacheKey:
     that was made for one processor may end the process on another.
     """
 
-    graph: Mapping[str, Scalar]
-    """The model, its shapes, its precision, and how the compiler is set."""
-    libraries: Mapping[str, Scalar]
-    """Everything that is involved in compiling the graph."""
-    hardware: Mapping[str, Scalar]
-    """The hardware that the code was made for."""
+    graph: Mapping[str, Scalar]  # the model, its shapes and precision, how the compiler is set
+    libraries: Mapping[str, Scalar]  # everything that is involved in compiling the graph
+    hardware: Mapping[str, Scalar]  # that the code was made for
 
     @property
     def digest(self) -> str:
-        """sha256 of the whole key, in hexadecimal."""
         return settings_digest(asdict(self))
 
     @property
@@ -109,10 +105,8 @@ class CacheFolder:
     """A folder that only the compiler uses, for one job."""
 
     path: Path
-    left_out: Tuple[str, ...] = ()
-    """Subfolders that are not worth keeping, or must not be kept."""
-    binaries: Tuple[str, ...] = ()
-    """Suffixes of files that are slow to make: a new one was made in this job."""
+    left_out: Tuple[str, ...] = ()  # subfolders not to keep
+    binaries: Tuple[str, ...] = ()  # suffixes of files that are slow to make
 
     def files(self) -> Dict[str, Path]:
         """The files to keep, by their `/`-separated path in the folder, in order of the paths."""

@@ -35,10 +35,8 @@ class Compiler:
     """A compiler whose steps run on torch's own devices, operation by operation, until a subclass
     says otherwise."""
 
-    name = ""
-    """As declared."""
-    compiles_whole_steps = False
-    """Whether a graph includes the update, so that gradients alone are another graph."""
+    name = ""  # as declared
+    compiles_whole_steps = False  # a graph includes the update: gradients alone are another
 
     def __init__(self, settings: Settings = MappingProxyType({})) -> None:
         """Raises CompilerError where the compiler is not available."""
@@ -174,8 +172,8 @@ class Eager(Compiler):
 
 
 Watch = Callable[[Any, Forward, Tuple[Any, ...]], Any]
-"""Is given a graph as torch.compile captured it, what was compiled of it, and the arguments of a
-call; returns what the call is to return."""
+"""From a graph as torch.compile captured it, what was compiled of it, and the arguments of a call
+to what the call is to return."""
 
 _watches: List[Watch] = []
 

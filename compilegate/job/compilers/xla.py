@@ -42,8 +42,7 @@ class Xla(Compiler):
 
     name = "xla"
     compiles_whole_steps = True
-    without_device = "the machine or the image has none of that kind"
-    """Advice for an XLA device that cannot be opened."""
+    without_device = "the machine or the image has none of that kind"  # where it does not open
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -224,8 +223,7 @@ class TracedSteps:
         self._mean: Any = None
         self._graphs = 0
         self._shapes: Set[str] = set()
-        self.recompilations: List[str] = []
-        """For each later step that was compiled: its number, and what was new in it."""
+        self.recompilations: List[str] = []  # each later step's number, and what was new in it
         if processes.through_host:
             self._gradients = runtime.compiled(self._trace_gradients, "gradients", most_graphs)
             self._update = runtime.compiled(self._trace_update, "update", most_graphs)

@@ -27,8 +27,7 @@ class TracedForward:
         self._function = function
         self.model = model
         self._device = device
-        self.shapes = ""
-        """The shapes of the last call's tensors, in words."""
+        self.shapes = ""  # of the last call's tensors, in words
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         given = {**{str(index): each for index, each in enumerate(arguments)}, **named}

@@ -38,11 +38,8 @@ _DEBUG_FILE_VARIABLE = "PT_XLA_DEBUG_FILE"
 
 
 def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
-    """Set torch_xla up, import it, and return its version.
-
-    Raises CompilerError where there is none, none that fits this torch, or no device for it;
-    `without_device` says what to do about the last.
-    """
+    """Set torch_xla up, import it, and return its version. Raises CompilerError where there is
+    none, none that fits this torch, or no device for it; `without_device` says what to do then."""
     try:
         version = metadata.version("torch_xla")
     except metadata.PackageNotFoundError as error:
@@ -117,11 +114,8 @@ def device_batches(batches: Iterable[Any]) -> Iterable[Any]:
 
 
 def compiled(trace: Trace, name: str, most_graphs: int) -> Trace:
-    """`trace`, run as one graph.
-
-    From 2.x on torch_xla refuses a graph too many before it compiles it, and whatever would cut the
-    step in two; before, there is only the end of the step.
-    """
+    """`trace`, run as one graph. From 2.x on torch_xla refuses a graph too many before it compiles
+    it, and whatever would cut the step in two; before, there is only the end of the step."""
     torch_xla = import_module("torch_xla")
     if hasattr(torch_xla, "compile"):
         # It counts traces. The first lists the same operations in another order than the others,
@@ -145,11 +139,8 @@ def sync() -> None:
 
 
 def averaged(tensors: Any, processes: int) -> Any:
-    """The mean of a tensor over all processes, within the graph; of each in a list, in place.
-
-    For gradients it is the first half of `xm.optimizer_step`. The second is the optimizer's own
-    step, and between the two gradients are unscaled and clipped.
-    """
+    """The mean of a tensor over all processes, within the graph; of each in a list, in place. For
+    gradients it is the first half of `xm.optimizer_step`."""
     xm = _xm()
     return xm.all_reduce(xm.REDUCE_SUM, tensors, scale=1.0 / processes)
 
@@ -206,12 +197,9 @@ def peak_memory() -> Tuple[Optional[int], Optional[str]]:
 class Compilations:
     """Counted since torch_xla was imported."""
 
-    graphs: int
-    """Graphs compiled because there was none like them."""
-    reused: int
-    """Executions of a graph that had been compiled."""
-    seconds: float
-    """Spent on compiling, and on no training."""
+    graphs: int  # compiled because there was none like them
+    reused: int  # executions of a graph that had been compiled
+    seconds: float  # spent on compiling
     executions: int
 
     @classmethod
