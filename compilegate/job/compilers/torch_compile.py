@@ -326,11 +326,11 @@ def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[
     except Exception as error:  # what is imported for it may raise anything
         if module:
             remedy = "its package has to be installed in the image, or lie beside the script"
-        elif backend.install is not None:
-            remedy = f"it comes with {backend.install}"
         else:
-            there = f"torch {torch.__version__} has {', '.join(list_backends())}"
-            remedy = f"{there}; any other needs its package in the image's requirements.txt"
+            brought = "add the package that registers it to the image's requirements.txt"
+            if backend.install is not None:
+                brought = f"it comes with {backend.install}"
+            remedy = f"torch {torch.__version__} has {', '.join(list_backends())}; {brought}"
         raise CompilerError(
             f"backend {backend.name!r} cannot be loaded ({type(error).__name__}: "
             f"{first_line(error)}); {remedy}"
