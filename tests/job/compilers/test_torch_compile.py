@@ -467,15 +467,7 @@ found = step("inductor", {}), step("torch-compile", {"backend_options": '{"max_f
 print(json.dumps([[each.name, each.ran, each.graphs, dict(each.proof), dict(each.options)]
                   for each in found]))
 
-import torch._inductor.compile_fx as fx
 torch._inductor.config.cpp.cxx = ("no-such-compiler",)
-try:
-    step("inductor", {}, width=7)
-except Exception as error:
-    print(f"{type(error).__name__}: {error}")
-def failing(*arguments, **named):
-    raise RuntimeError("bfloat17 is not implemented")
-fx.compile_fx_inner = failing
 try:
     step("inductor", {}, width=7)
 except Exception as error:
@@ -486,7 +478,7 @@ except Exception as error:
 @pytest.mark.long
 @pytest.mark.slow
 def test_inductor_is_the_same_by_its_short_name_and_its_failure_is_a_sentence() -> None:
-    found, without_compiler, failure = run_python(INDUCTOR).strip().split("\n")
+    found, without_compiler = run_python(INDUCTOR).strip().split("\n")
     short, long = json.loads(found)
     assert (short[:3], long[:3]) == (["inductor", True, 1], ["torch-compile", True, 1])
     for _, _, _, proof, _ in (short, long):
@@ -494,4 +486,3 @@ def test_inductor_is_the_same_by_its_short_name_and_its_failure_is_a_sentence() 
         assert proof["kernels"] > 0
     assert long[4] == {**short[4], "backend": "inductor", **table('{"max_fusion_size":2}')}
     assert without_compiler.startswith("CompilerError: inductor could not compile: there is no C++")
-    assert failure.startswith("CompilerError: inductor could not compile: an operation that is not")
