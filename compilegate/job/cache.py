@@ -7,7 +7,7 @@ write to it::
     cache = CompileCache(archives, most_bytes, key_here(...), compiler.cache_folder())
     cache.load()                                  # before anything is compiled
     ...                                           # train
-    record = cache.keep(lookups, figures, job)    # once everything has succeeded
+    record = cache.keep(lookups, Origin(...))     # once everything has succeeded
 
 An archive is one file, so it is always complete: if two jobs write it at the same time, one wins.
 The sha256 of all that follows is its first line, a manifest in JSON the second; the rest is a tar.
@@ -20,7 +20,6 @@ trustworthy as the folder that it lies in.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import hashlib
 import json
 import os
@@ -29,7 +28,8 @@ import shutil
 import sys
 import tarfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -64,16 +64,12 @@ class CacheKey:
     that was made for one processor may end the process on another.
     """
 
-    graph: Mapping[str, Scalar]
-    """The model, its shapes, its precision, and how the compiler is set."""
-    libraries: Mapping[str, Scalar]
-    """Everything that is involved in compiling the graph."""
-    hardware: Mapping[str, Scalar]
-    """The hardware that the code was made for."""
+    graph: Mapping[str, Scalar]  # the model, its shapes and precision, how the compiler is set
+    libraries: Mapping[str, Scalar]  # everything that is involved in compiling the graph
+    hardware: Mapping[str, Scalar]  # that the code was made for
 
     @property
     def digest(self) -> str:
-        """sha256 of the whole key, in hexadecimal."""
         return settings_digest(asdict(self))
 
     @property
@@ -98,7 +94,7 @@ class CacheKey:
 
 @dataclass(frozen=True)
 class Lookups:
-    """How often the compiler looked for a compiled graph in its cache."""
+    """How often the compiler looked for a compiled graph in its cache, and found it."""
 
     hits: int
     misses: int
@@ -109,10 +105,8 @@ class CacheFolder:
     """A folder that only the compiler uses, for one job."""
 
     path: Path
-    left_out: Tuple[str, ...] = ()
-    """Subfolders that are not worth keeping, or must not be kept."""
-    binaries: Tuple[str, ...] = ()
-    """Suffixes of files that are slow to make: a new one was made in this job."""
+    left_out: Tuple[str, ...] = ()  # subfolders not to keep
+    binaries: Tuple[str, ...] = ()  # suffixes of files that are slow to make
 
     def files(self) -> Dict[str, Path]:
         """The files to keep, by their `/`-separated path in the folder, in order of the paths."""
@@ -126,19 +120,13 @@ class CacheFolder:
 
 
 @dataclass(frozen=True)
-class ColdFigures:
-    """What a job's compilation took from nothing; kept with the cache, for later warm jobs."""
-
-    compile_seconds: Optional[float]
-    first_step_seconds: Optional[float]
-
-
-@dataclass(frozen=True)
-class Origin(ColdFigures):
-    """And which job made a cache, and when (ISO 8601, in UTC)."""
+class Origin:
+    """The job that made a cache, what compiling took it from nothing, and when (ISO 8601, UTC)."""
 
     job: str
-    created: str
+    compile_seconds: Optional[float]
+    first_step_seconds: Optional[float]
+    created: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat())
 
 
 class CompileCache:
@@ -155,10 +143,9 @@ class CompileCache:
         self._folder = folder
         self._state = "cold"
         self._reason = "Nothing was loaded."
-        self._origin: Optional[Origin] = None
-        """That of what was loaded; None where nothing was."""
+        self._loaded: Optional[Origin] = None
+        self._loaded_files: Mapping[str, Path] = {}
         self._loaded_bytes = 0
-        self._loaded: Mapping[str, Path] = {}
         self._load_seconds = 0.0
 
     def load(self) -> None:
@@ -168,32 +155,35 @@ class CompileCache:
             self._reason = "There was none for this kind of machine."
         else:
             try:
-                self._origin = read_archive(
+                self._loaded = read_archive(
                     self._path, self._folder.path, key=self._key, most_bytes=self._most_bytes
                 )
             except UnusableCacheError as error:
                 self._state = "ignored"
                 self._reason = f"{self._path.name} was ignored: it {error}."
             else:
-                self._reason = f"{self._path.name} was loaded, made by {self._origin.job}."
+                self._reason = f"{self._path.name} was loaded, made by {self._loaded.job}."
                 self._loaded_bytes = self._path.stat().st_size
-                self._loaded = self._folder.files()
+                self._loaded_files = self._folder.files()
         self._load_seconds = time.perf_counter() - began
         print(f"compile cache: {self._reason}", flush=True)
 
-    def keep(self, lookups: Lookups, figures: ColdFigures, job: str) -> CompileCacheRecord:
+    def keep(self, lookups: Lookups, origin: Origin) -> CompileCacheRecord:
         """Keep what this job compiled, unless the cache had all of it; returns the record."""
-        reasons, saved_bytes = [self._reason], 0
+        reasons, saved_bytes, files = [self._reason], 0, self._folder.files()
         # The graph may be known and its code compiled anew.
-        new = set(self._folder.files()) - set(self._loaded)
-        made = [name for name in new if name.endswith(self._folder.binaries)]
-        cold = self._origin if lookups.hits and not lookups.misses and not made else None
-        if self._origin is not None:
+        made = [
+            name
+            for name in files
+            if name not in self._loaded_files and name.endswith(self._folder.binaries)
+        ]
+        cold = self._loaded if lookups.hits and not lookups.misses and not made else None
+        if self._loaded is not None:
             anew = f", and {len(made)} shared libraries were made anew" if made else ""
             graphs = lookups.hits + lookups.misses
             reasons.append(f"{lookups.hits} of {graphs} compiled graphs were found in it{anew}.")
         if cold is None:
-            saved_bytes, reason = self._save(figures, job)
+            saved_bytes, reason = self._save(files, origin)
             reasons.append(reason)
         record = CompileCacheRecord(
             state=self._state if cold is None else "warm",
@@ -212,20 +202,17 @@ class CompileCache:
 
     def discard_loaded(self) -> None:
         """Remove the loaded archive, if any: the job failed, and its code may be the cause."""
-        if self._origin is not None:
+        if self._loaded is not None:
             with contextlib.suppress(FileNotFoundError):  # several processes may fail together
                 self._path.unlink()
                 print(
                     f"compile cache: {self._path.name} was removed: its code may be why", flush=True
                 )
 
-    def _save(self, figures: ColdFigures, job: str) -> Tuple[int, str]:
+    def _save(self, files: Mapping[str, Path], origin: Origin) -> Tuple[int, str]:
         """(size of the archive, a sentence on it); the size is zero where none was kept."""
-        files = self._folder.files()
         if not files:
             return 0, "Nothing was compiled that could be kept."
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat()
-        origin = Origin(figures.compile_seconds, figures.first_step_seconds, job, now)
         try:
             size = write_archive(
                 self._path, files, key=self._key, origin=origin, most_bytes=self._most_bytes
@@ -261,9 +248,7 @@ def write_archive(
     path: Path, files: Mapping[str, Path], *, key: CacheKey, origin: Origin, most_bytes: int
 ) -> int:
     """Write files, by their name in the archive, whole or not at all; returns the archive's size.
-
-    Raises UnusableCacheError when it would be larger than `most_bytes`, and OSError.
-    """
+    Raises UnusableCacheError when it would be larger than `most_bytes`, and OSError."""
     manifest = {"key": asdict(key), "origin": asdict(origin)}
     with whole_file(path, alone=True) as part, open(part, "w+b") as file:
         file.write(b"0" * 64 + b"\n" + json.dumps(manifest).encode() + b"\n")
@@ -281,11 +266,9 @@ def write_archive(
 
 
 def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) -> Origin:
-    """Unpack the archive into the empty folder `target` if it is complete and has this key.
-
-    Raises UnusableCacheError, with the folder empty again. Nothing is written outside of it, and
-    nothing but plain files.
-    """
+    """Unpack the archive into the empty folder `target` if it is complete and has this key. Nothing
+    is written outside of it, and nothing but plain files. Raises UnusableCacheError, with the
+    folder empty again."""
     try:
         _require_size(path.stat().st_size, most_bytes)
         with open(path, "rb") as file:
@@ -337,7 +320,7 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
     parts = member.name.split("/")
     if not member.isreg() or member.issparse():
         raise UnusableCacheError(f"is refused: {_line(member.name)} is not a plain file")
-    if "\\" in member.name or "\0" in member.name or {"", ".", ".."} & set(parts):
+    if "\\" in member.name or {"", ".", ".."} & set(parts):
         raise UnusableCacheError(f"is refused: {_line(member.name)} leads outside")
     place = target.joinpath(*parts)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -362,11 +345,8 @@ _OWN_CODE = Path(__file__).resolve().parents[1]
 def key_here(
     graph: Mapping[str, Scalar], *, device: torch.device, code: Sequence[Path] = ()
 ) -> CacheKey:
-    """The key of a job that runs here.
-
-    `graph` is what is compiled: model, shapes, precision, how the compiler is set. `code` are the
-    folders of the program, wherever they lie: its loop decides what is compiled together.
-    """
+    """The key of a job that runs here. `graph` as in CacheKey; `code` are the folders of the
+    program, wherever they lie: its loop decides what is compiled together."""
     settings = {
         name: value
         for name, value in sorted(os.environ.items())
@@ -378,7 +358,7 @@ def key_here(
         for folder in (_OWN_CODE, *code)
         for path in sorted(folder.rglob("*.py"))
     ]
-    libraries: Dict[str, Scalar] = {
+    libraries = {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
@@ -390,11 +370,7 @@ def key_here(
         # Compile commands hold the paths of Python's and torch's headers.
         "environment": sys.prefix,
     }
-    return CacheKey(
-        graph={**graph, "device": device.type, **settings},
-        libraries=libraries,
-        hardware=hardware_of(device),
-    )
+    return CacheKey({**graph, "device": device.type, **settings}, libraries, hardware_of(device))
 
 
 def hardware_of(device: torch.device) -> Dict[str, Scalar]:

@@ -35,11 +35,9 @@ class KerasCallback(keras.callbacks.Callback):
     """
 
     def __init__(self) -> None:
-        """Starts the job."""
         super().__init__()
         self._job: Job = current(precision=_precision())
-        self._loop: Optional[Course] = None
-        """While it trains."""
+        self._loop: Optional[Course] = None  # while it trains
         self._fitted = False
         self._first = self._batches = 0
         self._total = 0.0
@@ -69,20 +67,16 @@ class KerasCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Raises InputError where Keras trains in another precision than the arm declares."""
-        require_agreement(
-            self._job,
-            "precision",
-            _precision(),
-            "Keras's",
+        remedy = (
             "keras.mixed_precision.set_global_policy(...), 'mixed_bfloat16' where "
-            "job.current().precision is bf16",
+            "job.current().precision is bf16"
         )
+        require_agreement(self._job, "precision", _precision(), "Keras's", remedy)
         self._job.compiled_by(Compilation(self.model, self._job.compiler))
         self._loop = self._job.loop(accumulate=self.model.steps_per_execution)
         self._fitted = False
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Keras's mean of the losses starts anew."""
         self._batches, self._total = 0, 0.0
         if self._loop is not None:
             self._loop.awaits()
@@ -102,27 +96,23 @@ class KerasCallback(keras.callbacks.Callback):
         self._loop.ends()
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """A validation is no part of a step."""
         if self._loop is not None:
             self._loop.abandon()
 
     def on_test_end(self, logs: Any = None) -> None:
-        """After the training, its metrics count."""
         if self._fitted:
             self._record({f"val_{name}": value for name, value in (logs or {}).items()})
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """The epoch's validation counts unless another follows."""
-        self._record({name: each for name, each in (logs or {}).items() if name.startswith("val_")})
+        self._record(logs or {})
 
     def on_train_end(self, logs: Any = None) -> None:
-        """The model is saved."""
-        if self._loop is None:
-            return
-        self._loop.abandon()
-        self._loop, self._fitted = None, True
-        self._save()
+        if self._loop is not None:
+            self._loop.abandon()
+            self._loop, self._fitted = None, True
+            self._save()
 
     def _loss_of(self, logs: Dict[str, Any], batches: int) -> float:
         """The loss of the last batches, of whose epoch Keras gives the mean so far."""
@@ -139,8 +129,8 @@ class KerasCallback(keras.callbacks.Callback):
         self._total = shown * self._batches
         return (self._total - before) / batches
 
-    def _record(self, metrics: Dict[str, Any]) -> None:
-        found = scalars(metrics)
+    def _record(self, logs: Dict[str, Any]) -> None:
+        found = {name: each for name, each in scalars(logs).items() if name.startswith("val_")}
         if found:
             self._job.metrics(**found)
 
@@ -222,7 +212,6 @@ class Compilation:
         return [each for each in found if hasattr(each, "experimental_get_tracing_count")]
 
     def _must_compile(self) -> int:
-        """Calls in its graphs that are marked."""
         graphs = (
             concrete.graph.as_graph_def()
             for function in self._traced()

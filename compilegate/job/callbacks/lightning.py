@@ -26,9 +26,9 @@ else:
     has_one = _OTHER not in sys.modules and importlib.util.find_spec(_ONE) is not None
     lightning = importlib.import_module(_ONE if has_one else _OTHER)
 
-COLUMNS = ("ids", "labels", "scores", "logits", "losses", "targets", "predictions", "slices")
-"""What `compilegate.job.examples` takes."""
 _JUDGED_BY = ("scores", "logits", "losses", "predictions")
+_COLUMNS = ("ids", "labels", "targets", "slices", *_JUDGED_BY)
+"""What `compilegate.job.examples` takes."""
 
 Examples = Callable[[Any, Any], Mapping[str, Any]]
 
@@ -41,6 +41,8 @@ class LightningCallback(lightning.Callback):
     it logs are metrics beside. The validation after the last step counts, or
     `trainer.validate(...)` after the training, as of the best checkpoint.
     """
+
+    _job: Job
 
     def __init__(
         self,
@@ -57,28 +59,24 @@ class LightningCallback(lightning.Callback):
         self._choose = compile
         self._examples = examples
         self._save = save
-        self._started: Optional[Job] = None
-        self._loop: Optional[Course] = None
-        """While it trains."""
+        self._loop: Optional[Course] = None  # while it trains
         self._global_step = -1
         self._begun = self._disturbed = self._fitted = False
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """The job starts, where a script was started by hand."""
-        self._started = current(precision=_precision(trainer), seed=_seed())
+        self._job = current(precision=_precision(trainer), seed=_seed())
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """The module is on its device, and compiled. Raises InputError where the Trainer trains in
-        another way than the arm declares."""
+        """The module is on its device, and compiled."""
         job = self._job
-        _refuse(job, trainer, pl_module)
+        _require_agreement(job, trainer, pl_module)
         chosen = _targets(pl_module) if self._choose is None else self._choose(pl_module)
         for each in chosen if isinstance(chosen, (list, tuple)) else [chosen]:
             job.compile(each)
         self._fitted = False
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """The first batch is waited for."""
         if self._loop is None:
             self._loop = self._job.loop(accumulate=trainer.accumulate_grad_batches)
         self._begun = False
@@ -108,10 +106,9 @@ class LightningCallback(lightning.Callback):
         if loop is None or not self._begun or trainer.global_step == self._global_step:
             return
         self._begun = False
-        first = not loop.step
         loop.ends()
         try:
-            if first:
+            if loop.step == 1:
                 self._job.require_compiled_calls()
         except InputError as error:
             raise InputError(
@@ -120,8 +117,7 @@ class LightningCallback(lightning.Callback):
             ) from error
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
-        """Writing it is no part of a step."""
-        self._disturbed = True
+        self._disturbed = True  # it is about to be written
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """An earlier validation's results no longer count."""
@@ -137,7 +133,6 @@ class LightningCallback(lightning.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Its examples are recorded."""
         job = self._job
         if trainer.sanity_checking:
             return
@@ -146,7 +141,7 @@ class LightningCallback(lightning.Callback):
             with preserved_generators():  # in every process: a sharded module takes all
                 found = dict(self._examples(pl_module, batch))
         elif isinstance(outputs, dict):
-            found = {name: outputs[name] for name in COLUMNS if name in outputs}
+            found = {name: outputs[name] for name in _COLUMNS if name in outputs}
         judged = [found[name] for name in _JUDGED_BY if name in found]
         if not judged or not job.world.first:
             return
@@ -166,7 +161,6 @@ class LightningCallback(lightning.Callback):
         job.examples(**found)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Its metrics are recorded; after the training, the module is saved."""
         if trainer.sanity_checking:
             return
         logged = scalars(trainer.callback_metrics)
@@ -179,7 +173,6 @@ class LightningCallback(lightning.Callback):
             self._save_module(pl_module)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        """The training is over, and the module still on its device."""
         job, loop = self._job, self._loop
         if loop is None:
             return
@@ -198,12 +191,6 @@ class LightningCallback(lightning.Callback):
             )
         self._save_module(pl_module)
         job.compare_speed()  # later the module is in the host's memory
-
-    @property
-    def _job(self) -> Job:
-        if self._started is None:
-            self._started = current()
-        return self._started
 
     def _save_module(self, module: Any) -> None:
         self._job.save(module if self._save is None else self._save(module))
@@ -231,7 +218,7 @@ def _has_forward(module: Any) -> bool:
     return not unimplemented and forward is not lightning.LightningModule.forward
 
 
-def _refuse(job: Job, trainer: Any, module: Any) -> None:
+def _require_agreement(job: Job, trainer: Any, module: Any) -> None:
     """Raises InputError for what the Trainer would do otherwise than the arm declares."""
     if getattr(module, "_compiler_ctx", None) is not None:
         raise InputError(
@@ -244,20 +231,10 @@ def _refuse(job: Job, trainer: Any, module: Any) -> None:
             f'{job.world.size}; set distribution = "torchrun" and processes in the workload, and '
             "as many devices in the Trainer"
         )
-    require_agreement(
-        job,
-        "precision",
-        _precision(trainer),
-        "the Trainer's",
-        "Trainer(precision=...), 'bf16-mixed' where job.current().precision is bf16",
-    )
-    require_agreement(
-        job,
-        "seed",
-        _seed(),
-        "seed_everything's",
-        "seed_everything(job.current().seed), before the module is made",
-    )
+    remedy = "Trainer(precision=...), 'bf16-mixed' where job.current().precision is bf16"
+    require_agreement(job, "precision", _precision(trainer), "the Trainer's", remedy)
+    remedy = "seed_everything(job.current().seed), before the module is made"
+    require_agreement(job, "seed", _seed(), "seed_everything's", remedy)
 
 
 def _seed() -> Optional[int]:

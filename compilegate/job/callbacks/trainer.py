@@ -63,13 +63,10 @@ class TrainerCallback(transformers.TrainerCallback):
         self._examples = examples
         self._ragged = ragged
         self._started: Optional[Job] = None
-        self._loop: Optional[Course] = None
-        """While it trains."""
+        self._loop: Optional[Course] = None  # while it trains
         self._dropping = False
         self._trained = False
         self._prefixes: Set[str] = set()
-
-    # In this library's order of events.
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The Trainer was made: the job starts, and the training data get their last batch."""
@@ -85,9 +82,8 @@ class TrainerCallback(transformers.TrainerCallback):
         job, model = self._job(args), given["model"]
         if self._dropping:
             args.dataloader_drop_last = False
-        _refuse(args)
+            self._note_ragged(job, args, given.get("train_dataloader"))
         _require_agreement(job, args, model)
-        self._note_ragged(job, args, given.get("train_dataloader"))
         if state.global_step:
             job.note(
                 f"The training went on from a checkpoint at step {state.global_step}: the steps "
@@ -102,12 +98,10 @@ class TrainerCallback(transformers.TrainerCallback):
         self._loop.awaits()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Its batches are there."""
         if self._loop is not None:
             self._loop.begins()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The weights are new."""
         loop = self._loop
         if loop is None:
             return
@@ -176,18 +170,11 @@ class TrainerCallback(transformers.TrainerCallback):
         dataset: Any = getattr(_plain(loader), "dataset", None)
         together = args.train_batch_size * args.world_size
         left = len(dataset) % together if hasattr(dataset, "__len__") else 0
-        if not left:
-            return
-        what = f"The last batch of an epoch has {left} of {together} examples"
-        if self._dropping:
+        if left:
             job.note(
-                f"{what}: it was left out, in every arm, since it would be a graph of its own; set "
+                f"The last batch of an epoch has {left} of {together} examples: it was left out, "
+                "in every arm, since it would be a graph of its own; set "
                 "dataloader_drop_last=True, or say job.TrainerCallback(ragged='keep')."
-            )
-        elif not args.dataloader_drop_last and args.world_size == 1 and job.compiler != "eager":
-            job.note(
-                f"{what}: it is a graph of its own, and a recompilation; set "
-                "dataloader_drop_last=True."
             )
 
     def _require_one_data_set(self, metrics: Any) -> None:
@@ -276,8 +263,8 @@ class TrainerCallback(transformers.TrainerCallback):
         )
 
 
-def _refuse(args: Any) -> None:
-    """Raises InputError for what the Trainer would do beside the job."""
+def _require_agreement(job: Job, args: Any, model: Any) -> None:
+    """Raises InputError for what the Trainer would do beside the job, or otherwise than the arm."""
     if args.torch_compile:
         raise InputError(
             "the Trainer's torch_compile is on, so that every arm would be compiled; leave it out: "
@@ -294,9 +281,6 @@ def _refuse(args: Any) -> None:
             'set distribution = "torchrun" in the workload, or make one GPU visible '
             "(CUDA_VISIBLE_DEVICES)"
         )
-
-
-def _require_agreement(job: Job, args: Any, model: Any) -> None:
     for name, argument, value, given in (
         ("batch_size", "per_device_train_batch_size", args.train_batch_size, "batch_size"),
         ("learning_rate", "learning_rate", args.learning_rate, "learning_rate"),

@@ -10,35 +10,15 @@ import importlib
 from types import MappingProxyType
 from typing import Any, Mapping
 
-from compilegate.job.compilers.compiler import Compiler
-from compilegate.job.compilers.declaration import (
-    Declaration,
-    Option,
-    Setting,
-    Settings,
-    StackTable,
-    compiler_options,
-    declarations,
-    hyperparameter_of,
-    table_text,
-    with_option,
-)
+from compilegate.job.compilers.compiler import Compiler as Compiler
+from compilegate.job.compilers.declaration import Option as Option
+from compilegate.job.compilers.declaration import Setting as Setting
+from compilegate.job.compilers.declaration import StackTable as StackTable
+from compilegate.job.compilers.declaration import compiler_options as compiler_options
+from compilegate.job.compilers.declaration import declarations as declarations
+from compilegate.job.compilers.declaration import hyperparameter_of as hyperparameter_of
+from compilegate.job.compilers.declaration import table_text as table_text
 from compilegate.job.errors import CompilerError, first_line
-
-__all__ = [
-    "Compiler",
-    "Declaration",
-    "Option",
-    "Setting",
-    "Settings",
-    "StackTable",
-    "compiler_options",
-    "declarations",
-    "hyperparameter_of",
-    "load_compiler",
-    "table_text",
-    "with_option",
-]
 
 
 def load_compiler(name: str, given: Mapping[str, Any] = MappingProxyType({})) -> Compiler:

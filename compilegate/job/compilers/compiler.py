@@ -1,4 +1,7 @@
-"""What a training loop needs of a compiler; training without one; and graphs seen as they run."""
+"""What a training loop needs of a compiler; training without one; and graphs seen as they run.
+
+Declarations are read without torch and without NumPy: what needs them is imported when it runs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from typing import (
     Tuple,
 )
 
-# Declarations are read without torch and without NumPy: what needs them is imported when it runs.
 if TYPE_CHECKING:
     import torch
 
@@ -33,25 +35,24 @@ class Compiler:
     """A compiler whose steps run on torch's own devices, operation by operation, until a subclass
     says otherwise."""
 
-    name = ""
-    """As declared."""
-    compiles_whole_steps = False
-    """Whether a graph includes the update, so that gradients alone are another graph."""
+    name = ""  # as declared
+    compiles_whole_steps = False  # a graph includes the update: gradients alone are another
 
     def __init__(self, settings: Settings = MappingProxyType({})) -> None:
         """Raises CompilerError where the compiler is not available."""
         self._settings = settings
 
+    # Known after `compile`.
+
     @property
     def shares_random_numbers(self) -> bool:
-        """Whether a compiled step draws the same random numbers as an eager one from that seed.
-        Known after `compile`: it may have to be tried."""
+        """Whether a compiled step draws the same random numbers as an eager one from that seed."""
         return True
 
     @property
     def overwrites_gradients(self) -> bool:
         """Whether a step's gradients lie where the next call's will, as those of CUDA graphs do:
-        gradients that are added up or kept there are silently wrong. Known after `compile`."""
+        gradients that are added up or kept there are silently wrong."""
         return False
 
     @property
@@ -60,10 +61,8 @@ class Compiler:
         return None
 
     def world(self, launched: World) -> World:
-        """The processes that train together, given those that a launcher started.
-
-        Raises CompilerError when the compiler's own processes are others.
-        """
+        """The processes that train together, given those that a launcher started. Raises
+        CompilerError when the compiler's own processes are others."""
         return launched
 
     def device(self, host: torch.device) -> torch.device:
@@ -97,10 +96,8 @@ class Compiler:
         self, step: int, take: Callable[[], Any], update: Optional[Callable[[], Any]]
     ) -> Tuple[Any, Any]:
         """Take the step of that number (from 0): `take` calls `backward` and returns the loss, then
-        `update` changes the weights.
-
-        Returns what `take` did, and the mean of all processes' losses where this averaged them.
-        """
+        `update` changes the weights. Returns what `take` did, and the mean of all processes' losses
+        where this averaged them."""
         result = take()
         if update is not None:
             update()
@@ -123,13 +120,13 @@ class Compiler:
         """What to call instead of `function` in a training step, on the model's own weights.
 
         `function` is a module's forward pass, or anything else that computes with it. `model` holds
-        the parameters and stays as it was: evaluation calls it, and it is saved. A job may compile
-        several functions. Raises CompilerError when the compiler is not available here.
+        the parameters and stays as it was. A job may compile several functions. Raises
+        CompilerError when the compiler is not available here.
         """
         return function
 
     def aside(self) -> ContextManager[None]:
-        """What is called within, such as a probe, is not counted as the training's."""
+        """What is called within, as by a probe, is not counted as the training's."""
         return contextlib.nullcontext()
 
     def graphs(self) -> int:
@@ -175,8 +172,8 @@ class Eager(Compiler):
 
 
 Watch = Callable[[Any, Forward, Tuple[Any, ...]], Any]
-"""Is given a graph as torch.compile captured it, what was compiled of it, and the arguments of a
-call; returns what the call is to return."""
+"""From a graph as torch.compile captured it, what was compiled of it, and the arguments of a call
+to what the call is to return."""
 
 _watches: List[Watch] = []
 

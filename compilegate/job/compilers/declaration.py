@@ -29,22 +29,16 @@ LONGEST_TEXT = 1000
 class Option:
     """One option that an arm may set."""
 
-    name: str
-    """Its name as a hyperparameter and in the evidence."""
-    key: str
-    """Its key in a workload, under `[arms.NAME]`."""
+    name: str  # as a hyperparameter and in the evidence
+    key: str  # in a workload, under `[arms.NAME]`
     default: Optional[Setting]
     """Its type is the option's. None: a truth that the compiler decides unless the arm does."""
     description: str
-    choices: Tuple[str, ...] = ()
-    """The allowed texts."""
-    pattern: str = ""
-    """The allowed texts as a regular expression, where there are too many to list."""
-    table: bool = False
-    """Whether it is a table of plain values, by key. It travels as JSON, see `table_text`."""
-    at_least: int = 0
+    choices: Tuple[str, ...] = ()  # the allowed texts
+    pattern: str = ""  # those as a regular expression, where there are too many to list
+    table: bool = False  # of plain values, by key; it travels as JSON, see `table_text`
+    at_least: int = 0  # bounds of a whole number
     at_most: int = 0
-    """Bounds of a whole number."""
 
     @property
     def truth(self) -> bool:
@@ -93,11 +87,9 @@ def _read_table(text: str) -> Dict[str, Any]:
 
 
 def hyperparameter_of(value: Setting) -> str:
-    """A setting as the text of a hyperparameter, which `Option.parsed` reads.
-
-    SageMaker's toolkit decodes JSON, and would write a table as `key=value,key=value`; so it gets a
-    table as a JSON string, which it decodes to the table's own text.
-    """
+    """A setting as the text of a hyperparameter, which `Option.parsed` reads. SageMaker's toolkit
+    decodes JSON, and would write a table as `key=value,key=value`; so it gets a table as a JSON
+    string, which it decodes to the table's own text."""
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value)
@@ -106,57 +98,44 @@ def hyperparameter_of(value: Setting) -> str:
 
 @dataclass(frozen=True)
 class StackTable:
-    """The table `[arms.NAME.COMPILER]` of a compiler that comes in images of AWS: it says which of
-    them an arm takes. The compiler's facts have the images that there are."""
+    """The table `[arms.NAME.COMPILER]` of a compiler that comes in images of AWS: which of them an
+    arm takes."""
 
     description: str
-    frameworks: Tuple[str, ...]
-    """What a script may be written in; the first is the default."""
-    version: str
-    """The framework's, by default."""
-    transformers: bool = False
-    """Whether there are images with Hugging Face's Transformers."""
-    options: Tuple[Option, ...] = ()
-    """What else the table has: settings of its jobs, not of the compiler."""
+    frameworks: Tuple[str, ...]  # what a script may be written in; the first is the default
+    version: str  # the framework's, by default
+    transformers: bool = False  # whether there are images with Hugging Face's Transformers
+    options: Tuple[Option, ...] = ()  # what else it has: settings of jobs, not of the compiler
 
 
 @dataclass(frozen=True)
 class Declaration:
     """One compiler."""
 
-    name: str
-    """Its name in workloads and in the evidence."""
-    implementation: str
-    """Its class, as `module.Class` of this package."""
-    image: str
-    """The folder in `containers/` that an arm's jobs run in by default."""
-    proof: Tuple[str, ...]
-    """What its record in the evidence shows at least, by name: that it ran, or for eager, that
-    nothing did."""
-    needs: Tuple[str, ...] = ()
-    """What it needs of a machine, by the names of `compilegate.job.doctor.needs`."""
+    name: str  # in workloads and in the evidence
+    implementation: str  # its class, as `module.Class` of this package
+    image: str  # the folder in `containers/` that an arm's jobs run in by default
+    proof: Tuple[str, ...]  # what its record in the evidence shows at least, by name
+    needs: Tuple[str, ...] = ()  # of a machine, by the names of `compilegate.job.doctor.needs`
     options: Tuple[Option, ...] = ()
     stack: Optional[StackTable] = None
     """Which of AWS's images an arm may take; None where the image's folder alone decides."""
     any_shape: Union[bool, Option] = False
     """Whether what it runs serves steps of any shape; otherwise each shape is compiled by itself.
     An option: it does unless that is false."""
-    computes_on: Tuple[str, ...] = (CUDA,)
-    """The kinds of accelerator that its steps can compute on; without one they compute on the host,
-    if it can at all."""
-    keeps_accelerator: bool = False
-    """Whether torch itself can compute nothing there meanwhile."""
+    computes_on: Tuple[str, ...] = (CUDA,)  # kinds of accelerator; without one, the host
+    keeps_accelerator: bool = False  # whether torch itself can compute nothing there meanwhile
 
-    def settings(self, given: Mapping[str, Any]) -> Dict[str, Any]:
+    def settings(self, given: Settings) -> Dict[str, Any]:
         """A value for each option: the given one, or the default. Raises InputError."""
-        names = [each.name for each in self.options]
+        defaults = {each.name: each.default for each in self.options}
         for name in given:
-            if name not in names:
+            if name not in defaults:
                 raise InputError(
                     f"{name} is not an option of compiler {self.name!r}, which has "
-                    f"{', '.join(names) or 'none'}"
+                    f"{', '.join(defaults) or 'none'}"
                 )
-        settings = {each.name: given.get(each.name, each.default) for each in self.options}
+        settings = {**defaults, **given}
         problem = self.problem(settings)
         if problem is not None:
             raise InputError(problem)
@@ -169,8 +148,8 @@ class Declaration:
     def keeps_output(self, given: Settings) -> bool:
         """Whether another job can use what is compiled with these settings; missing ones have their
         defaults."""
-        backend = known(given.get(BACKEND.name, INDUCTOR))
-        return COMPILE_MODE in self.options and backend.keeps_output
+        named = given.get(BACKEND.name, INDUCTOR)
+        return COMPILE_MODE in self.options and known(named).keeps_output
 
     def serves_any_shape(self, given: Settings) -> bool:
         """Whether it does with these settings; missing ones have their defaults."""
@@ -188,27 +167,20 @@ class Backend:
     """What is known of one backend of torch.compile before anything runs."""
 
     name: str
-    install: Optional[str] = "torch itself"
-    """What brings it along, to end "it comes with"; None of one that is not listed."""
-    module: Optional[str] = None
-    """What has to be imported before torch knows it; None where torch finds it."""
-    draws_as_eager: Optional[bool] = None
-    """Whether dropout draws eager's random numbers. None: it has to be tried."""
-    keeps_output: bool = False
-    """Whether another job can use what it compiled, by Inductor's cache."""
+    install: Optional[str] = "torch itself"  # what brings it; None of one that is not listed
+    module: Optional[str] = None  # what to import before torch knows it
+    draws_as_eager: Optional[bool] = None  # its dropout; None: it has to be tried
+    keeps_output: bool = False  # whether another job can use that, by Inductor's cache
     takes_mode: bool = False
     takes_options: bool = True
     takes_dynamic: bool = True
-    only_on: Optional[str] = None
-    """The type of device that the model has to be on; None for any."""
+    only_on: Optional[str] = None  # the type of device that the model has to be on
     strict_variables: Tuple[Tuple[str, str], ...] = ()
     strict_options: Tuple[Tuple[str, bool], ...] = ()
     """Variables of the environment, and options of its own, that keep it from falling back to eager
     mode in silence."""
-    needs: Tuple[str, ...] = ()
-    """What it needs of a machine beyond torch.compile, by the names of `doctor.needs`."""
-    compiles: bool = True
-    """Whether it compiles anything; an arm may name it only then."""
+    needs: Tuple[str, ...] = ()  # of a machine beyond torch.compile, by `doctor.needs`
+    compiles: bool = True  # an arm may name it only then
 
 
 _BACKENDS = (
@@ -257,9 +229,8 @@ _BACKENDS = (
 
 
 def known(name: str) -> Backend:
-    """What is known of a backend. One that is not listed works too: by its name, once the package
-    that registers it is installed, or as `package.module.function`. It is found out whether it
-    draws as eager does, and assumed that it may take every option and build on Inductor."""
+    """What is known of a backend. One that is not listed works too, by its name or as
+    `package.module.function`: it may take every option and build on Inductor."""
     unlisted = Backend(name, None, keeps_output=True, takes_mode=True)
     return next((each for each in _BACKENDS if each.name == name), unlisted)
 
@@ -452,12 +423,8 @@ XLA = Declaration(
     computes_on=(),  # its support of GPUs ended with torch_xla 2.9
 )
 
-_DECLARED = MappingProxyType(
-    {
-        each.name: each
-        for each in (EAGER, INDUCTOR_ALONE, NEURON_XLA, TORCH_COMPILE, TRAINING_COMPILER, XLA)
-    }
-)
+_ALL = (EAGER, INDUCTOR_ALONE, NEURON_XLA, TORCH_COMPILE, TRAINING_COMPILER, XLA)
+_DECLARED = MappingProxyType({each.name: each for each in _ALL})
 
 
 def declarations() -> Mapping[str, Declaration]:
@@ -468,8 +435,3 @@ def declarations() -> Mapping[str, Declaration]:
 def compiler_options() -> Dict[str, Option]:
     """The options of all compilers by name; one that several have is the same in all."""
     return {option.name: option for each in _DECLARED.values() for option in each.options}
-
-
-def with_option(option: Option) -> Tuple[str, ...]:
-    """The compilers that have this option, by name."""
-    return tuple(name for name, each in _DECLARED.items() if option in each.options)

@@ -1,4 +1,4 @@
-"""What only Inductor has: its options, its random numbers, its cache."""
+"""What only Inductor has: its options and its cache."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any, Callable, Mapping, Optional
 
 import torch
 import torch._inductor.config
-from torch._dynamo.utils import counters
 from torch._inductor.cpu_vec_isa import VecISA
 from torch._inductor.runtime.runtime_utils import default_cache_dir
 
-from compilegate.job.cache import CacheFolder, Lookups
+from compilegate.job.cache import CacheFolder
 from compilegate.job.compilers.declaration import INDUCTOR
 from compilegate.job.compilers.failures import compiler_failure
 from compilegate.job.errors import CompilerError, first_line
@@ -25,9 +24,7 @@ def backend(
     mode: str, options: Mapping[str, Any], *, dynamic: Optional[bool]
 ) -> Callable[..., Any]:
     """Inductor with the settings of a mode and options on top, as a backend of torch.compile.
-
-    Raises CompilerError for an option that it lacks.
-    """
+    Raises CompilerError for an option that it lacks."""
     try:
         torchs_own: Any = torch._TorchCompileInductorWrapper(mode, dict(options), dynamic)
     except RuntimeError as error:
@@ -53,12 +50,6 @@ def backend(
 
     setattr(inductor, "reset", torchs_own.reset)  # noqa: B010 - torch looks for it
     return inductor
-
-
-def set_random_numbers(*, of_eager: bool) -> None:
-    """Whether compiled dropout draws eager's random numbers. Inductor's own generator is slow on a
-    CPU, and draws other masks than eager's: arms would differ by more than arithmetic."""
-    torch._inductor.config.fallback_random = of_eager
 
 
 def names_a_cache() -> bool:
@@ -111,12 +102,3 @@ def _remember_checks() -> None:
         return noted.exists()
 
     setattr(VecISA, "_probe_load", remembered)  # noqa: B010 - a method of torch's, replaced
-
-
-def lookups() -> Lookups:
-    """Lookups of compiled graphs; forward and backward count separately."""
-    counted = counters["inductor"]
-    return Lookups(
-        hits=int(counted["fxgraph_cache_hit"]),
-        misses=int(counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"]),
-    )

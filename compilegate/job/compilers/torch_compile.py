@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import difflib
 import functools
 import importlib
 import json
@@ -14,6 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 import torch._dynamo.config
+import torch._inductor.config
 import torch._inductor.metrics
 from torch._dynamo.backends.registry import list_backends, lookup_backend
 from torch._dynamo.utils import counters
@@ -98,7 +98,10 @@ class TorchCompile(Compiler):
         return inductor.kept_cache()
 
     def cache_lookups(self) -> Lookups:
-        return inductor.lookups()
+        """Forward and backward graphs count separately."""
+        counted = counters["inductor"]
+        missed = counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"]
+        return Lookups(hits=int(counted["fxgraph_cache_hit"]), misses=int(missed))
 
     def compile(self, function: Forward, model: torch.nn.Module) -> Forward:
         """Returns the compiled function; compilation itself happens in the first step."""
@@ -106,7 +109,9 @@ class TorchCompile(Compiler):
         self._device = tensors[0].device if tensors else torch.device("cpu")
         self._require_device()
         if self._known.keeps_output:
-            inductor.set_random_numbers(of_eager=self._settings["fallback_random"])
+            # Inductor's own generator is slow on a CPU, and draws other masks than eager's: arms
+            # would differ by more than arithmetic.
+            torch._inductor.config.fallback_random = self._settings["fallback_random"]
         # TORCHDYNAMO_SUPPRESS_ERRORS would have errors run eagerly.
         torch._dynamo.config.suppress_errors = False
         # What a model draws of NumPy, as the masks of some speech models, is then what eager draws.
@@ -133,8 +138,7 @@ class TorchCompile(Compiler):
         return self._backend.graphs
 
     def again(self) -> Dict[str, Any]:
-        """How a fresh process compiles alike: what `reference.compiled_by` of the parity probe's
-        repro takes."""
+        """How a fresh process compiles alike, as `reference.compiled_by` takes it."""
         return {
             "backend": self._chosen,
             "mode": self._mode,
@@ -242,26 +246,20 @@ class CountedBackend:
     that it was used."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        """`function` is given a captured graph and its example inputs, and returns what to call
-        instead of the graph."""
+        """`function` is the backend itself: given a captured graph and its example inputs, it
+        returns what to call instead of the graph."""
         self.compiler_name = self.__name__ = name  # what torch calls it, also in its errors
         self.function = function
-        """The backend itself, whose graphs are not counted."""
-        self.graphs = 0
-        """Graphs that the backend compiled."""
-        self.calls = 0
-        """Calls of those."""
-        self.left = 0
-        """Graphs that it returned as they were: they run in eager mode."""
-        self.skipped = 0
-        """Graphs of which CUDA graphs were to be recorded, and were not."""
+        self.graphs = 0  # that the backend compiled
+        self.calls = 0  # of those
+        self.left = 0  # graphs that it returned as they were: they run in eager mode
+        self.skipped = 0  # graphs of which CUDA graphs were to be recorded, and were not
 
     def reset(self) -> None:
         """Forget what was compiled, as `torch.compiler.reset` asks of a backend."""
         getattr(self.function, "reset", lambda: None)()
 
     def __call__(self, graph: Any, inputs: List[Any]) -> Forward:
-        """Compile one captured graph."""
         # Backends change the graph that they are given. Parameters are not copied.
         captured = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
         skips = _cudagraph_skips()
@@ -313,51 +311,40 @@ def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[
     Raises CompilerError when there is none.
     """
     os.environ.update(backend.strict_variables)
-    table = {**options, **dict(backend.strict_options)}
-    bound: Dict[str, Any] = {} if mode == "default" else {"mode": mode}
-    if table:
-        bound["options"] = table
+    module, _, attribute = backend.name.rpartition(".")
     try:
-        function = _imported(backend)
+        if module:
+            function: Any = getattr(importlib.import_module(module), attribute)
+        else:
+            if backend.module is not None:
+                # Its import registers it. Where that fails, torch does not know the name.
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(backend.module)
+            function = lookup_backend(backend.name)
+        if not callable(function):
+            raise TypeError(f"it is a {type(function).__name__}, expected a function")
     except Exception as error:  # what is imported for it may raise anything
+        if module:
+            remedy = "its package has to be installed in the image, or lie beside the script"
+        else:
+            brought = "add the package that registers it to the image's requirements.txt"
+            if backend.install is not None:
+                brought = f"it comes with {backend.install}"
+            remedy = f"torch {torch.__version__} has {', '.join(list_backends())}; {brought}"
         raise CompilerError(
             f"backend {backend.name!r} cannot be loaded ({type(error).__name__}: "
-            f"{first_line(error)}); {_remedy(backend)}"
+            f"{first_line(error)}); {remedy}"
         ) from error
+    bound: Dict[str, Any] = {} if mode == "default" else {"mode": mode}
+    table = {**options, **dict(backend.strict_options)}
+    if table:
+        bound["options"] = table
     return functools.partial(function, **bound) if bound else function
-
-
-def _imported(backend: Backend) -> Callable[..., Any]:
-    """Raises whatever its module does, and TypeError for what is no function."""
-    if "." in backend.name:
-        module, _, attribute = backend.name.rpartition(".")
-        function: Any = getattr(importlib.import_module(module), attribute)
-    else:
-        if backend.module is not None:
-            # Its import registers it. Where that fails, torch does not know the name.
-            with contextlib.suppress(ImportError):
-                importlib.import_module(backend.module)
-        function = lookup_backend(backend.name)
-    if not callable(function):
-        raise TypeError(f"it is a {type(function).__name__}, expected a function")
-    return function
-
-
-def _remedy(backend: Backend) -> str:
-    """What to do about one that is not there."""
-    if "." in backend.name:
-        return "its package has to be installed in the image, or lie beside the script"
-    there = f"torch {torch.__version__} has {', '.join(list_backends())}"
-    if backend.install is not None:
-        return f"{there}; it comes with {backend.install}"
-    close = difflib.get_close_matches(backend.name, list_backends(), n=1)
-    meant = f"; did you mean {close[0]!r}?" if close else ""
-    return f"{there}; add the package that registers it to the image's requirements.txt{meant}"
 
 
 def _draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
     """Whether compiled dropouts drop what eager's do from one seed; False also where the backend
-    fails at it. Generators and dynamo's counters are as they were afterwards."""
+    fails at it."""
 
     def dropped(values: torch.Tensor) -> torch.Tensor:
         once = torch.nn.functional.dropout(values, 0.5)
@@ -384,7 +371,8 @@ def _draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
 
 
 class _LeftToEager(logging.Handler):
-    """Why functions run in eager mode: dynamo only logs that it passed its limit of graphs."""
+    """Why functions run in eager mode. Dynamo only logs that it passed its limit of graphs: of that
+    the first lines are kept, with the limit, the function, and the guard that failed."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -392,7 +380,6 @@ class _LeftToEager(logging.Handler):
         logging.getLogger("torch._dynamo.convert_frame").addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the warning's first lines: the limit, the function, and the guard that failed."""
         text = record.getMessage()
         if text.startswith("torch._dynamo hit config."):
             self.reasons.append(", ".join(each.strip() for each in text.split("\n")[:3]))
@@ -423,10 +410,8 @@ def _allow_graphs_of_one_more(functions: int) -> None:
 
 def _repeated_blocks(model: Any) -> List[Any]:
     """The blocks of the model's largest list of modules of one class, in order. Equal layers share
-    one graph: compiling takes a fraction of the time, but nothing is fused across layers.
-
-    Raises CompilerError when it has no such list.
-    """
+    one graph: compiling takes a fraction of the time, but nothing is fused across layers. Raises
+    CompilerError when it has no such list."""
     lists = [
         list(each)
         for each in model.modules()
@@ -464,9 +449,9 @@ def _with_forwards(function: Forward, forwards: Mapping[Any, Forward]) -> Forwar
 def _without_bases(function: Forward) -> Forward:
     """The function, called with slices of larger tensors as tensors of their own in that memory.
 
-    Guards of dynamic shapes ask for the shape of the tensor that an argument is a slice of; the
-    same values in a tensor of their own, as a loader or a probe makes them, would be compiled anew.
-    What is one tensor among the arguments stays one; those that gradients flow to stay as they are.
+    Guards of dynamic shapes ask for the shape of the tensor that an argument is a slice of: the
+    same values in a tensor of their own, as a probe makes them, would be compiled anew. What is one
+    tensor among the arguments stays one; those that gradients flow to stay as they are.
     """
 
     def called(*arguments: Any, **named: Any) -> Any:

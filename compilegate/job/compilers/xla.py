@@ -1,31 +1,35 @@
 """PyTorch/XLA: each training step is traced, compiled whole and executed on an XLA device.
 
 The same code runs on torch_xla 1.13, which AWS built SageMaker Training Compiler into, and on 2.9.
-`xla_runtime` puts torch_xla's two sets of names under one; `xla_step` takes a training step, and
-runs a forward pass for the parity probe of a model on the host.
+`xla_runtime` puts torch_xla's two sets of names under one; `xla_forward` runs a forward pass, also
+that of a model on the host.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 import torch
 
 from compilegate.job.compilers import xla_runtime as runtime
 from compilegate.job.compilers.compiler import Compiler, Forward
 from compilegate.job.compilers.declaration import Settings
-from compilegate.job.compilers.xla_runtime import Compilations
-from compilegate.job.compilers.xla_step import (
-    Processes,
-    TracedForward,
-    TracedSteps,
-    joined_processes,
-)
+from compilegate.job.compilers.failures import cause_of, compiler_failure
+from compilegate.job.compilers.xla_forward import TracedForward
+from compilegate.job.compilers.xla_runtime import Compilations, cut_by
+from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompilerRecord, Scalar
+from compilegate.job.machine.distribution import average_through_host
 from compilegate.job.machine.memory import reset_process_peak
 from compilegate.job.machine.world import ALONE, SEED_LIMIT, World, hosts
 
+Take = Callable[[], Any]
+
+SEEDS_OF_A_STEP = 2**38
+"""More than the seeds of all processes: no two steps of any two draw the same numbers."""
 _MOST_CAUSES = 10
 """How many recompilations the evidence gives the cause of; after a few they are all alike."""
 
@@ -38,8 +42,7 @@ class Xla(Compiler):
 
     name = "xla"
     compiles_whole_steps = True
-    without_device = "the machine or the image has none of that kind"
-    """Advice for an XLA device that cannot be opened."""
+    without_device = "the machine or the image has none of that kind"  # where it does not open
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -83,18 +86,12 @@ class Xla(Compiler):
         self._execute_preparations()
         return runtime.device_batches(batches)
 
-    def take_step(
-        self, step: int, take: Callable[[], Any], update: Optional[Callable[[], Any]]
-    ) -> Tuple[Any, Any]:
+    def take_step(self, step: int, take: Take, update: Optional[Take]) -> Tuple[Any, Any]:
         """Takes steps of one graph each, or of two, see `TracedSteps`."""
         if self._steps is None:
             self._execute_preparations()
             self._steps = TracedSteps(
-                self._processes,
-                self._parameters,
-                lambda: "; ".join(each.shapes for each in self._forwards),
-                seed=self._seed,
-                most_graphs=self._settings["step_graphs"],
+                self._processes, self._forwards, self._seed, self._settings["step_graphs"]
             )
         return self._steps.take(step, take, update)
 
@@ -144,11 +141,6 @@ class Xla(Compiler):
         runtime.sync()
         self._graphs_before_steps += Compilations.now().graphs - before
 
-    def _parameters(self) -> Iterator[torch.nn.Parameter]:
-        """Those that are trained, each once."""
-        every = (each for forward in self._forwards for each in forward.model.parameters())
-        return iter({id(each): each for each in every}.values())
-
     def _own_proof(self) -> Dict[str, Scalar]:
         """What a compiler that builds on XLA proves beyond XLA's own counts."""
         return {}
@@ -157,3 +149,176 @@ class Xla(Compiler):
 def numbered(what: str, texts: Iterable[str]) -> Dict[str, Scalar]:
     """`recompilation 1` and so on."""
     return {f"{what} {number}": each for number, each in enumerate(texts, start=1)}
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes that train together, and where their gradients meet.
+
+    torch_xla averages gradients within a step's graph, over the processes that it knows of. On a
+    CPU it knows of this one only: its collective operations silently do nothing. There the
+    gradients of torchrun's processes meet in host memory.
+    """
+
+    world: World
+    through_host: bool
+
+    @property
+    def averaging(self) -> str:
+        """Where gradients are averaged, in words for the evidence."""
+        if self.world.alone:
+            return "one process"
+        if self.through_host:
+            return "in host memory, by gloo, between two graphs of a step"
+        return "within the graph of a step, by torch_xla"
+
+
+def joined_processes(launched: World, known: World, hardware: str, *, machines: int) -> Processes:
+    """How the processes that torchrun launched and those that torch_xla knows work together.
+
+    `hardware` is the kind of XLA device. Raises CompilerError where some would train alone.
+    """
+    through_host = hardware == "CPU" and known.alone and not launched.alone
+    world = launched if through_host else known
+    if launched.size > world.size:
+        raise CompilerError(
+            f"torchrun started {launched.size} processes and torch_xla knows of {world.size}: "
+            "each would train alone; start them with distribution = 'pytorchxla'"
+        )
+    if machines > world.size:
+        raise CompilerError(
+            f"the job has {machines} machines, and of their processes {world.size} would train "
+            "together; set distribution = 'pytorchxla', or one instance"
+        )
+    return Processes(world, through_host)
+
+
+_TOO_MANY = "Maximum number of different graphs allowed per function exceeded"
+_OPERATION = re.compile(r"\[\] (.+?)(?:, dynamic_dims.*)?$", re.MULTILINE)
+_CUT = "Unexpected execution happens inside the compiled function"
+_SHOWN = 150
+"""Characters of a graph's operation; it names every shape it has."""
+
+
+class TracedSteps:
+    """Takes steps whose operations are executed together, at the step's end: in one graph from the
+    forward pass to the averaged weights, or in two where gradients meet in host memory.
+
+    What its operations compute is known only then. A loss that is not finite has been used for an
+    update by the time that anyone sees it.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        forwards: Sequence[TracedForward],
+        seed: Optional[int],
+        most_graphs: int,
+    ) -> None:
+        """`seed` is this process's own; None leaves the device's generator to the script."""
+        self._processes = processes
+        self._forwards = forwards
+        self._seed = seed
+        self._result: Any = None
+        self._mean: Any = None
+        self._graphs = 0
+        self._shapes: Set[str] = set()
+        self.recompilations: List[str] = []  # each later step's number, and what was new in it
+        if processes.through_host:
+            self._gradients = runtime.compiled(self._trace_gradients, "gradients", most_graphs)
+            self._update = runtime.compiled(self._trace_update, "update", most_graphs)
+            self._take: runtime.Trace = self._in_two_graphs
+        else:
+            self._take = runtime.compiled(self._trace_whole, "training step", most_graphs)
+        self._most_graphs = most_graphs * (2 if processes.through_host else 1)
+        self._compiled_before = Compilations.now().graphs
+
+    def take(self, step: int, take: Take, update: Optional[Take]) -> Tuple[Any, Any]:
+        """See `Compiler.take_step`. Raises CompilerError when it would be a graph too many, and
+        InputError where there is no place between gradients and update."""
+        if update is None and not self._processes.world.alone:
+            raise InputError(
+                f"job.step() was given one function in one of {self._processes.world.size} "
+                "processes; give it two, so that gradients can be averaged in between: one that "
+                "calls backward() and returns the loss, and one that changes the weights"
+            )
+        self._result = self._mean = None
+        try:
+            self._take(step, take, update)
+        except RuntimeError as error:
+            explained = self._explained(error)
+            if explained is None:
+                raise
+            raise explained from error
+        self._count_graphs(step)
+        return self._result, self._mean
+
+    def _trace_whole(self, step: int, take: Take, update: Optional[Take]) -> None:
+        self._trace_gradients(step, take)
+        size = self._processes.world.size
+        if size > 1:
+            # Before the update unscales and clips: the norm is that of the whole batch's gradient.
+            gradients = (each.grad for each in self._parameters())
+            runtime.averaged([each for each in gradients if each is not None], size)
+            self._mean = runtime.averaged(self._result.detach(), size)
+        self._trace_update(update)
+
+    def _in_two_graphs(self, step: int, take: Take, update: Optional[Take]) -> None:
+        self._gradients(step, take)
+        loss = self._result.item()
+        self._mean = average_through_host(self._parameters(), loss, self._processes.world)
+        self._update(update)
+
+    def _trace_gradients(self, step: int, take: Take) -> None:
+        # The device's generator moves on with every synchronisation, and a job that was resumed has
+        # others; so each step has a seed of its own.
+        if self._seed is not None:
+            runtime.seed(self._seed + (step + 1) * SEEDS_OF_A_STEP)
+        self._result = take()
+
+    def _trace_update(self, update: Optional[Take]) -> None:
+        if update is not None:
+            update()
+
+    def _parameters(self) -> Iterable[torch.nn.Parameter]:
+        """Those that are trained, each once."""
+        every = (each for forward in self._forwards for each in forward.model.parameters())
+        return {id(each): each for each in every}.values()
+
+    def _count_graphs(self, step: int) -> None:
+        """Raises CompilerError for one too many: a torch_xla of 1.x has no guard of its own."""
+        graphs = Compilations.now().graphs - self._compiled_before
+        shapes = "; ".join(each.shapes for each in self._forwards)
+        if graphs > self._graphs and self._shapes:
+            new = "a number of the step" if shapes in self._shapes else f"a batch of {shapes}"
+            self.recompilations.append(f"step {step}: {new} is new")
+        self._graphs = graphs
+        self._shapes.add(shapes)
+        if graphs > self._most_graphs:
+            raise CompilerError(
+                f"XLA compiled {graphs} graphs for the training step, and they may be "
+                f"{self._most_graphs}; shapes and constants must be the same in all steps"
+            )
+
+    def _explained(self, error: RuntimeError) -> Optional[CompilerError]:
+        """The error in terms of the step, if its cause is known."""
+        message = str(error)
+        if _CUT in message:
+            place = cut_by(os.environ)
+            return CompilerError(
+                "the training step asks the XLA device for a value before it ends"
+                f"{f' ({place})' if place else ''}, which cuts it into several graphs; compute it "
+                "without looking at values"
+            )
+        if _TOO_MANY in message:
+            got, *known = [
+                each if len(each) <= _SHOWN else f"{each[: _SHOWN - 3]}..."
+                for each in _OPERATION.findall(message)
+            ] or [""]
+            return CompilerError(
+                "XLA would have to compile the training step once more, and its graphs may be "
+                f"{self._most_graphs}: it found {got or 'an operation'} where "
+                f"{' or '.join(known) or 'another'} was; shapes and constants must be the same in "
+                "all steps"
+            )
+        return compiler_failure("XLA", error) if cause_of(error) else None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.metadata
 import os
 import re
 import tempfile
 from dataclasses import dataclass
+from importlib import import_module, metadata
 from pathlib import Path
+from types import ModuleType
 from typing import (
     Any,
     Callable,
@@ -38,21 +38,18 @@ _DEBUG_FILE_VARIABLE = "PT_XLA_DEBUG_FILE"
 
 
 def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
-    """Set torch_xla up, import it, and return its version.
-
-    Raises CompilerError where there is none, none that fits this torch, or no device for it;
-    `without_device` says what to do about the last.
-    """
+    """Set torch_xla up, import it, and return its version. Raises CompilerError where there is
+    none, none that fits this torch, or no device for it; `without_device` says what to do then."""
     try:
-        version = importlib.metadata.version("torch_xla")
-    except importlib.metadata.PackageNotFoundError as error:
+        version = metadata.version("torch_xla")
+    except metadata.PackageNotFoundError as error:
         raise CompilerError(
             "xla needs the package torch_xla, and this environment has none; run the arm in the "
             "image 'xla'"
         ) from error
     _configure(environment, version)
     try:
-        importlib.import_module("torch_xla")
+        import_module("torch_xla")
     except (ImportError, OSError) as error:
         raise CompilerError(
             f"torch_xla {version} cannot be loaded beside torch {torch.__version__} "
@@ -85,7 +82,7 @@ def _configure(environment: MutableMapping[str, str], version: str) -> None:
 
 def device() -> torch.device:
     """This process's XLA device."""
-    torch_xla = _module("torch_xla")
+    torch_xla = import_module("torch_xla")
     found: torch.device = torch_xla.device() if hasattr(torch_xla, "device") else _xm().xla_device()
     return found
 
@@ -100,10 +97,8 @@ def world() -> World:
     xm = _xm()
     if hasattr(xm, "xrt_world_size"):
         return World(int(xm.xrt_world_size()), int(xm.get_ordinal()), int(xm.get_local_ordinal()))
-    runtime = _module("torch_xla.runtime")
-    return World(
-        int(runtime.world_size()), int(runtime.global_ordinal()), int(runtime.local_ordinal())
-    )
+    now = import_module("torch_xla.runtime")
+    return World(int(now.world_size()), int(now.global_ordinal()), int(now.local_ordinal()))
 
 
 def seed(number: int) -> None:
@@ -113,19 +108,15 @@ def seed(number: int) -> None:
 
 def device_batches(batches: Iterable[Any]) -> Iterable[Any]:
     """The batches on the device: a thread of torch_xla's copies them there ahead of their step."""
-    loaded: Iterable[Any] = _module("torch_xla.distributed.parallel_loader").MpDeviceLoader(
-        batches, device()
-    )
+    loading = import_module("torch_xla.distributed.parallel_loader")
+    loaded: Iterable[Any] = loading.MpDeviceLoader(batches, device())
     return loaded
 
 
 def compiled(trace: Trace, name: str, most_graphs: int) -> Trace:
-    """`trace`, run as one graph.
-
-    From 2.x on torch_xla refuses a graph too many before it compiles it, and whatever would cut the
-    step in two; before, there is only the end of the step.
-    """
-    torch_xla = _module("torch_xla")
+    """`trace`, run as one graph. From 2.x on torch_xla refuses a graph too many before it compiles
+    it, and whatever would cut the step in two; before, there is only the end of the step."""
+    torch_xla = import_module("torch_xla")
     if hasattr(torch_xla, "compile"):
         # It counts traces. The first lists the same operations in another order than the others,
         # and is the same graph when compiled.
@@ -143,16 +134,13 @@ def compiled(trace: Trace, name: str, most_graphs: int) -> Trace:
 
 def sync() -> None:
     """Execute what was traced, then run the step closures. `mark_step`, before it was renamed."""
-    torch_xla = _module("torch_xla")
+    torch_xla = import_module("torch_xla")
     (torch_xla.sync if hasattr(torch_xla, "sync") else _xm().mark_step)()
 
 
 def averaged(tensors: Any, processes: int) -> Any:
-    """The mean of a tensor over all processes, within the graph; of each in a list, in place.
-
-    For gradients it is the first half of `xm.optimizer_step`. The second is the optimizer's own
-    step, and between the two gradients are unscaled and clipped.
-    """
+    """The mean of a tensor over all processes, within the graph; of each in a list, in place. For
+    gradients it is the first half of `xm.optimizer_step`."""
     xm = _xm()
     return xm.all_reduce(xm.REDUCE_SUM, tensors, scale=1.0 / processes)
 
@@ -165,29 +153,25 @@ def adamw(groups: List[Dict[str, Any]], learning_rate: float) -> torch.optim.Opt
     happens to equal another number of the step, the two are one input: another graph.
     """
     try:
-        kind: Any = _module("torch_xla.amp.syncfree").AdamW
+        kind: Any = import_module("torch_xla.amp.syncfree").AdamW
     except (ImportError, AttributeError):
         kind = torch.optim.AdamW
     # torch before 2.x counts on CUDA devices only.
-    capturable = hasattr(_module("torch_xla"), "sync")
-    optimizer: torch.optim.Optimizer = kind(groups, lr=learning_rate, capturable=capturable)
-    return optimizer
+    return kind(groups, lr=learning_rate, capturable=hasattr(import_module("torch_xla"), "sync"))
 
 
 def autocast(dtype: torch.dtype) -> ContextManager[Any]:
     """The context in which the device computes in 16 bits what bears it."""
-    if hasattr(_module("torch_xla"), "sync"):
+    if hasattr(import_module("torch_xla"), "sync"):
         return torch.autocast("xla", dtype=dtype)
-    context: ContextManager[Any] = _module("torch_xla.amp").autocast(dtype=dtype)
+    context: ContextManager[Any] = import_module("torch_xla.amp").autocast(dtype=dtype)
     return context
 
 
 def grad_scaler() -> Any:
-    """What scales the loss of fp16 on an XLA device; it is gone from 2.x, with its GPUs.
-
-    Raises CompilerError there.
-    """
-    scaler = getattr(_module("torch_xla.amp"), "GradScaler", None)
+    """What scales the loss of fp16 on an XLA device. Raises CompilerError from 2.x on, where it is
+    gone with the GPUs."""
+    scaler = getattr(import_module("torch_xla.amp"), "GradScaler", None)
     if scaler is None:
         raise CompilerError(
             "precision fp16 needs the gradient scaler that torch_xla had for GPUs until 2.x; take "
@@ -213,18 +197,14 @@ def peak_memory() -> Tuple[Optional[int], Optional[str]]:
 class Compilations:
     """Counted since torch_xla was imported."""
 
-    graphs: int
-    """Graphs compiled because there was none like them."""
-    reused: int
-    """Executions of a graph that had been compiled."""
-    seconds: float
-    """Spent on compiling, and on no training."""
+    graphs: int  # compiled because there was none like them
+    reused: int  # executions of a graph that had been compiled
+    seconds: float  # spent on compiling
     executions: int
 
     @classmethod
     def now(cls) -> Compilations:
-        """torch_xla's counters as they stand."""
-        metrics = _module("torch_xla.debug.metrics")
+        metrics = import_module("torch_xla.debug.metrics")
         # (samples, their sum, the last ones); None before the first
         compiling, executing = (metrics.metric_data(f"{of}Time") for of in ("Compile", "Execute"))
         return cls(
@@ -252,9 +232,5 @@ def cut_by(environment: Mapping[str, str]) -> str:
     return "{} in {}".format(*found[-1]) if found else ""
 
 
-def _xm() -> Any:
-    return _module("torch_xla.core.xla_model")
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(name)
+def _xm() -> ModuleType:
+    return import_module("torch_xla.core.xla_model")

@@ -19,7 +19,7 @@ import torch
 from torch.nn import Module
 from torch.utils._pytree import tree_flatten
 
-from compilegate.job.cache import ColdFigures, CompileCache, key_here
+from compilegate.job.cache import CompileCache, Origin, key_here
 from compilegate.job.compilers import Compiler, declarations, load_compiler
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompileCacheRecord, Scalar
@@ -419,8 +419,8 @@ class Compilation:
         """Leave what was compiled for the next job, now that everything has succeeded."""
         if self.cache is None:
             return None
-        figures = ColdFigures(compile_seconds, first_step_seconds)
-        return self.cache.keep(self.compiler.cache_lookups(), figures, self._told.job)
+        origin = Origin(self._told.job, compile_seconds, first_step_seconds)
+        return self.cache.keep(self.compiler.cache_lookups(), origin)
 
     def _loaded_cache(
         self, module: Module, graph: Optional[Mapping[str, Scalar]]

@@ -20,7 +20,6 @@ from compilegate.job.compilers import (
     compiler_options,
     declarations,
     table_text,
-    with_option,
 )
 from compilegate.job.names import MOST_PROCESSES
 from compilegate.workload.declared.stacks import STACKS, Stack, stack_key, type_of
@@ -204,7 +203,7 @@ class ArmTable(CompilerKeys, DistributionKeys):
     @model_validator(mode="after")
     def _keys_belong_to_the_compiler(self) -> Self:
         for option, value in self.options_given.items():
-            having = with_option(option)
+            having = [name for name, each in declarations().items() if option in each.options]
             if self.compiler not in having:
                 raise ValueError(
                     f"{option.key} is {value!r} with compiler {self.compiler!r}, allowed: only "

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from compilegate.job.cache import (
     CacheFolder,
     CacheKey,
-    ColdFigures,
     CompileCache,
     Lookups,
+    Origin,
     UnusableCacheError,
     key_here,
     read_archive,
@@ -35,7 +35,6 @@ KEY = CacheKey(
     hardware={"cpu": "one"},
 )
 CONTENT = {"ab/kernel.so": b"machine code" * 50, "fxgraph/ls/entry": b"a graph", "one.py": b""}
-FIGURES = ColdFigures(compile_seconds=25.0, first_step_seconds=25.5)
 MOST_BYTES = 1_000_000
 NONE_FOUND, ALL_FOUND = Lookups(0, 2), Lookups(2, 0)
 
@@ -60,12 +59,6 @@ def test_differences_are_named_with_both_values(found: Any, differences: list[st
     assert (CacheKey(**found).digest == KEY.digest) == (not differences)
 
 
-def test_machines_of_another_kind_have_archives_of_their_own() -> None:
-    for part in parts(KEY):
-        other = CacheKey(**{**parts(KEY), part: {"changed": True}})
-        assert (other.archive_name != KEY.archive_name) == (part == "hardware")
-
-
 class Place:
     """A folder of archives, and jobs on them."""
 
@@ -80,7 +73,6 @@ class Place:
         most_bytes: int = MOST_BYTES,
         lookups: Lookups = NONE_FOUND,
         makes: dict[str, bytes] = CONTENT,
-        fails: bool = False,
     ) -> tuple[CompileCacheRecord, dict[str, bytes]]:
         """What a job of so many lookups records, and what it found loaded."""
         self.jobs += 1
@@ -93,9 +85,7 @@ class Place:
         for name, content in makes.items():
             (working / name).parent.mkdir(parents=True, exist_ok=True)
             (working / name).write_bytes(content)
-        if fails:
-            cache.discard_loaded()
-        return cache.keep(lookups, FIGURES, "job-1"), loaded
+        return cache.keep(lookups, Origin("job-1", 25.0, 25.5)), loaded
 
 
 def contents(folder: CacheFolder) -> dict[str, bytes]:
@@ -170,12 +160,6 @@ def test_the_archives_of_other_machines_make_room_oldest_first(place: Place) -> 
         names.append(key.archive_name)
     assert sorted(path.name for path in place.archives.iterdir()) == sorted(names[1:])
     assert f"{names[0]} made room for it." in record.reason
-
-
-def test_what_a_failed_job_had_loaded_is_loaded_no_more(place: Place) -> None:
-    place.job()
-    place.job(lookups=ALL_FOUND, makes={}, fails=True)
-    assert list(place.archives.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_costs_the_cache_and_not_the_job(place: Place) -> None:

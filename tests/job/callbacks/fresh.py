@@ -3,6 +3,7 @@ are imported already."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 from collections.abc import Callable
@@ -15,6 +16,19 @@ LIBRARIES = [
     *("pytorch_lightning", "transformers.trainer", "transformers.models.bert.modeling_bert"),
     "compilegate.job.callbacks.trainer",
 ]
+
+
+def environment(folder: Path, told: dict[str, Any], **variables: str) -> dict[str, str]:
+    """Of a process that is such a job, started by a workload."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+        "OMP_NUM_THREADS": "1",
+        "COMPILEGATE_JOB": json.dumps(told),
+        "SM_MODEL_DIR": str(folder / "model"),
+        "SM_OUTPUT_DATA_DIR": str(folder),
+        **variables,
+    }
 
 
 def in_job(folder: Path, train: Callable[..., Any], **arguments: Any) -> Any:

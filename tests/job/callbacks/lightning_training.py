@@ -73,17 +73,15 @@ def train(
     """Fit, and say what the Trainer found."""
     lightning.seed_everything(0)
     trained = module(*arguments)
+    quiet: Any = dict.fromkeys(
+        ("logger", "enable_progress_bar", "enable_checkpointing", "enable_model_summary"), False
+    )
     trainer = lightning.Trainer(
-        **{
-            "max_epochs": 3,
-            "accelerator": "cpu",
-            "logger": False,
-            "enable_progress_bar": False,
-            "enable_checkpointing": False,
-            "enable_model_summary": False,
-            "callbacks": [job.LightningCallback(**(callback or {}))],
-            **settings,
-        }
+        max_epochs=3,
+        accelerator="cpu",
+        callbacks=[job.LightningCallback(**(callback or {}))],
+        **quiet,
+        **settings,
     )
     loader = DataLoader(data(24), batch_size=4, shuffle=True)
     trainer.fit(trained, loader, DataLoader(data(10), batch_size=4))

@@ -46,13 +46,13 @@ def texts(rows: int, kind: str = "classes", longest: int = LENGTH) -> Dataset:
 def model_for(kind: str = "classes") -> Any:
     """With weights of its own for each kind."""
     torch.manual_seed(1)
-    small = {"vocab_size": WORDS, "max_position_embeddings": 16}
     if kind == "language":
         return GPT2LMHeadModel(
             GPT2Config(vocab_size=WORDS, n_positions=16, n_embd=8, n_layer=1, n_head=1)
         )
     config = BertConfig(
-        **small,
+        vocab_size=WORDS,
+        max_position_embeddings=16,
         hidden_size=8,
         intermediate_size=8,
         num_hidden_layers=1,
@@ -75,44 +75,41 @@ def padded(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
     }
 
 
-def trainer_of(
-    *, kind: str = "classes", rows: int = 30, longest: int = LENGTH, **settings: Any
-) -> Trainer:
-    """One that trains on `rows` texts in batches of 4, and evaluates on 10."""
-    given = {name: settings.pop(name) for name in ("callback", "several") if name in settings}
+def train(
+    *,
+    kind: str = "classes",
+    rows: int = 30,
+    longest: int = LENGTH,
+    callback: Any = None,
+    several: bool = False,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Train on `rows` texts in batches of 4, and evaluate on 10; what the Trainer itself says of
+    its model."""
+    arguments = {
+        "per_device_train_batch_size": 4,
+        "learning_rate": 0.01,
+        "num_train_epochs": 1,
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "save_strategy": "no",
+        **settings,
+    }
     evaluated: Any = texts(10, kind)
-    return Trainer(
+    trainer = Trainer(
         model=model_for(kind),
-        args=TrainingArguments(
-            "trained",
-            **{
-                "per_device_train_batch_size": 4,
-                "learning_rate": 0.01,
-                "num_train_epochs": 1,
-                "report_to": "none",
-                "disable_tqdm": True,
-                "use_cpu": True,
-                "save_strategy": "no",
-                **settings,
-            },
-        ),
+        args=TrainingArguments("trained", **arguments),
         train_dataset=texts(rows, kind, longest),
-        eval_dataset={"first": evaluated, "second": evaluated}
-        if given.get("several")
-        else evaluated,
+        eval_dataset={"first": evaluated, "second": evaluated} if several else evaluated,
         data_collator=padded,
-        callbacks=[job.TrainerCallback(**given.get("callback", {}))],
+        callbacks=[job.TrainerCallback(**(callback or {}))],
     )
-
-
-def train(**settings: Any) -> dict[str, Any]:
-    """Train and evaluate; what the Trainer itself says of its model."""
-    trainer = trainer_of(**settings)
     history = trainer.train()
     found = trainer.evaluate()
     return {
         "train_loss": history.training_loss,
         "eval_loss": found["eval_loss"],
-        "logits": trainer.predict(texts(10, settings.get("kind", "classes"))).predictions,
+        "logits": trainer.predict(evaluated).predictions,
         "drops_last": trainer.args.dataloader_drop_last,
     }

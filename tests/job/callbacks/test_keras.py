@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +11,8 @@ import pytest
 
 from compilegate.gate.evidence import read_evidence
 from compilegate.job import CompilegateError
-from tests.environments import ROOT, BuildError, NotOfferedError, folder, make, pip_install
-from tests.job.callbacks.fresh import in_job
+from tests.environments import BuildError, NotOfferedError, folder, make, pip_install
+from tests.job.callbacks.fresh import environment, in_job
 from tests.job.callbacks.keras_training import train
 
 pytestmark = pytest.mark.slow
@@ -61,16 +59,9 @@ def test_on_tensorflow_xla_compiles_where_the_arm_says_so(
     compiler: str, tensorflow: Path, tmp_path: Path
 ) -> None:
     told = {"job": "job-1", "arm": "arm", "compiler": compiler, "batch_size": 8}
-    variables = {
-        "COMPILEGATE_JOB": json.dumps(told),
-        "SM_MODEL_DIR": str(tmp_path / "model"),
-        "SM_OUTPUT_DATA_DIR": str(tmp_path),
-        "KERAS_BACKEND": "tensorflow",
-        "PYTHONPATH": str(ROOT),
-    }
     subprocess.run(
         [tensorflow, "-m", "tests.job.callbacks.keras_training"],
-        env={**os.environ, **variables},
+        env=environment(tmp_path, told, KERAS_BACKEND="tensorflow"),
         check=True,
     )
     found = read_evidence(tmp_path / "evidence")

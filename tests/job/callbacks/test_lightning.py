@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,11 +13,24 @@ from safetensors.numpy import load_file
 
 from compilegate.gate.evidence import read_evidence
 from compilegate.job import CompilegateError
-from tests.job.callbacks.fresh import in_job
+from tests.job.callbacks.fresh import environment, in_job
 from tests.job.callbacks.lightning_training import TwoParts, train
 from tests.job.callbacks.models import COMPILED
 
 pytestmark = pytest.mark.slow
+
+
+SHAPES = {
+    "network.0.weight": (16, 5),
+    "network.0.bias": (16,),
+    "network.2.weight": (3, 16),
+    "network.2.bias": (3,),
+}
+
+
+def shapes(folder: Path) -> Any:
+    weights = load_file(folder / "model" / "model.safetensors")
+    return {name: each.shape for name, each in weights.items()}
 
 
 def parts(module: Any) -> Any:
@@ -48,12 +59,7 @@ def test_a_training_is_compiled_timed_judged_and_saved(tmp_path: Path) -> None:
     assert (evidence.parity.precision, evidence.parity.obstacle) == ("bf16", None)
     right = examples.scores.argmax(axis=1) == examples.labels
     assert np.mean(right) == pytest.approx(said["val_right"]) == evidence.metrics["val_right"]
-    assert set(load_file(tmp_path / "model" / "model.safetensors")) == {
-        "network.0.weight",
-        "network.0.bias",
-        "network.2.weight",
-        "network.2.bias",
-    }
+    assert shapes(tmp_path) == SHAPES
 
 
 def test_compiled_modules_and_examples_may_be_named_by_functions(tmp_path: Path) -> None:
@@ -99,14 +105,7 @@ def test_a_sharded_model_is_trained_compiled_and_saved_whole(tmp_path: Path) -> 
             *("--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0"),
             *("-m", "tests.job.callbacks.lightning_training"),
         ],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).parents[3]),
-            "OMP_NUM_THREADS": "1",
-            "COMPILEGATE_JOB": json.dumps(told),
-            "SM_MODEL_DIR": str(tmp_path / "model"),
-            "SM_OUTPUT_DATA_DIR": str(tmp_path),
-        },
+        env=environment(tmp_path, told),
         cwd=tmp_path,
         check=True,
     )
@@ -114,10 +113,4 @@ def test_a_sharded_model_is_trained_compiled_and_saved_whole(tmp_path: Path) -> 
     compiler, parity = found.evidence.compiler, found.evidence.parity
     assert (compiler.ran, compiler.graphs, compiler.recompilations) == (True, 1, 0)
     assert (parity.steps, parity.obstacle is None) == (0, False)
-    weights = load_file(tmp_path / "model" / "model.safetensors")
-    assert {name: each.shape for name, each in weights.items()} == {
-        "network.0.weight": (16, 5),
-        "network.0.bias": (16,),
-        "network.2.weight": (3, 16),
-        "network.2.bias": (3,),
-    }
+    assert shapes(tmp_path) == SHAPES

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import random
 import subprocess
 import sys
@@ -15,25 +14,18 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from compilegate.gate.evidence import read_evidence
+from tests.job.callbacks.fresh import environment
+from tests.job.callbacks.models import COMPILED
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[3]
-LAUNCHER = ROOT / "compilegate" / "job" / "launch" / "own_script.py"
+TOLD = {"batch_size": 4, "learning_rate": 0.01, "precision": "fp32", "seed": 5}
 HYPERPARAMETERS = {
     "compiler": "torch-compile",
-    "batch_size": "4",
-    "learning_rate": "0.01",
-    "precision": "fp32",
-    "seed": "5",
-    "max_seq_length": "6",
-    "num_train_epochs": "1",
-    "num_hidden_layers": "1",
-    "hidden_size": "8",
-    "report_to": "none",
-    "do_train": "true",
-    "do_eval": "true",
-    "use_cpu": "true",
+    **TOLD,
+    **{"max_seq_length": 6, "num_train_epochs": 1, "num_hidden_layers": 1, "hidden_size": 8},
+    **{"report_to": "none", "do_train": "true", "do_eval": "true", "use_cpu": "true"},
 }
 ARGUMENTS = {
     "batch_size": "per_device_train_batch_size",
@@ -57,31 +49,20 @@ def test_two_processes_leave_one_evidence_and_a_model_with_its_tokenizer(tmp_pat
     data.mkdir()
     write_texts(data / "train.csv", 26)
     texts = write_texts(data / "validation.csv", 9)
-    words = [word for name, value in HYPERPARAMETERS.items() for word in (f"--{name}", value)]
-    told = {
-        "compiler": "torch-compile",
-        "options": {"backend": "aot_eager"},
-        "batch_size": 4,
-        "learning_rate": 0.01,
-        "precision": "fp32",
-        "seed": 5,
-    }
+    launcher = ROOT / "compilegate" / "job" / "launch" / "own_script.py"
+    words = [word for name, value in HYPERPARAMETERS.items() for word in (f"--{name}", str(value))]
     subprocess.run(
-        [sys.executable, LAUNCHER, *words, "--output_dir", str(tmp_path / "trained")],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "COMPILEGATE_SCRIPT": str(ROOT / "docs" / "examples" / "run_glue.py"),
-            "COMPILEGATE_PROCESSES": "2",
-            "COMPILEGATE_ARGUMENTS": json.dumps(ARGUMENTS),
-            "COMPILEGATE_JOB": json.dumps(told),
-            "COMPILEGATE_ARM": "compiled",
-            "TRAINING_JOB_NAME": "job-1",
-            "SM_CHANNEL_DATA": str(data),
-            "SM_MODEL_DIR": str(tmp_path / "model"),
-            "SM_OUTPUT_DATA_DIR": str(tmp_path),
-            "OMP_NUM_THREADS": "1",
-        },
+        [sys.executable, launcher, *words, "--output_dir", str(tmp_path / "trained")],
+        env=environment(
+            tmp_path,
+            {**COMPILED, **TOLD},
+            COMPILEGATE_SCRIPT=str(ROOT / "docs" / "examples" / "run_glue.py"),
+            COMPILEGATE_PROCESSES="2",
+            COMPILEGATE_ARGUMENTS=json.dumps(ARGUMENTS),
+            COMPILEGATE_ARM="compiled",
+            TRAINING_JOB_NAME="job-1",
+            SM_CHANNEL_DATA=str(data),
+        ),
         check=True,
     )
     found = read_evidence(tmp_path / "evidence")

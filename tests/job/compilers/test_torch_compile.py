@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +92,11 @@ class Small(torch.nn.Module):
 class Reader(torch.nn.Module):
     """A recurrent layer between others."""
 
-    def __init__(self, layer: type[torch.nn.RNNBase]) -> None:
+    def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(3)
         self.first, self.last = torch.nn.Linear(6, 5), torch.nn.Linear(4, 2)
-        self.layer = layer(5, 4, num_layers=2, dropout=0.2, batch_first=True)
+        self.layer = torch.nn.LSTM(5, 4, num_layers=2, dropout=0.2, batch_first=True)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         return self.last(self.layer(self.first(values)[:, None])[0])
@@ -129,14 +130,11 @@ def _fresh_dynamo() -> Iterator[None]:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    (tmp_path / "house").mkdir()
-    (tmp_path / "house" / "__init__.py").write_text("")
-    (tmp_path / "house" / "backends.py").write_text(PACKAGE)
-    (tmp_path / "house" / "broken.py").write_text("import no_such_package\n")
+    (tmp_path / "house.py").write_text(PACKAGE)
+    (tmp_path / "broken_house.py").write_text("import no_such_package\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    yield "house.backends"
-    for name in [each for each in sys.modules if each.split(".")[0] == "house"]:
-        del sys.modules[name]
+    yield "house"
+    sys.modules.pop("house", None)
 
 
 def torch_compile(backend: str = "aot_eager", **options: Any) -> Any:
@@ -153,7 +151,7 @@ def trained(compiler: Any, model: torch.nn.Module) -> list[torch.Tensor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["aot_eager", "house.backends.compiling"])
+@pytest.mark.parametrize("backend", ["aot_eager", "house.compiling"])
 def test_a_backend_other_than_inductor_trains_counts_and_proves(package: str, backend: str) -> None:
     eager, compiler = trained(None, Small()), torch_compile(backend)
     assert all(map(torch.equal, eager, trained(compiler, Small())))
@@ -182,9 +180,8 @@ def test_several_functions_of_one_job_are_counted_together_without_the_probes() 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU])
-def test_a_model_with_a_recurrent_layer_is_compiled_around_it(layer: Any) -> None:
-    eager, compiler, model = trained(None, Reader(layer)), torch_compile(), Reader(layer)
+def test_a_model_with_a_recurrent_layer_is_compiled_around_it() -> None:
+    eager, compiler, model = trained(None, Reader()), torch_compile(), Reader()
     assert all(map(torch.equal, eager, trained(compiler, model)))
     record = compiler.record(0.0, 0)
     assert (record.ran, record.graphs, record.graph_breaks) == (True, 2, 1)
@@ -291,49 +288,42 @@ def test_a_backend_through_which_no_gradient_flows_is_refused_in_training_alone(
         assert not compiler.compile(model.forward, model)(torch.ones(2, 6)).requires_grad
 
 
+MODE = {"compile_mode": "max-autotune"}
+
+
+def table(text: str) -> dict[str, Any]:
+    return {"backend_options": text}
+
+
 @pytest.mark.parametrize(
-    ("error", "options", "words"),
+    ("error", "backend", "options", "words"),
     [
-        (InputError, {"backend": "eager"}, "compiles nothing"),
-        (InputError, {"backend": "aot_eager", "compile_mode": "max-autotune"}, "mode is"),
-        (InputError, {"backend": "cudagraphs", "backend_options": '{"a":1}'}, "options has a"),
-        (InputError, {"backend": "neuron", "dynamic_shapes": True}, "dynamic is true"),
-        (InputError, {"backend": "a.b", "fallback_random": False}, "'inductor'"),
-        (
-            InputError,
-            {"backend": "neuron", "backend_options": '{"fallback_execution":true}'},
-            "fallback_execution",
-        ),
-        (CompilerError, {"backend_options": '{"max_autotun":true}'}, "max_autotun"),
-        (CompilerError, {"backend_options": '{"max_autotune":1}'}, "got int should be bool"),
-        (
-            CompilerError,
-            {"backend": "house.backends.as_it_was", "backend_options": '{"level":2}'},
-            "'options'",
-        ),
-        (
-            CompilerError,
-            {"backend": "house.backends.compiling", "compile_mode": "max-autotune"},
-            "'mode'",
-        ),
-        (CompilerError, {"backend": "tensorrt"}, "comes with the package torch-tensorrt"),
-        (CompilerError, {"backend": "neuron"}, "comes with the package torch-neuronx"),
-        (CompilerError, {"backend": "inducter"}, "did you mean 'inductor'"),
-        (CompilerError, {"backend": "house.backends.absent"}, "'absent'"),
-        (CompilerError, {"backend": "house.backends.NO_FUNCTION"}, "a int"),
-        (CompilerError, {"backend": "house.broken.compiling"}, "No module named 'no_such_package'"),
-        (CompilerError, {"backend": "no_such_house.compiling"}, "ModuleNotFoundError"),
-        (CompilerError, {"backend": "cudagraphs"}, "needs a GPU"),
+        (InputError, "eager", {}, "compiles nothing"),
+        (InputError, "aot_eager", MODE, "mode is"),
+        (InputError, "cudagraphs", table('{"a":1}'), "options has a"),
+        (InputError, "neuron", {"dynamic_shapes": True}, "dynamic is true"),
+        (InputError, "a.b", {"fallback_random": False}, "'inductor'"),
+        (InputError, "neuron", table('{"fallback_execution":true}'), "fallback_execution"),
+        (CompilerError, "inductor", table('{"max_autotun":true}'), "max_autotun"),
+        (CompilerError, "inductor", table('{"max_autotune":1}'), "got int should be bool"),
+        (CompilerError, "house.as_it_was", table('{"level":2}'), "'options'"),
+        (CompilerError, "house.compiling", MODE, "'mode'"),
+        (CompilerError, "tensorrt", {}, "comes with the package torch-tensorrt"),
+        (CompilerError, "inducter", {}, "has .*inductor.*requirements.txt"),
+        (CompilerError, "house.absent", {}, "'absent'"),
+        (CompilerError, "house.NO_FUNCTION", {}, "a int"),
+        (CompilerError, "broken_house.compiling", {}, "No module named 'no_such_package'"),
+        (CompilerError, "cudagraphs", {}, "needs a GPU"),
         # Also where TORCHDYNAMO_SUPPRESS_ERRORS asks for silence.
-        (CompilerError, {"backend": "house.backends.failing"}, "not supported .*aten::addmm"),
+        (CompilerError, "house.failing", {}, "not supported .*aten::addmm"),
     ],
 )
 def test_what_cannot_train_is_refused_in_one_sentence(
-    package: str, error: Any, options: Any, words: str
+    package: str, error: Any, backend: str, options: Any, words: str
 ) -> None:
     config.suppress_errors = True
     with pytest.raises(error, match=words) as refused:
-        trained(load_compiler("torch-compile", options), Small())
+        trained(torch_compile(backend, **options), Small())
     assert "\n" not in str(refused.value)
 
 
@@ -342,9 +332,9 @@ def test_what_cannot_train_is_refused_in_one_sentence(
     ("backend", "shared"),
     [
         ("aot_eager", True),
-        ("house.backends.compiling", True),
-        ("house.backends.with_its_own_random_numbers", False),
-        ("house.backends.failing", False),
+        ("house.compiling", True),
+        ("house.with_its_own_random_numbers", False),
+        ("house.failing", False),
     ],
 )
 def test_whether_dropout_draws_what_eager_draws_is_known_of_each_backend(
@@ -360,12 +350,7 @@ def test_whether_dropout_draws_what_eager_draws_is_known_of_each_backend(
 
 @pytest.mark.parametrize(
     ("backend", "kept"),
-    [
-        ("inductor", True),
-        ("house.backends.compiling", True),
-        ("aot_eager", False),
-        ("cudagraphs", False),
-    ],
+    [("inductor", True), ("house.compiling", True), ("aot_eager", False)],
 )
 def test_only_what_inductor_may_have_compiled_is_kept(
     package: str, backend: str, kept: bool
@@ -430,29 +415,25 @@ def test_cuda_graphs_that_are_not_recorded_are_counted() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("to_none", "backward_passes", "refused"),
-    [(True, 1, False), (True, 2, True), (False, 1, True)],
+    ("to_none", "backward_passes", "steps"),
+    [(True, 1, 6), (True, 2, 0), (False, 1, 1)],
     ids=["fresh", "added up", "set to zero"],
 )
 def test_gradients_that_stay_in_recorded_memory_are_refused(
-    to_none: bool, backward_passes: int, refused: bool, tmp_path: Path
+    to_none: bool, backward_passes: int, steps: int, tmp_path: Path
 ) -> None:
     options = {"compile_mode": "reduce-overhead"}
-    told = Told(
-        job="a-job",
-        arm="candidate",
-        model=tmp_path / "model",
-        output=tmp_path,
-        compiler="inductor",
-        options=options,
-        batch_size=4,
-    )
-    job = Job(told)
+    place: Any = {
+        "job": "a-job",
+        "arm": "candidate",
+        "model": tmp_path / "model",
+        "output": tmp_path,
+    }
+    job = Job(Told(**place, compiler="inductor", options=options, batch_size=4))
     model = job.compile(torch.nn.Linear(3, 2))
     job._compiling().compiler._device = GPU  # pyrefly: ignore[missing-attribute]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def train() -> None:
+    with nullcontext() if steps == 6 else pytest.raises(CompilerError):
         for _ in range(6):
             with job.step():
                 optimizer.zero_grad(set_to_none=to_none)
@@ -460,13 +441,7 @@ def test_gradients_that_stay_in_recorded_memory_are_refused(
                     outputs = torch.nn.functional.linear(torch.ones(4, 3), model.weight, model.bias)
                     outputs.square().mean().backward()
                 optimizer.step()
-
-    if refused:
-        with pytest.raises(CompilerError):
-            train()
-    else:
-        train()
-        assert job.steps_taken == 6
+    assert job.steps_taken == steps
 
 
 def test_a_gpus_fused_attention_shares_no_random_numbers() -> None:
@@ -488,20 +463,11 @@ def step(name, given, width=5):
     compiler.compile(model.forward, model)(torch.ones(4, 6)).sum().backward()
     return compiler.record(0.0, 0)
 
-short = step("inductor", {})
-long = step("torch-compile", {"backend_options": '{"max_fusion_size":2}'})
+found = step("inductor", {}), step("torch-compile", {"backend_options": '{"max_fusion_size":2}'})
 print(json.dumps([[each.name, each.ran, each.graphs, dict(each.proof), dict(each.options)]
-                  for each in (short, long)]))
+                  for each in found]))
 
-import torch._inductor.compile_fx as fx
 torch._inductor.config.cpp.cxx = ("no-such-compiler",)
-try:
-    step("inductor", {}, width=7)
-except Exception as error:
-    print(f"{type(error).__name__}: {error}")
-def failing(*arguments, **named):
-    raise RuntimeError("bfloat17 is not implemented")
-fx.compile_fx_inner = failing
 try:
     step("inductor", {}, width=7)
 except Exception as error:
@@ -512,16 +478,11 @@ except Exception as error:
 @pytest.mark.long
 @pytest.mark.slow
 def test_inductor_is_the_same_by_its_short_name_and_its_failure_is_a_sentence() -> None:
-    found, without_compiler, failure = run_python(INDUCTOR).strip().split("\n")
+    found, without_compiler = run_python(INDUCTOR).strip().split("\n")
     short, long = json.loads(found)
     assert (short[:3], long[:3]) == (["inductor", True, 1], ["torch-compile", True, 1])
     for _, _, _, proof, _ in (short, long):
         assert (proof["backend"], proof["graph_calls"]) == ("inductor", 1)
         assert proof["kernels"] > 0
-    assert long[4] == {
-        **short[4],
-        "backend": "inductor",
-        "backend_options": '{"max_fusion_size":2}',
-    }
+    assert long[4] == {**short[4], "backend": "inductor", **table('{"max_fusion_size":2}')}
     assert without_compiler.startswith("CompilerError: inductor could not compile: there is no C++")
-    assert failure.startswith("CompilerError: inductor could not compile: an operation that is not")

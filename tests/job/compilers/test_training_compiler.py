@@ -12,49 +12,36 @@ import sys
 
 import pytest
 
-from compilegate.job.compilers.aws import (
-    debug_mode,
-    overhear,
-    require_configured,
-)
+from compilegate.job.compilers.aws import debug_mode, overhear, require_configured
 from compilegate.job.errors import CompilerError
 
+CONFIGURED, PARAMETERS = "SM_TRAINING_COMPILER_CONFIGURED", "SM_FRAMEWORK_PARAMS"
 SWITCHED_ON = '{"sagemaker_training_compiler_enabled":true}'
 
 
 def test_a_compiler_is_on_where_it_set_its_variable_and_else_the_reason_is_named() -> None:
-    require_configured({"SM_TRAINING_COMPILER_CONFIGURED": "1"})
+    require_configured({CONFIGURED: "1"})
     with pytest.raises(CompilerError, match="holds no switch of it; the request must"):
         require_configured({})
     with pytest.raises(CompilerError, match="the image has a torch_xla that is not AWS's"):
-        require_configured(
-            {"SM_TRAINING_COMPILER_CONFIGURED": "0", "SM_FRAMEWORK_PARAMS": SWITCHED_ON}
-        )
+        require_configured({CONFIGURED: "0", PARAMETERS: SWITCHED_ON})
 
 
-@pytest.mark.parametrize(
-    ("parameters", "debug"),
-    [
-        ('{"sagemaker_training_compiler_debug_mode":true}', True),
-        ('{"sagemaker_training_compiler_debug_mode":"true"}', True),
-        ('{"sagemaker_training_compiler_debug_mode":false}', False),
-        ("{}", False),
-        ("", False),
-        ("not JSON", False),
-    ],
-)
-def test_debug_mode_is_read_as_the_toolkit_writes_it(parameters: str, debug: bool) -> None:
-    assert debug_mode({"SM_FRAMEWORK_PARAMS": parameters}) is debug
+def test_debug_mode_is_read_as_the_toolkit_writes_it() -> None:
+    name = "sagemaker_training_compiler_debug_mode"
+    for parameters in (f'{{"{name}":true}}', f'{{"{name}":"true"}}'):
+        assert debug_mode({PARAMETERS: parameters})
+    for parameters in (f'{{"{name}":false}}', "{}", "", "not JSON"):
+        assert not debug_mode({PARAMETERS: parameters})
 
 
 def test_the_compiler_s_lines_are_kept_and_everything_still_reaches_the_log() -> None:
     """The image's module makes its own logger, with a handler on standard output as it is then."""
-    log = io.StringIO()
-    logger = logging.getLogger("test_training_compiler")
+    log, logger = io.StringIO(), logging.getLogger("test_training_compiler")
     logger.setLevel(logging.INFO)
     with overhear(log) as heard:
         handler = logging.StreamHandler(sys.stdout)
-        handler.setFormatter(logging.Formatter("[%(name)s %(levelname)s] %(message)s"))
+        handler.setFormatter(logging.Formatter("[%(levelname)s] %(message)s"))
         logger.addHandler(handler)
         print("Found configuration for Training Compiler")
         logger.info("Configuring SM Training Compiler... ")
@@ -63,10 +50,7 @@ def test_the_compiler_s_lines_are_kept_and_everything_still_reaches_the_log() ->
     logger.removeHandler(handler)
     assert heard == [
         "Found configuration for Training Compiler",
-        "[test_training_compiler INFO] Configuring SM Training Compiler...",
+        "[INFO] Configuring SM Training Compiler...",
     ]
-    assert log.getvalue().splitlines()[-2:] == [
-        "[test_training_compiler INFO] something else",
-        "[test_training_compiler INFO] later",
-    ]
+    assert log.getvalue().splitlines()[-2:] == ["[INFO] something else", "[INFO] later"]
     assert sys.stdout is not log

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from compilegate.job.compilers.xla import Processes, joined_processes
 from compilegate.job.compilers.xla_runtime import cut_by
-from compilegate.job.compilers.xla_step import Processes, joined_processes
 from compilegate.job.errors import CompilerError
 from compilegate.job.machine.world import ALONE, World
 
