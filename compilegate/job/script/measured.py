@@ -15,7 +15,6 @@ from compilegate.job.evidence.record import (
     LOADER,
     MOST_PLACES,
     RECOMPILATIONS,
-    RULES,
     SHAPES,
     SYNCHRONISATION,
 )
@@ -108,11 +107,8 @@ class Measured:
             replace(each, lost_seconds=each.lost_seconds + self._added(each.step, each.steady_from))
             for each in bare
         )
-        """Each return, when its steps were steady again, and what it cost: compilation, too."""
-        self.compile_seconds = self._added(0, self.steady_from)
-        """What compilation added to the steps of the first process."""
+        self.compile_seconds = self._added(0, self.steady_from)  # in the first process alone
         self.train_seconds = float(self.steps.seconds.sum()) + sum(it[1] for it in course.returns)
-        """The steps and the interruptions."""
         skipped = int(second_graph)
         late = late_graphs(*([it[skipped:] or it for it in each] for each in (graphs, shapes)))
         self.recompilations = sum(map(sum, late))  # graphs that came too late
@@ -128,15 +124,15 @@ class Measured:
         self._waits = min(waited / seconds, 1.0) if seconds else 0.0
 
     def samples_per_second(self, batch_size: int) -> float:
-        """All samples of the steady steps over all their seconds, not the median step: stalls and
-        slow steps are paid for too. `batch_size` is of all processes."""
+        """Over all the steady steps' time, not by the median step: stalls and slow steps are paid
+        for too. `batch_size` is of all processes."""
         steady = self.steps.seconds[self._steady]
         return float(batch_size * len(steady) / steady.sum())
 
     def slow_loader(self) -> List[Hindrance]:
         if self._waits < NOTABLE_WAIT:
             return []
-        return [Hindrance(LOADER, float(self._steady.sum()), self._waits, rule=RULES[LOADER])]
+        return [Hindrance(LOADER, float(self._steady.sum()), share=self._waits)]
 
     def notes(self) -> List[str]:
         found = []
@@ -201,12 +197,10 @@ class Slowdowns:
         if each_step:
             count = sum(count for _, count in each_step) / STEPS_LOOKED_AT
             lines = tuple(line for line, _ in each_step[:MOST_PLACES])
-            found.append(
-                Hindrance(SYNCHRONISATION, count, where=lines, rule=RULES[SYNCHRONISATION])
-            )
+            found.append(Hindrance(SYNCHRONISATION, count, where=lines))
         changing = max(map(_changing, self._shapes.values()), default=0)
         if changing > declared_shapes:
-            found.append(Hindrance(SHAPES, changing, rule=RULES[SHAPES]))
+            found.append(Hindrance(SHAPES, changing))
         kinds: Dict[str, Any] = {} if graphs is None else {BREAKS: graphs.breaks}
         if graphs is not None and compiled_again:
             kinds[RECOMPILATIONS] = graphs.recompilations
@@ -214,8 +208,7 @@ class Slowdowns:
             if places:
                 where = tuple(dict.fromkeys(each.where for each in places))[:MOST_PLACES]
                 count = sum(each.count for each in places)
-                reason = places[0].reason
-                found.append(Hindrance(kind, count, where=where, reason=reason, rule=RULES[kind]))
+                found.append(Hindrance(kind, count, where=where, reason=places[0].reason))
         return found
 
 
