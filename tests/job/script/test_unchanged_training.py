@@ -53,7 +53,6 @@ def show(loss):
 """
 LOOP = """
 def main():
-    random.seed(3), np.random.seed(4), torch.manual_seed(5)
     model = network()  #: model = job.compile(network())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loader = DataLoader(TRAINED, batch_size=8, shuffle=True, num_workers=2)
@@ -70,7 +69,6 @@ def main():
         model.train()
         #: job.examples(ids=job.positions(16), logits=logits, labels=(JUDGED.rows[:, 0] > 0).long())
     #: job.save(model)
-    show(0)  # what the script draws later is the same, too
 """
 ACCELERATE = (
     LOOP.replace("def main", "from accelerate import Accelerator\n\ndef main")
@@ -108,7 +106,6 @@ class Trainer(transformers.Trainer):
         return found
 
 def main():
-    random.seed(3), np.random.seed(4), torch.manual_seed(5)
     trainer = Trainer(
         model=Model(),
         args=transformers.TrainingArguments(
@@ -121,7 +118,6 @@ def main():
         callbacks=[],  #: callbacks=[job.TrainerCallback()],
     )
     trainer.train()
-    show(0)
 """
 LIGHTNING = """
 import pytorch_lightning
@@ -145,7 +141,6 @@ class Module(pytorch_lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 def main():
-    random.seed(3), np.random.seed(4), torch.manual_seed(5)
     callbacks = []  #: callbacks = [job.LightningCallback()]
     trainer = pytorch_lightning.Trainer(
         max_epochs=4, accelerator="cpu", logger=False, enable_progress_bar=False,
@@ -156,7 +151,6 @@ def main():
         DataLoader(TRAINED, batch_size=8, shuffle=True, num_workers=2),
         DataLoader(JUDGED, batch_size=8, num_workers=2),
     )
-    show(0)
 """
 KERAS = """
 import keras
@@ -166,7 +160,6 @@ class Shows(keras.callbacks.Callback):
         show(logs["loss"])
 
 def main():
-    random.seed(3), np.random.seed(4), torch.manual_seed(5)
     #: job.start(batch_size=8)
     callbacks = [Shows()]  #: callbacks = [Shows(), job.KerasCallback()]
     layers = [keras.layers.Dense(16, "relu"), keras.layers.Dropout(0.5), keras.layers.Dense(2)]
@@ -177,7 +170,12 @@ def main():
         validation_data=DataLoader(JUDGED, batch_size=8),
         epochs=4, verbose=0, callbacks=callbacks,
     )
-    show(0)
+"""
+MAIN = """
+if __name__ == "__main__":
+    random.seed(3), np.random.seed(4), torch.manual_seed(5)
+    main()
+    show(0)  # what the script draws later is the same, too
 """
 SCRIPTS = {
     **{"loop": LOOP, "accelerate": ACCELERATE},
@@ -185,10 +183,14 @@ SCRIPTS = {
 }
 
 
-def printed(folder: Path, text: str, **variables: str) -> list[str]:
-    """What the script prints of its steps, the losses in all their bits."""
+def printed(folder: Path, name: str, **variables: str) -> list[str]:
+    """What the script prints of its steps, the losses in all their bits: in a folder "without" the
+    job, or in another with it."""
+    text = COMMON + SCRIPTS[name] + MAIN
+    if folder.name != "without":
+        text = re.sub(r"^( *).*#: (.*)$", r"\1\2", text, flags=re.MULTILINE)
     folder.mkdir()
-    (folder / "train.py").write_text(text + "\nif __name__ == '__main__':\n    main()\n")
+    (folder / "train.py").write_text(text)
     surroundings = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "KERAS_BACKEND": "torch"}
     ended = subprocess.run(
         [sys.executable, "train.py"],
@@ -203,17 +205,11 @@ def printed(folder: Path, text: str, **variables: str) -> list[str]:
     return [line for line in ended.stdout.splitlines() if line.startswith("step ")]
 
 
-def with_job(text: str) -> str:
-    return re.sub(r"^( *).*#: (.*)$", r"\1\2", text, flags=re.MULTILINE)
-
-
 @pytest.mark.parametrize("name", list(SCRIPTS))
 def test_a_script_with_the_job_trains_as_without(name: str, tmp_path: Path) -> None:
-    text = COMMON + SCRIPTS[name]
-    without = printed(tmp_path / "without", text)
-    observed = printed(tmp_path / "with", with_job(text))
+    without = printed(tmp_path / "without", name)
     assert len(without) == STEPS + 1
-    assert observed == without
+    assert printed(tmp_path / "with", name) == without
     evidence = read_evidence(tmp_path / "with" / "compilegate-job" / "evidence").evidence
     assert evidence.recipe["steps"] == STEPS
 
@@ -223,11 +219,9 @@ def test_the_probes_of_a_compiler_that_is_tried_move_no_generator(
     name: str, tmp_path: Path
 ) -> None:
     """aot_eager calls eager's own operators in eager's order: its losses are eager's."""
-    text = COMMON + SCRIPTS[name]
     tried = {"COMPILEGATE_COMPILER": "torch-compile:aot_eager"}
-    assert printed(tmp_path / "with", with_job(text), **tried) == printed(
-        tmp_path / "without", text
-    )
+    without = printed(tmp_path / "without", name)
+    assert printed(tmp_path / "with", name, **tried) == without
     evidence = read_evidence(tmp_path / "with" / "compilegate-job" / "evidence").evidence
     assert evidence.parity is not None
     assert evidence.parity.obstacle is None
