@@ -141,6 +141,7 @@ def test_a_wrong_candidate_ends_after_the_probe_with_its_evidence(tmp_path: Path
     assert "at least 8 steps" in (record.evidence.failure or "")
     assert record.parity is not None
     assert record.parity.compiled.shape[0] == 4
+    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.parametrize("told", [{"on_wrong": "go-on"}, {"alone": True}])

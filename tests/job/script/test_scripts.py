@@ -102,12 +102,3 @@ def test_a_compiled_job_has_proof_speed_and_parity(tmp_path: Path) -> None:
     assert evidence.parity.obstacle is None
     assert evidence.paired_speed is not None
     assert evidence.memory_of == "process"
-
-
-def test_a_wrong_candidate_ends_early_and_well_for_its_launcher(tmp_path: Path) -> None:
-    wrong = {**AOT_EAGER, "options": {"backend": "benchmarks.miscompilers.low_precision_products"}}
-    record, printed = trained(tmp_path, {**wrong, "baseline": {"compiler": "eager"}})
-    assert record.evidence.ending == "wrong arithmetic"
-    assert record.parity is not None
-    assert "ended after step 4" in printed
-    assert not list((tmp_path / "model").iterdir())
