@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -333,17 +333,6 @@ def has_paired_speed(evidence: Evidence) -> bool:
     """Whether there are pairs of blocks beside this evidence."""
     paired = evidence.paired_speed
     return evidence.failure is None and paired is not None and paired.obstacle is None
-
-
-def steady_steps(
-    steps: int, steady_from: int, resumed: Sequence[Resumption]
-) -> npt.NDArray[np.bool_]:
-    """(steps,) whether each step is steady: neither the first process nor one that went on from a
-    checkpoint was still compiling and warming up."""
-    steady: npt.NDArray[np.bool_] = np.arange(steps) >= steady_from
-    for each in resumed:
-        steady[each.step : each.steady_from] = False
-    return steady
 
 
 _FRACTION = re.compile(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job.evidence import Hindrance, Resumption, Steps, steady_steps
+from compilegate.job.evidence import Hindrance, Resumption, Steps
 from compilegate.job.evidence.record import (
     BREAKS,
     LOADER,
@@ -98,21 +97,21 @@ class Measured:
         self.steps = Steps(np.array(course.losses.values()), np.array(course.seconds()))
         self._shapes = np.array(course.shapes)
         graphs, shapes = course.by_process(course.graphs), course.by_process(course.shapes)
-        self.steady_from, *starts = steady_starts(graphs, shapes)
-        bare = [
-            Resumption(step, start, lost) for (step, lost), start in zip(course.returns, starts)
-        ]
-        self._steady = steady_steps(len(self.steps.seconds), self.steady_from, bare)
+        firsts = [0, *(step for step, _ in course.returns)]
+        starts = steady_starts(graphs, shapes)
+        self.steady_from = starts[0]
+        self._steady: npt.NDArray[np.bool_] = np.zeros(len(self._shapes), dtype=np.bool_)
+        for start, end in zip(starts, [*firsts[1:], len(self._shapes)]):
+            self._steady[start:end] = True
         self.resumptions = tuple(
-            replace(each, lost_seconds=each.lost_seconds + self._added(each.step, each.steady_from))
-            for each in bare
+            Resumption(step, start, lost + self._added(step, start))
+            for (step, lost), start in zip(course.returns, starts[1:])
         )
         self.compile_seconds = self._added(0, self.steady_from)  # in the first process alone
         self.train_seconds = float(self.steps.seconds.sum()) + sum(it[1] for it in course.returns)
         skipped = int(second_graph)
         late = late_graphs(*([it[skipped:] or it for it in each] for each in (graphs, shapes)))
         self.recompilations = sum(map(sum, late))  # graphs that came too late
-        firsts = [0, *(step for step, _ in course.returns)]
         self._late = [
             first + skipped + step
             for first, counts in zip(firsts, late)
