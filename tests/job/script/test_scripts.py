@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +11,10 @@ import pytest
 
 from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.names import COMPILED_LINE, COMPILING_LINE
-from tests.job.script.jobs import AOT_EAGER, left
+from tests.job.script.jobs import AOT_EAGER, ROOT, left, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-ROOT = Path(__file__).parents[3]
 PROGRAM = (Path(__file__).parent / "programs" / "nano_gpt.py").read_text()
 CHANGES = {
     "import math\n": "import math\nfrom compilegate import job\n",
@@ -45,8 +41,6 @@ def trained(folder: Path, told: dict[str, Any], **variables: str) -> tuple[Evide
         (folder / name).mkdir(parents=True)
     (folder / "train.py").write_text(changed())
     surroundings = {
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
         "TRAINING_JOB_NAME": "a-job",
         "COMPILEGATE_ARM": "candidate",
         "COMPILEGATE_SCRIPT": str(folder / "train.py"),
@@ -57,15 +51,7 @@ def trained(folder: Path, told: dict[str, Any], **variables: str) -> tuple[Evide
         **variables,
     }
     launcher = ROOT / "compilegate" / "job" / "launch" / "own_script.py"
-    ended = subprocess.run(
-        [sys.executable, str(launcher), "--seed", "1"],
-        env={**os.environ, **surroundings},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    ended = run(folder, str(launcher), "--seed", "1", **surroundings)
     return left(folder / "output"), ended.stdout
 
 

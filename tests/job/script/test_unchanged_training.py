@@ -7,19 +7,15 @@ its line in the script with the job.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from compilegate.gate.evidence import read_evidence
+from tests.job.script.jobs import left, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-ROOT = Path(__file__).parents[3]
 STEPS = 52
 COMMON = """
 import random
@@ -191,16 +187,7 @@ def printed(folder: Path, name: str, **variables: str) -> list[str]:
         text = re.sub(r"^( *).*#: (.*)$", r"\1\2", text, flags=re.MULTILINE)
     folder.mkdir()
     (folder / "train.py").write_text(text)
-    surroundings = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "KERAS_BACKEND": "torch"}
-    ended = subprocess.run(
-        [sys.executable, "train.py"],
-        cwd=folder,
-        env={**os.environ, **surroundings, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    ended = run(folder, "train.py", KERAS_BACKEND="torch", **variables)
     assert "Traceback" not in ended.stderr, ended.stderr[-3000:]
     return [line for line in ended.stdout.splitlines() if line.startswith("step ")]
 
@@ -210,7 +197,7 @@ def test_a_script_with_the_job_trains_as_without(name: str, tmp_path: Path) -> N
     without = printed(tmp_path / "without", name)
     assert len(without) == STEPS + 1
     assert printed(tmp_path / "with", name) == without
-    evidence = read_evidence(tmp_path / "with" / "compilegate-job" / "evidence").evidence
+    evidence = left(tmp_path / "with" / "compilegate-job").evidence
     assert evidence.recipe["steps"] == STEPS
 
 
@@ -222,7 +209,7 @@ def test_the_probes_of_a_compiler_that_is_tried_move_no_generator(
     tried = {"COMPILEGATE_COMPILER": "torch-compile:aot_eager"}
     without = printed(tmp_path / "without", name)
     assert printed(tmp_path / "with", name, **tried) == without
-    evidence = read_evidence(tmp_path / "with" / "compilegate-job" / "evidence").evidence
+    evidence = left(tmp_path / "with" / "compilegate-job").evidence
     assert evidence.parity is not None
     assert evidence.parity.obstacle is None
     assert evidence.paired_speed is not None
