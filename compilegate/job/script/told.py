@@ -22,9 +22,6 @@ from compilegate.job.files import settings_digest
 from compilegate.job.launch.told import job_text, recipe_by_toolkit
 from compilegate.job.machine.environment import checkup
 
-LOCAL_FOLDER = "compilegate-job"  # where a script leaves its files that is started by hand
-_TRIED_ARM = "tried"
-
 
 @dataclass(frozen=True)
 class Baseline:
@@ -130,8 +127,8 @@ def read_told(environment: Mapping[str, str]) -> Told:
 
 def _by_hand(environment: Mapping[str, str]) -> Told:
     compiler, options = _tried_compiler(environment.get(names.COMPILER_VARIABLE) or "eager")
-    folder = Path(LOCAL_FOLDER)
-    arm = names.BASELINE_ARM if compiler == "eager" else _TRIED_ARM
+    folder = Path("compilegate-job")
+    arm = names.BASELINE_ARM if compiler == "eager" else "tried"
     return Told(
         job=environment.get("TRAINING_JOB_NAME") or arm,
         arm=environment.get(names.ARM_VARIABLE) or arm,
