@@ -77,7 +77,6 @@ def test_an_evaluation_that_begins_again_replaces_the_one_before(tmp_path: Path)
         for ids in (["a", "b"], ["c"]):
             job.examples(ids=ids, losses=[0.5] * len(ids))
     found = recorded(job).examples
-    assert found is not None
     assert found.ids.tolist() == ["a", "b", "c"]
 
 
@@ -176,8 +175,6 @@ def test_a_process_that_divides_its_steps_among_accelerators_counts_the_batch_of
     record = recorded(job)
     recipe, steps, speed = record.evidence.recipe, record.steps, record.evidence.speed
     assert (recipe["batch_size"], recipe["world_size"], recipe["global_batch_size"]) == (4, 4, 16)
-    assert steps is not None
-    assert speed is not None
     steady = steps.seconds[speed.steady_from :]
     assert speed.samples_per_second == pytest.approx(16 * len(steady) / steady.sum())
 
@@ -217,7 +214,6 @@ def test_examples_by_their_place_that_are_evaluated_again_replace_the_evaluation
     job.save(written)
     job.finish()
     found = left(job.told.output).examples
-    assert found is not None
     assert found.ids.tolist() == [str(each) for each in range(rows)]
     assert found.labels.tolist() == labels.tolist()
     assert np.allclose(found.losses, losses)

@@ -2,10 +2,10 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from compilegate.job.evidence import EvidenceRecord
 from tests.job.script.jobs import left, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -56,7 +56,7 @@ together = job.distributed(model)
 }
 
 
-def trained(folder: Path, script: str, backend: str) -> EvidenceRecord:
+def trained(folder: Path, script: str, backend: str) -> Any:
     (folder / "train.py").write_text(BEGIN + SCRIPTS[script] + LOOP)
     told = {
         "job": "a-job",
@@ -82,11 +82,8 @@ def trained(folder: Path, script: str, backend: str) -> EvidenceRecord:
 def test_two_processes_train_one_model(script: str, tmp_path: Path) -> None:
     evidence = trained(tmp_path, script, "aot_eager").evidence
     assert (evidence.recipe["world_size"], evidence.recipe["steps"]) == (2, 8)
-    assert evidence.speed is not None
     assert evidence.metrics["log_loss"] > 0
-    assert evidence.compiler is not None
     assert evidence.compiler.ran
-    assert evidence.parity is not None
     assert ("sharded" in (evidence.parity.obstacle or "")) is (script == "sharded")
     assert (tmp_path / "model" / "model.safetensors").is_file()
 

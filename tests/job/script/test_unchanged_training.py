@@ -210,6 +210,5 @@ def test_the_probes_of_a_compiler_that_is_tried_move_no_generator(
     without = printed(tmp_path / "without", name)
     assert printed(tmp_path / "with", name, **tried) == without
     evidence = left(tmp_path / "with" / "compilegate-job").evidence
-    assert evidence.parity is not None
     assert evidence.parity.obstacle is None
     assert evidence.paired_speed is not None
