@@ -93,7 +93,7 @@ class ParityRecord:
     obstacle: Optional[str] = None  # why there is nothing to compare, in one sentence
     repro: Optional[str] = None  # the folder of a script that shows it, in the evidence folder
     departs: Optional[str] = None  # which output or gradient departs first, in one sentence
-    reproduced: Optional[bool] = None  # by the captured graph in a fresh process; None: not tried
+    reproduced: Optional[bool] = None  # by the captured graph in a fresh process; None: open
     trained_parameters: Optional[int] = None  # numbers in those of the modules that train
     compared_parameters: Optional[int] = None  # with a gradient compared that was not all zero
     compared: Mapping[str, str] = field(default_factory=dict)
