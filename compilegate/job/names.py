@@ -16,8 +16,8 @@ COMPILER_VARIABLE = "COMPILEGATE_COMPILER"  # to be tried in a script that is st
 SCRIPT_VARIABLE = "COMPILEGATE_SCRIPT"
 PROCESSES_VARIABLE = "COMPILEGATE_PROCESSES"  # how many of them the launcher starts on each machine
 ARGUMENTS_VARIABLE = "COMPILEGATE_ARGUMENTS"
-"""As JSON, by a hyperparameter's declared name: the script's own name for it, or a list of words
-that stand for name and value. What of `ARM_HYPERPARAMETERS` is not there is then not passed."""
+"""As JSON, by a hyperparameter's declared name: the script's own name, or words that stand for name
+and value. What of `ARM_HYPERPARAMETERS` is not there is then not passed."""
 ARGUMENT_STYLE_VARIABLE = "COMPILEGATE_ARGUMENT_STYLE"  # one of `ARGUMENT_STYLES`
 PRINTED_VARIABLE = "COMPILEGATE_PRINTED_"  # and a metric's name: the expression that catches it
 PERCENT_VARIABLE = "COMPILEGATE_PERCENT"  # the printed metrics that are percentages, with spaces
@@ -26,9 +26,7 @@ TIME_LIMIT_VARIABLE = "COMPILEGATE_TIME_LIMIT"  # seconds that a candidate's job
 ATTEMPT_VARIABLE = "COMPILEGATE_ATTEMPT"  # another value has the step cache train a candidate again
 JOB_STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"  # on the system's monotonic clock
 SCRIPT_ARGUMENTS_VARIABLE = "COMPILEGATE_SCRIPT_ARGUMENTS"  # as JSON, for PyTorch 1.10's
-PROFILE_VARIABLE = "COMPILEGATE_PROFILE"
-"""How many steps to profile, and then end; after a colon the profile's folder, by default the
-output's."""
+PROFILE_VARIABLE = "COMPILEGATE_PROFILE"  # steps to profile, then end; after a colon, the folder
 EARLIER_ATTEMPTS_VARIABLE = "COMPILEGATE_EARLIER_ATTEMPTS"  # how they ended, with commas
 FAILURE_NOTE_VARIABLE = "COMPILEGATE_FAILURE_NOTE"
 
@@ -60,8 +58,7 @@ BASELINE_PRECISION = "baseline_precision"
 BASELINE_PADDING = "baseline_padding"
 DISTRIBUTION, TORCHRUN = "distribution", "torchrun"
 PROCESSES = "processes"  # how many the launcher starts on each machine
-ARM_HYPERPARAMETERS = (COMPILER, BATCH_SIZE, LEARNING_RATE, PRECISION, SEED)
-"""What a program of a user's own gets to know about its arm."""
+ARM_HYPERPARAMETERS = (COMPILER, BATCH_SIZE, LEARNING_RATE, PRECISION, SEED)  # for own programs
 GPUS = "n_gpus"  # the GPUs of each instance, for a script that asks; as AWS's own examples call it
 ARGUMENT_STYLES = ("--name value", "--name=value", "name=value")  # SageMaker's first
 
@@ -78,22 +75,16 @@ DEFAULT_PARITY_LIMITS = {"fp32": 20.0, "bf16": 4.0, "fp16": 4.0}
 DEFAULT_COMPILE_CACHE_MEGABYTES, MOST_COMPILE_CACHE_MEGABYTES = 1024, 100_000
 DEFAULT_CHECKPOINT_SECONDS = 300
 
-PADDINGS = ("max", "buckets", "longest")
-"""To which length the built-in program pads documents: all to one, each step's to one of a few, or
-each step's to the longest of them."""
+PADDINGS = ("max", "buckets", "longest")  # to one length, a step's to one of a few or its longest
 MOST_BUCKETS = 4  # lengths of buckets: each is a graph to compile
 PADDING = "padding"
 
-EVALUATION_PLACES = ("accelerator", "host")
-"""Where all arms of a workload evaluate: where they train, if torch itself computes there, or on
-the host's processor."""
+EVALUATION_PLACES = ("accelerator", "host")  # where all arms of a workload evaluate
 
 ON_FAILURE = ("stop", "record")  # when an arm cannot be trained: fail, or write evidence
 ON_WRONG = ("stop", "go-on")  # when a candidate's arithmetic is wrong: end, or train on
 
-AUTOCAST = "autocast"
-"""In a recipe as a job records it: the precision of autocast around what trains; not there without
-autocast."""
+AUTOCAST = "autocast"  # in a recorded recipe: the precision of autocast around what trains
 SPEED_METRIC = "samples_per_second"  # of a job that only prints its metrics
 
 # Special names of arms.
@@ -104,9 +95,8 @@ BASELINE_ARM = "baseline"
 # What a job leaves, by SageMaker's names and by ours.
 MODEL_ARCHIVE = "model.tar.gz"
 OUTPUT_ARCHIVE = "output.tar.gz"
-DOCTOR_FILE = "doctor.json"
-DOCTOR_TEXT_FILE = "doctor.txt"
-"""In `OUTPUT_ARCHIVE` of a job that examined its image and its instance; the second for people."""
+DOCTOR_FILE = "doctor.json"  # of a job that examined its image and its instance
+DOCTOR_TEXT_FILE = "doctor.txt"  # the same for people
 PROFILE_FOLDER = "step-profile"
 PROFILE_FILE = "profile.json"
 TRACE_FILE = "trace.json.gz"

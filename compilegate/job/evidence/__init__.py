@@ -41,7 +41,6 @@ from compilegate.job.evidence.record import (
     Steps,
     TrainedOn,
     above_one,
-    steady_steps,
 )
 from compilegate.job.evidence.writing import (
     column_digests,

@@ -22,7 +22,7 @@ _COARSER = ("fp32", "fp16", "bf16")
 
 
 def coarsest(precisions: Iterable[str]) -> str:
-    """The one that rounds most of several; fp32 of none."""
+    """The precision that rounds most; fp32 of none."""
     return max(precisions, key=_COARSER.index, default=_COARSER[0])
 
 
@@ -61,7 +61,7 @@ UNLIKE = 0.01  # the share of eager's error by which a compiled error differs th
 
 
 class ParityAnswer(str, Enum):
-    """What parity says."""
+    """Whether compiled arithmetic is eager's."""
 
     PASS = "pass"  # noqa: S105 - an answer, no password
     FAIL = "fail"
@@ -111,10 +111,8 @@ class WorstTensor:
 
     tensor: str
     step: int  # from 0, in the order of training
-    ratio: Optional[float]
-    """The compiled error as a multiple of what eager's rounding explains. None: not finite."""
-    compiled_error: Optional[float]
-    """Relative to the tensor's norm in float64. None: not finite."""
+    ratio: Optional[float]  # the compiled error over what eager explains; None: not finite
+    compiled_error: Optional[float]  # relative to the tensor's norm in float64; None: not finite
     eager_error: float  # in the same step
 
 
@@ -142,20 +140,16 @@ def parity_verdict(
     middle = lasting(shown)
     repeated = np.minimum(REPEAT_LIMIT * explained, WEAKEST / limit)
     compared = errors.eager.any() and errors.compiled.any()
-    # The first that holds.
-    found = (
-        (not compared, ParityAnswer.CANNOT_TELL, Why.NOT_MEASURED),
-        (not np.isfinite(errors.eager).all(), ParityAnswer.CANNOT_TELL, Why.EAGER_NOT_FINITE),
-        (not (errors.repeated <= repeated).all(), ParityAnswer.CANNOT_TELL, Why.EAGER_VARIES),
+    cannot_tell = ParityAnswer.CANNOT_TELL
+    found = (  # the first that holds
+        (not compared, cannot_tell, Why.NOT_MEASURED),
+        (not np.isfinite(errors.eager).all(), cannot_tell, Why.EAGER_NOT_FINITE),
+        (not (errors.repeated <= repeated).all(), cannot_tell, Why.EAGER_VARIES),
         (not np.isfinite(ratios).all(), ParityAnswer.FAIL, Why.NOT_FINITE),
         ((middle > limit).any(), ParityAnswer.FAIL, Why.BEYOND),
-        (
-            _is_beyond_rounding(errors, precision, limit),
-            ParityAnswer.CANNOT_TELL,
-            Why.BEYOND_ROUNDING,
-        ),
-        (judged.mean() < NEEDED_SHARE, ParityAnswer.CANNOT_TELL, Why.TOO_COARSE),
-        ((shown > limit).any(), ParityAnswer.CANNOT_TELL, Why.AT_TIMES),
+        (_is_beyond_rounding(errors, precision, limit), cannot_tell, Why.BEYOND_ROUNDING),
+        (judged.mean() < NEEDED_SHARE, cannot_tell, Why.TOO_COARSE),
+        ((shown > limit).any(), cannot_tell, Why.AT_TIMES),
         (True, ParityAnswer.PASS, Why.ALIKE),
     )
     answer, why = next((answer, why) for holds, answer, why in found if holds)

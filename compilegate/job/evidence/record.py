@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -40,9 +40,7 @@ class Hindrance:
 
 SCHEMA_VERSION = 1
 CACHE_STATES = ("warm", "cold", "ignored")
-MEMORY_OF = ("device", "process")
-"""Whose memory a job measures: its device's, as the framework counts it, or its own process's where
-there is no device."""
+MEMORY_OF = ("device", "process")  # the process's, where there is no device
 SLICE = "slice:"  # prefix of the columns that hold categories
 
 Scalar = Union[str, int, float, bool, None]
@@ -53,10 +51,8 @@ IntArray = npt.NDArray[np.int64]
 class Origin:
     """How an evidence record came about, which is what it can hold."""
 
-    MEASURED = "measured"
-    """The training program measured itself: steps, examples, speed and what proves them."""
-    PRINTED = "printed"
-    """The launcher caught the metrics that a script printed. Nothing else is known of the job."""
+    MEASURED = "measured"  # by the training program: steps, examples, speed, what proves them
+    PRINTED = "printed"  # metrics that a script printed; nothing else is known of the job
 
 
 class EvidenceError(CompilegateError):
@@ -97,9 +93,7 @@ class ParityRecord:
     obstacle: Optional[str] = None  # why there is nothing to compare, in one sentence
     repro: Optional[str] = None  # the folder of a script that shows it, in the evidence folder
     departs: Optional[str] = None  # which output or gradient departs first, in one sentence
-    reproduced: Optional[bool] = None
-    """Whether the captured graph, compiled by itself in a fresh process, departs as well; None
-    where that was not tried to the end."""
+    reproduced: Optional[bool] = None  # by the captured graph in a fresh process; None: open
     trained_parameters: Optional[int] = None  # numbers in those of the modules that train
     compared_parameters: Optional[int] = None  # with a gradient compared that was not all zero
     compared: Mapping[str, str] = field(default_factory=dict)
@@ -134,13 +128,11 @@ class CompileCacheRecord:
     key: str  # sha256 of all that decides whether a cache fits: graph, libraries and hardware
     hits: int  # compiled graphs, forward and backward counted apart, that were found in the cache
     misses: int
-    loaded_bytes: int
-    saved_bytes: int
-    """Sizes of the archives that were loaded, and kept for the next job; zero where none was."""
+    loaded_bytes: int  # of the archive that was loaded; zero where none was
+    saved_bytes: int  # of the one that was kept for the next job
     load_seconds: float = 0.0  # wall-clock, to check and unpack; part of `compile_seconds`
-    cold_compile_seconds: Optional[float] = None
+    cold_compile_seconds: Optional[float] = None  # of the job that filled the cache
     cold_first_step_seconds: Optional[float] = None
-    """``compile_seconds`` and the first step of the job that filled the cache."""
 
 
 @dataclass(frozen=True)
@@ -181,15 +173,11 @@ class PaddingRecord:
     """
 
     padding: str  # one of `compilegate.job.names.PADDINGS`
-    lengths: Tuple[int, ...]
-    """The lengths that steps may have, ascending: a compiler of static shapes compiles each once.
-    Empty with ``longest``."""
+    lengths: Tuple[int, ...]  # that steps may have, ascending; empty with ``longest``
     bucket_lengths: Tuple[int, ...]  # the lengths that `buckets` has, or would have
     tokens: int  # positions of the epoch that are no padding
     positions: PaddedPositions
-    histogram_upto: Tuple[int, ...]
-    """The greatest length in each bin of the training documents' lengths, ascending; the last is
-    the data set's sequence length."""
+    histogram_upto: Tuple[int, ...]  # each bin's greatest length; the last is the sequence length
     histogram_documents: Tuple[int, ...]
 
     @property
@@ -225,10 +213,8 @@ class Evidence:
     """sha256 in hexadecimal, by name. `data` and `model` are the job's to give; those of the
     columns are filled in when the record is written (`column_digests`)."""
     failure: Optional[str] = None  # why the arm could not be trained, in one sentence
-    ending: Optional[str] = None
-    attempts: Tuple[str, ...] = ()
-    """How such a job ended, and how earlier starts of the training within it did: names of
-    `compilegate.job.endings`."""
+    ending: Optional[str] = None  # how such a job ended: a name of `compilegate.job.endings`
+    attempts: Tuple[str, ...] = ()  # how earlier starts of the training within it did
     parity: Optional[ParityRecord] = None
     compile_cache: Optional[CompileCacheRecord] = None
     checkpoints: Optional[CheckpointRecord] = None
@@ -240,9 +226,8 @@ class Evidence:
     printed: Mapping[str, Tuple[float, ...]] = field(default_factory=dict)
     """By metric, the values that a job printed, in order; of many only some."""
     checkup: Mapping[str, Scalar] = field(default_factory=dict)
-    """What its machine was like meanwhile: driver, toolchain, load. Arms are not compared by it,
-    since a load is never the same twice."""
-    origin: str = Origin.MEASURED  # one of `Origin`: what the record can hold, and so what it lacks
+    """Driver, toolchain, load. Arms are not compared by it: a load is never the same twice."""
+    origin: str = Origin.MEASURED  # one of `Origin`
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -339,7 +324,7 @@ def columns(table: Table) -> Dict[str, npt.NDArray[Any]]:
 
 
 def has_parity(evidence: Evidence) -> bool:
-    """Whether there are parity errors beside this evidence."""
+    """Whether parity errors stand beside this evidence."""
     known = evidence.failure is None or evidence.ending == WRONG_ARITHMETIC.name
     return known and evidence.parity is not None and evidence.parity.obstacle is None
 
@@ -348,17 +333,6 @@ def has_paired_speed(evidence: Evidence) -> bool:
     """Whether there are pairs of blocks beside this evidence."""
     paired = evidence.paired_speed
     return evidence.failure is None and paired is not None and paired.obstacle is None
-
-
-def steady_steps(
-    steps: int, steady_from: int, resumed: Sequence[Resumption]
-) -> npt.NDArray[np.bool_]:
-    """(steps,) whether each step is steady: neither the first process nor one that went on from a
-    checkpoint was still compiling and warming up."""
-    steady: npt.NDArray[np.bool_] = np.arange(steps) >= steady_from
-    for each in resumed:
-        steady[each.step : each.steady_from] = False
-    return steady
 
 
 _FRACTION = re.compile(

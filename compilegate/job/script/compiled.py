@@ -71,8 +71,7 @@ class Dispatch:
         self.batch_size: Optional[int] = None  # the length of the first tensor in its first call
         self.compiled_calls = 0
         self.ungraded_calls = 0  # within steps, without gradients: these are not compiled
-        self.evaluated: Optional[Tuple[torch.device, str]] = None
-        """Where its last call outside of the steps computed, and in which precision."""
+        self.evaluated: Optional[Tuple[torch.device, str]] = None  # by its last call outside steps
         self.precision: Optional[str] = None  # of its first call in a step, where that shows
         self.under_autocast = False  # whether autocast around the call made it so
         self.left_out: Optional[str] = None  # why calls were not kept, in a sentence
@@ -228,8 +227,7 @@ class Compilation:
         self.dispatches: List[Dispatch] = []
         self.seconds = 0.0  # before the first step: the compiler was loaded, and its cache
         self.cache: Optional[CompileCache] = None
-        self.optimizers: List[torch.optim.Optimizer] = []
-        """Those that stepped within a step, in the order of their first one."""
+        self.optimizers: List[torch.optim.Optimizer] = []  # as they first stepped within a step
         self.graph_log: Optional[GraphLog] = None  # None where nothing is captured
         self._note_optimizers()
 

@@ -46,6 +46,7 @@ from compilegate.job.evidence import (
     write_evidence,
 )
 from compilegate.job.evidence.parity import coarsest, otherwise_declared, trains_in
+from compilegate.job.evidence.record import RULES
 from compilegate.job.evidence.writing import TrainedRows
 from compilegate.job.files import folder_digest, settings_digest
 from compilegate.job.machine.accelerators import this_machine
@@ -81,8 +82,7 @@ class Job:
     """One training job: one arm, one seed. A process has one; `compilegate.job.start` makes it."""
 
     def __init__(self, told: Told, *, log_every: Optional[int] = None, shapes: int = 1) -> None:
-        """`log_every`: steps whose losses are fetched together from a GPU. `shapes`: how many
-        shapes the steps have, each a graph of its own."""
+        """`log_every` and `shapes` as `start` has them."""
         self.told = told = _profiled(told) if os.environ.get(names.PROFILE_VARIABLE) else told
         self._launched = world_of(os.environ)
         self._notes: List[str] = []
@@ -94,15 +94,13 @@ class Job:
         self._framework: Any = None
         self._probes = Probes(told)
         self._probes_wait = True  # whether something may follow a step
-        self._ends_after: Optional[int] = None
-        """The step after which all processes end, since the arithmetic is wrong; -1 where they do
-        not; None where that is open."""
+        # After which step all processes end, since the arithmetic is wrong; -1: after none.
+        self._ends_after: Optional[int] = None  # None: that is open
         self._steps_an_epoch = 0  # the loader's length, where that shows
         self._own_batch_size: Optional[int] = None  # the loader's, if not what the job was told
         self._accumulate = 1
         self._on_accelerator = False  # whether torch was seen to compute where it should
-        self._evaluation: Optional[Tuple[str, str]] = None
-        """Where and in which precision, where the script said so."""
+        self._evaluation: Optional[Tuple[str, str]] = None  # place and precision, by the script
         self._settings: Dict[str, Scalar] = {}
         self._rows, self._rows_at_step = ExampleRows(), -1
         self._metrics: Dict[str, float] = {}
@@ -272,9 +270,7 @@ class Job:
         return LoaderSteps(loader, self, self._course, accumulate=accumulate, drops=drops)
 
     def step(
-        self,
-        take: Optional[Callable[[], Any]] = None,
-        update: Optional[Callable[[], Any]] = None,
+        self, take: Optional[Callable[[], Any]] = None, update: Optional[Callable[[], Any]] = None
     ) -> Any:
         """``with job.step():`` a training step; or ``job.step(function)``, which calls it in one
         and returns what it returns: a loss, perhaps, which is then the step's.
@@ -540,9 +536,8 @@ class Job:
         return [] if self._compilation is None else self._compilation.dispatches
 
     def clock(self) -> Any:
-        """The clock for the steps of this process, the first of which begins: compilers compile in
-        it, perhaps for minutes."""
-        self._print_compiling(names.COMPILING_LINE)
+        """The clock for the steps of this process, the first of which begins."""
+        self._print_compiling(names.COMPILING_LINE)  # that may take minutes
         if "torch" not in sys.modules:
             return Clock()
         clock = Clock(self._compiling(by_torch=False).steps_on)
@@ -624,12 +619,11 @@ class Job:
     def _decide(self) -> None:
         """Whether the job goes on, after the first process has run the parity probe."""
         self._ends_after = -1
-        if self._stops_if_wrong:
-            if self._probes.is_wrong:
-                self._probes.collect()  # a difference that is not reproduced is not wrong
-            if self._probes.is_wrong:
-                # The others are in the next step by now, and wait for this process in it.
-                self._ends_after = self._course.step + (0 if self.world.alone else 1)
+        if self._stops_if_wrong and self._probes.is_wrong:
+            self._probes.collect()  # a difference that is not reproduced is not wrong
+        if self._stops_if_wrong and self._probes.is_wrong:
+            # The others are in the next step by now, and wait for this process in it.
+            self._ends_after = self._course.step + (0 if self.world.alone else 1)
         elif self._probes.is_wrong:
             by_hand = "it was started by hand; in a pipeline a candidate ends here"
             why = 'on_wrong is "go-on"' if self.told.is_candidate else by_hand
@@ -690,8 +684,8 @@ class Job:
                 )
 
     def _trained_in(self) -> Tuple[str, bool]:
-        """The precision of the steps, by what was seen of them, and the arm's as far as nothing
-        shows; and whether autocast around what is compiled makes it so."""
+        """The precision of the steps, as far as it shows and else the arm's; and whether autocast
+        around what is compiled makes it so."""
         called = [each for each in self._dispatches if each.compiled_calls]
         known = [each.precision for each in called if each.precision is not None]
         if len(known) < len(called) or not called:
@@ -785,7 +779,10 @@ class Job:
             checkpoints=checkpoints,
             padding=self._padding,
             notes=(*self._notes, *measured.notes()),
-            hindrances=(*measured.slow_loader(), *slowdowns),
+            hindrances=tuple(
+                replace(each, rule=RULES[each.kind])
+                for each in (*measured.slow_loader(), *slowdowns)
+            ),
             checkup=checkup(),
         )
         write_evidence(

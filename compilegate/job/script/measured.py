@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job.evidence import Hindrance, Resumption, Steps, steady_steps
+from compilegate.job.evidence import Hindrance, Resumption, Steps
 from compilegate.job.evidence.record import (
     BREAKS,
     LOADER,
     MOST_PLACES,
     RECOMPILATIONS,
-    RULES,
     SHAPES,
     SYNCHRONISATION,
 )
@@ -99,24 +97,21 @@ class Measured:
         self.steps = Steps(np.array(course.losses.values()), np.array(course.seconds()))
         self._shapes = np.array(course.shapes)
         graphs, shapes = course.by_process(course.graphs), course.by_process(course.shapes)
-        self.steady_from, *starts = steady_starts(graphs, shapes)
-        bare = [
-            Resumption(step, start, lost) for (step, lost), start in zip(course.returns, starts)
-        ]
-        self._steady = steady_steps(len(self.steps.seconds), self.steady_from, bare)
+        firsts = [0, *(step for step, _ in course.returns)]
+        starts = steady_starts(graphs, shapes)
+        self.steady_from = starts[0]
+        self._steady: npt.NDArray[np.bool_] = np.zeros(len(self._shapes), dtype=np.bool_)
+        for start, end in zip(starts, [*firsts[1:], len(self._shapes)]):
+            self._steady[start:end] = True
         self.resumptions = tuple(
-            replace(each, lost_seconds=each.lost_seconds + self._added(each.step, each.steady_from))
-            for each in bare
+            Resumption(step, start, lost + self._added(step, start))
+            for (step, lost), start in zip(course.returns, starts[1:])
         )
-        """Each return, when its steps were steady again, and what it cost: compilation, too."""
-        self.compile_seconds = self._added(0, self.steady_from)
-        """What compilation added to the steps of the first process."""
+        self.compile_seconds = self._added(0, self.steady_from)  # in the first process alone
         self.train_seconds = float(self.steps.seconds.sum()) + sum(it[1] for it in course.returns)
-        """The steps and the interruptions."""
         skipped = int(second_graph)
         late = late_graphs(*([it[skipped:] or it for it in each] for each in (graphs, shapes)))
         self.recompilations = sum(map(sum, late))  # graphs that came too late
-        firsts = [0, *(step for step, _ in course.returns)]
         self._late = [
             first + skipped + step
             for first, counts in zip(firsts, late)
@@ -128,15 +123,15 @@ class Measured:
         self._waits = min(waited / seconds, 1.0) if seconds else 0.0
 
     def samples_per_second(self, batch_size: int) -> float:
-        """All samples of the steady steps over all their seconds, not the median step: stalls and
-        slow steps are paid for too. `batch_size` is of all processes."""
+        """Over all the steady steps' time, not by the median step: stalls and slow steps are paid
+        for too. `batch_size` is of all processes."""
         steady = self.steps.seconds[self._steady]
         return float(batch_size * len(steady) / steady.sum())
 
     def slow_loader(self) -> List[Hindrance]:
         if self._waits < NOTABLE_WAIT:
             return []
-        return [Hindrance(LOADER, float(self._steady.sum()), self._waits, rule=RULES[LOADER])]
+        return [Hindrance(LOADER, float(self._steady.sum()), share=self._waits)]
 
     def notes(self) -> List[str]:
         found = []
@@ -201,12 +196,10 @@ class Slowdowns:
         if each_step:
             count = sum(count for _, count in each_step) / STEPS_LOOKED_AT
             lines = tuple(line for line, _ in each_step[:MOST_PLACES])
-            found.append(
-                Hindrance(SYNCHRONISATION, count, where=lines, rule=RULES[SYNCHRONISATION])
-            )
+            found.append(Hindrance(SYNCHRONISATION, count, where=lines))
         changing = max(map(_changing, self._shapes.values()), default=0)
         if changing > declared_shapes:
-            found.append(Hindrance(SHAPES, changing, rule=RULES[SHAPES]))
+            found.append(Hindrance(SHAPES, changing))
         kinds: Dict[str, Any] = {} if graphs is None else {BREAKS: graphs.breaks}
         if graphs is not None and compiled_again:
             kinds[RECOMPILATIONS] = graphs.recompilations
@@ -214,8 +207,7 @@ class Slowdowns:
             if places:
                 where = tuple(dict.fromkeys(each.where for each in places))[:MOST_PLACES]
                 count = sum(each.count for each in places)
-                reason = places[0].reason
-                found.append(Hindrance(kind, count, where=where, reason=reason, rule=RULES[kind]))
+                found.append(Hindrance(kind, count, where=where, reason=places[0].reason))
         return found
 
 

@@ -34,19 +34,16 @@ class Probes:
         self._told = told
         self._wants_parity = told.compiler != "eager" and told.parity_steps > 0
         self._wants_speed = told.baseline is not None and told.speed_probe_seconds != 0
-        self.steps_to_keep = 0  # how many first steps the probes look at; zero where none will run
-        if self._wants_parity or self._wants_speed:
-            self.steps_to_keep = (
-                told.parity_steps if self._wants_parity else names.DEFAULT_PARITY_STEPS
-            )
+        for_speed = names.DEFAULT_PARITY_STEPS if self._wants_speed else 0
+        self.steps_to_keep = told.parity_steps if self._wants_parity else for_speed
+        """How many first steps the probes look at; zero where none will run."""
         self.parity: Optional[ParityRecord] = None
         self.errors: Optional[ParityErrors] = None
         self.speed: Optional[PairedSpeedRecord] = None
         self.blocks: Optional[PairedBlocks] = None
         self._found: Optional[Parity] = None
         self._ran: List[Tuple[float, float]] = []
-        self._peak: Optional[int] = 0
-        """The memory's before them; None where it cannot be told from theirs."""
+        self._peak: Optional[int] = 0  # before them; None where it cannot be told from theirs
 
     @property
     def is_wrong(self) -> bool:
@@ -120,23 +117,19 @@ class Probes:
         wanted = self._wants_speed and self.speed is None and not compilation.is_sharded
         if baseline is None or not wanted or not compilation.parts:
             return
-        from compilegate.job.probes.speed import (  # noqa: PLC0415 - torch
-            Side,
-            probe_speed,
-            seconds_allowed,
-        )
+        from compilegate.job.probes import speed  # noqa: PLC0415 - torch
 
         padding = str(told.recipe.get(names.PADDING, names.PADDINGS[0]))
         theirs = baseline.batch_size or batch_size, baseline.precision or precision
         self.collect()
         with self._aside(compilation):
-            self.speed, self.blocks = probe_speed(
+            self.speed, self.blocks = speed.probe_speed(
                 compilation.parts,
                 compilation.optimizers,
                 compiler=compilation.compiler,
-                candidate=Side(told.compiler, batch_size, precision, padding),
-                baseline=Side(baseline.compiler, *theirs, baseline.padding),
-                seconds=seconds_allowed(told.speed_probe_seconds, train_seconds),
+                candidate=speed.Side(told.compiler, batch_size, precision, padding),
+                baseline=speed.Side(baseline.compiler, *theirs, baseline.padding),
+                seconds=speed.seconds_allowed(told.speed_probe_seconds, train_seconds),
                 seed=told.seed,
                 world=compilation.world,
             )

@@ -25,8 +25,7 @@ State = Dict[str, Tuple[int, int]]
 
 
 def state_of(module: Module) -> State:
-    """To be compared with a later one: any write to a parameter changes it. Nothing of a sharded
-    model, whose parameters come and go."""
+    """Nothing of a sharded model, whose parameters come and go."""
     from compilegate.job.machine.distribution import is_sharded  # noqa: PLC0415 - torch
 
     if is_sharded(module):
@@ -148,8 +147,7 @@ class ExampleRows:
         self._batches: List[Columns] = []
         self._slices: List[Columns] = []
         self.rows = 0
-        self.by_place = False
-        """Whether the ids are places in the evaluation, and so never say that it begins again."""
+        self.by_place = False  # ids that are places never say that an evaluation begins again
 
     def add(
         self,
@@ -177,10 +175,8 @@ class ExampleRows:
         if inputs is not None:
             batch["inputs"] = hashed(inputs)
         if self._batches and batch.keys() != self._batches[0].keys():
-            raise _wrong(
-                ", ".join(sorted(batch)),
-                f"what earlier batches had: {', '.join(sorted(self._batches[0]))}",
-            )
+            before = ", ".join(sorted(self._batches[0]))
+            raise _wrong(", ".join(sorted(batch)), f"what earlier batches had: {before}")
         categories = {name: _texts(each) for name, each in (slices or {}).items()}
         for name, column in {**batch, **categories}.items():
             if len(column) != rows:
@@ -277,12 +273,11 @@ def _completed(given: Columns, rows: int) -> Columns:
         own_losses = -log_scores[np.arange(count), found["labels"][:count]]
     elif "targets" in given:
         own_losses = (found["predictions"] - found["targets"]) ** 2
-    elif "losses" not in found:
-        raise _wrong(
-            "ids alone", "labels with scores or logits, targets with predictions, or losses"
-        )
-    else:
+    elif "losses" in found:
         return found
+    else:
+        needed = "labels with scores or logits, targets with predictions, or losses"
+        raise _wrong("ids alone", needed)
     return {"losses": own_losses, **found}
 
 
@@ -292,10 +287,8 @@ def _scores(given: Columns) -> Tuple[FloatArray, FloatArray]:
     name = "logits" if "logits" in given else "scores"
     table = given[name].astype(np.float64)
     if table.ndim != 2 or table.shape[1] < 2:
-        raise _wrong(
-            f"{name} of shape {list(table.shape)}",
-            "a row for each example and a column for each class, two for a yes or no",
-        )
+        needed = "a row for each example and a column for each class, two for a yes or no"
+        raise _wrong(f"{name} of shape {list(table.shape)}", needed)
     if name == "scores":
         sums = table.sum(axis=1, keepdims=True)
         if table.size and (table.min() < 0 or np.abs(sums - 1).max() > 1e-2):
@@ -315,11 +308,8 @@ def _labels(given: Columns, scores: FloatArray) -> IntArray:
         raise _wrong("scores and no labels", "the true class of each")
     labels: IntArray = given["labels"].astype(np.int64).reshape(-1)
     if labels.size and not 0 <= labels.min() <= labels.max() < scores.shape[1]:
-        raise _wrong(
-            f"labels from {labels.min()} to {labels.max()} with scores for {scores.shape[1]} "
-            "classes",
-            "the index of a class, from 0",
-        )
+        found = f"labels from {labels.min()} to {labels.max()} with scores for {scores.shape[1]}"
+        raise _wrong(f"{found} classes", "the index of a class, from 0")
     return labels
 
 

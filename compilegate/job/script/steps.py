@@ -51,8 +51,7 @@ class Failures:
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
-        self.broken: Optional[str] = None
-        """Why nothing more is observed of this job; None while all is well."""
+        self.broken: Optional[str] = None  # why nothing more is observed of this job
 
     @contextmanager
     def aside(self, doing: str) -> Iterator[None]:
@@ -90,25 +89,25 @@ def harmless(hook: _Hook) -> _Hook:
 class Clock:
     """Times steps, one after the other, without disturbing them.
 
-    On a GPU operations run behind the program that asks for them. To wait for them in each step
-    would hide how they overlap, and flatter whatever asks for fewer. So there the GPU notes the
-    time itself (events), and the notes are read when it has long passed them. A wait for a batch
-    then counts only as far as the GPU has nothing to do meanwhile.
+    A GPU runs behind the program. To wait for it in each step would hide how operations overlap,
+    and flatter whatever asks for fewer. So the GPU notes the time itself (events), and the notes
+    are read when it has long passed them. A wait for a batch then counts only as far as the GPU has
+    nothing to do meanwhile.
     """
 
     READ_TOGETHER = 256  # events that wait to be read. Each holds a little memory of the driver.
 
     def __init__(self, device: Optional[torch.device] = None, cuda: Any = None) -> None:
-        """`device` is where the steps compute; None in a program without torch. `cuda` has the
-        interface of torch.cuda, which it is unless another one is given."""
+        """`device` is where the steps compute; None without torch. `cuda` stands in for torch.cuda,
+        and has its interface."""
         self._device = device
         self._cuda: Any = None
         if device is not None and device.type == "cuda":
             self._cuda = cuda or sys.modules["torch"].cuda
         self._now: Callable[[], Any] = time.perf_counter if self._cuda is None else self._event
         self._began: Any = None
-        self._pauses: _Marks = []
-        self._own_waits: _Marks = []  # when each began and ended, in turn
+        self._pauses: _Marks = []  # when each began and ended, in turn
+        self._own_waits: _Marks = []
         self._unread: List[Tuple[Any, Any, _Marks, _Marks]] = []
         self._seconds: List[float] = []
         self._waits: List[float] = []
@@ -132,10 +131,8 @@ class Clock:
 
     def end(self) -> None:
         self._unread.append((self._began, self._now(), self._pauses, self._own_waits))
-        count = self.READ_TOGETHER
-        if len(self._unread) >= 2 * count and (
-            self._cuda is None or self._unread[count][1].query()
-        ):
+        count, unread = self.READ_TOGETHER, self._unread
+        if len(unread) >= 2 * count and (self._cuda is None or unread[count][1].query()):
             self._read(count)
 
     def seconds(self) -> List[float]:
@@ -182,15 +179,12 @@ class Losses:
     def __init__(self, log_every: int) -> None:
         self._log_every = log_every
         self._values: List[float] = []
-        self.current: Union[float, torch.Tensor, None] = None
-        """That of the step under way, as far as it has one."""
+        self.current: Union[float, torch.Tensor, None] = None  # of the step under way
         self._said = False
         self._waiting: List[torch.Tensor] = []
-        self._arriving: List[Tuple[torch.Tensor, Any]] = []
-        """Losses on their way to the host, each with the event that says that they have arrived."""
+        self._arriving: List[Tuple[torch.Tensor, Any]] = []  # on the way, each with its event
         self.mean: Optional[Callable[[torch.Tensor], torch.Tensor]] = None
-        """Makes of a loss that `backward` is called on the mean of all processes'; None where this
-        one's own counts."""
+        """Makes of a loss the mean of all processes'; None where this one's own counts."""
 
     def saw(self, loss: torch.Tensor) -> None:
         """The step calls `backward` on this. Raises NonFiniteLossError on a CPU, where its value is
@@ -358,8 +352,7 @@ class Course:
         self.returns: List[Tuple[int, float]] = []
         """The first step of each process but the first, where the job was interrupted, and the
         seconds since the checkpoint: steps taken twice, the wait for a machine, start-up."""
-        self.checkpoints: Optional[CheckpointRecord] = None
-        """Without what `returns` has; None where the script writes none."""
+        self.checkpoints: Optional[CheckpointRecord] = None  # without what `returns` has
         self._clock: Any = None
         self._graphs_before = self._graphs_in_steps = 0
         self._known_shapes: Dict[str, int] = {}
@@ -511,7 +504,6 @@ class Course:
     # What was measured.
 
     def seconds(self) -> List[float]:
-        """Those of each step; waits for steps that still run."""
         return self._earlier_seconds + ([] if self._clock is None else self._clock.seconds())
 
     def waits(self) -> List[float]:
@@ -684,16 +676,15 @@ class BatchSizes:
     """How many examples the batches of a loader have.
 
     Most are tensors with a row for each example, or hold such. Others are lists with an item for
-    each, whose tensors have lengths of their own. A loader that says its batch size shows which.
+    each, whose tensors have lengths of their own. A loader that `declared` a size shows which.
     """
 
     def __init__(self, declared: Any = None) -> None:
-        """`declared` is what the loader says; anything but a whole number says nothing."""
         self._declared = declared if type(declared) is int else None
         self._place: Optional[_Place] = None
 
     def of(self, batch: Any) -> Optional[int]:
-        """The size of this one; None where nothing shows it."""
+        """None where nothing shows it."""
         if self._place is not None:  # known: this is part of every step
             try:
                 return _length(batch, self._place)

@@ -22,15 +22,10 @@ from compilegate.job.files import settings_digest
 from compilegate.job.launch.told import job_text, recipe_by_toolkit
 from compilegate.job.machine.environment import checkup
 
-LOCAL_FOLDER = "compilegate-job"
-"""Where a script that runs by itself leaves its model and its evidence."""
-_TRIED_ARM = "tried"
-
 
 @dataclass(frozen=True)
 class Baseline:
-    """How the baseline of the workload trains, as far as a candidate can do the same; None is as
-    the candidate does."""
+    """How the baseline trains, as far as a candidate can do the same; None: as the candidate."""
 
     compiler: str = "eager"
     batch_size: Optional[int] = None
@@ -50,9 +45,7 @@ class Told:
     compiler: str = "eager"
     options: Mapping[str, Any] = field(default_factory=dict)  # of the compiler, where not default
     batch_size: Optional[int] = None
-    replicas: int = 1
-    """Accelerators that this process divides each step among, with a batch of `batch_size` for
-    each, as TensorFlow's strategies do."""
+    replicas: int = 1  # accelerators of this process, each with a batch of its own, as TensorFlow's
     learning_rate: Optional[float] = None
     precision: Optional[str] = None
     recipe: Mapping[str, Scalar] = field(default_factory=dict)  # all that the script was told
@@ -86,11 +79,8 @@ class Told:
         compiler: Optional[CompilerRecord] = None,
         environment: Optional[Mapping[str, Scalar]] = None,
     ) -> Evidence:
-        """Evidence that there is no model, and why. Needs no torch, which may be why.
-
-        `ending` says how the job ended, and `attempts` how earlier starts of it did
-        (`compilegate.job.endings`); the rest is what is known by then.
-        """
+        """Evidence that there is no model, and why. Needs no torch, which may be why. `ending` and
+        `attempts` as `Evidence` has them; the rest is what is known by then."""
         data = {} if self.data_digest is None else {"data": self.data_digest}
         return Evidence(
             job=self.job,
@@ -137,8 +127,8 @@ def read_told(environment: Mapping[str, str]) -> Told:
 
 def _by_hand(environment: Mapping[str, str]) -> Told:
     compiler, options = _tried_compiler(environment.get(names.COMPILER_VARIABLE) or "eager")
-    folder = Path(LOCAL_FOLDER)
-    arm = names.BASELINE_ARM if compiler == "eager" else _TRIED_ARM
+    folder = Path("compilegate-job")
+    arm = names.BASELINE_ARM if compiler == "eager" else "tried"
     return Told(
         job=environment.get("TRAINING_JOB_NAME") or arm,
         arm=environment.get(names.ARM_VARIABLE) or arm,

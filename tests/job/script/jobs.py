@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,9 @@ from torch import nn
 
 from compilegate.gate.evidence import read_evidence
 from compilegate.job import Job, Told
-from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.names import EVIDENCE_FOLDER
 
+ROOT = Path(__file__).parents[3]
 AOT_EAGER: dict[str, Any] = {"compiler": "torch-compile", "options": {"backend": "aot_eager"}}
 """Eager's own operators in eager's order: captured, and quick to compile."""
 ROWS = torch.linspace(-1, 1, 96).reshape(16, 6)
@@ -52,7 +55,7 @@ def written(folder: Path) -> None:
     (folder / "model.txt").write_text("a model")
 
 
-def recorded(job: Job, model: Any = written) -> EvidenceRecord:
+def recorded(job: Job, model: Any = written) -> Any:
     """What the job leaves, once it has said all that it must."""
     if not job._has_results:
         job.metrics(accuracy=0.5)
@@ -61,10 +64,25 @@ def recorded(job: Job, model: Any = written) -> EvidenceRecord:
     return left(job.told.output)
 
 
-def left(output: Path) -> EvidenceRecord:
+def left(output: Path) -> Any:
+    """The `EvidenceRecord`, of which a test expects some parts to be there."""
     return read_evidence(output / EVIDENCE_FOLDER)
 
 
 def network() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 2))
+
+
+def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A program of Python that ended well, started in the folder."""
+    ended = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return ended

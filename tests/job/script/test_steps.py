@@ -24,12 +24,6 @@ def batches(sizes: list[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(torch.ones(size, 3), torch.zeros(size)) for size in sizes]
 
 
-def losses(job: Job) -> list[float]:
-    steps = recorded(job).steps
-    assert steps is not None
-    return steps.loss.tolist()
-
-
 @pytest.fixture(autouse=True)
 def _nothing_is_compiled_yet() -> None:
     """As in the process of a job of its own."""
@@ -113,7 +107,7 @@ def test_the_loader_s_own_length_and_attributes_are_there(tmp_path: Path) -> Non
 def test_a_loss_is_what_backward_is_called_on_summed_over_a_step(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     trained(job, nn.Linear(6, 1), ROWS.split(4), lambda m, b: m(b).mean() * 0 + 1.5, accumulate=2)
-    assert losses(job) == [3.0, 3.0]
+    assert job.losses() == [3.0, 3.0]
 
 
 def test_a_scaled_loss_is_recorded_as_it_was(tmp_path: Path) -> None:
@@ -122,7 +116,7 @@ def test_a_scaled_loss_is_recorded_as_it_was(tmp_path: Path) -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     with job.step():
         scaler.scale(model(ROWS).mean() * 0 + 2.0).backward()
-    assert losses(job) == [2.0]
+    assert job.losses() == [2.0]
 
 
 def test_a_loss_that_is_not_finite_is_refused_before_the_update(tmp_path: Path) -> None:
@@ -135,11 +129,9 @@ def test_a_loss_that_is_not_finite_is_refused_before_the_update(tmp_path: Path) 
 
 
 def test_a_step_without_a_loss_and_one_inside_another_are_refused(tmp_path: Path) -> None:
-    step = job_of(tmp_path).step()
-    step.__enter__()
-    with pytest.raises(InputError, match="step 0 called backward"):
-        step.__exit__(None, None, None)
     job = job_of(tmp_path)
+    with pytest.raises(InputError, match="step 0 called backward"), job.step():
+        pass
     with pytest.raises(InputError, match="inside of another"), job.step():
         job.begin_step()
 
@@ -178,7 +170,6 @@ def test_a_teacher_is_noted_and_left_as_it_is(tmp_path: Path) -> None:
         update(optimizer, (student(rows) - wanted).square().mean())
     evidence = recorded(job, student).evidence
     assert any("called without gradients alone" in each for each in evidence.notes)
-    assert evidence.parity is not None
     assert evidence.parity.obstacle is None
 
 
@@ -193,7 +184,6 @@ def test_every_function_has_its_own_first_steps_probed(tmp_path: Path) -> None:
         output = seldom(output) if number % 5 == 4 else output
         (late(output) if number >= 8 else output).square().mean().backward()
     record = recorded(job, often)
-    assert record.parity is not None
     names = {str(name).split(":")[0] for name in record.parity.tensors}
     assert names == {"Linear", "Tanh", "Sequential"}
     assert len(record.parity.compiled) == 2  # no call was kept beyond them
@@ -222,7 +212,6 @@ def test_batches_of_a_script_s_own_class_are_compared_and_counted(tmp_path: Path
     model = trained(job, OfRows(), rows, lambda m, b: m(b).values.square().mean())
     evidence = recorded(job, model).evidence
     assert job.steps_taken == 3  # the last one has one row
-    assert evidence.parity is not None
     assert (evidence.parity.obstacle, evidence.parity.steps) == (None, 3)
 
 

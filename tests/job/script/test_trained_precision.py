@@ -10,13 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from compilegate.job.evidence import Evidence
 from tests.job.script.jobs import AOT_EAGER, ROWS, job_of, recorded, trained
 
 BF16 = torch.bfloat16
 
 
-def trained_in(folder: Path, how: str, **told: Any) -> Evidence:
+def trained_in(folder: Path, how: str, **told: Any) -> Any:
     """`how` the script has its precision: autocast "around" the call, "within" what it compiles,
     "parameters" of 16 bits, what "the job" says, or "plain" fp32."""
     job = job_of(folder, arm="larger", speed_probe_seconds=0, **told)
@@ -48,38 +47,33 @@ def trained_in(folder: Path, how: str, **told: Any) -> Evidence:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("told", [{}, AOT_EAGER])
 @pytest.mark.parametrize(
-    ("how", "precision"),
-    [("around", "bf16"), ("within", "bf16"), ("parameters", "bf16"), ("plain", "fp32")],
+    ("how", "told", "precision", "says"),
+    [
+        ("around", {}, "bf16", ["larger", 'precision = "bf16"', "remove torch.autocast"]),
+        ("around", {"alone": True}, "bf16", ['precision = "bf16"']),
+        ("plain", {"precision": "bf16"}, "fp32", ["larger", "in fp32", "declares bf16"]),
+        ("the job", {"precision": "bf16"}, "bf16", []),
+        ("plain", {}, "fp32", []),
+        ("within", {}, "bf16", None),
+        ("parameters", {}, "bf16", None),
+        *(
+            (how, AOT_EAGER, "fp32" if how == "plain" else "bf16", None)
+            for how in ("around", "within", "parameters", "plain")
+        ),
+    ],
 )
-def test_the_evidence_has_the_precision_of_the_steps(
-    how: str, precision: str, told: dict[str, Any], tmp_path: Path
+def test_the_evidence_has_the_precision_of_the_steps_and_a_note_where_the_arm_has_another(
+    how: str, told: dict[str, Any], precision: str, says: list[str] | None, tmp_path: Path
 ) -> None:
     """Compiled code shows nothing of it; the probe's eager calls do."""
     evidence = trained_in(tmp_path, how, **told)
     assert evidence.recipe["precision"] == precision
-    assert evidence.recipe.get("autocast") == ("bf16" if how == "around" else None)
-    if told:
-        assert evidence.parity is not None
+    around = how in ("around", "the job")
+    assert evidence.recipe.get("autocast") == ("bf16" if around else None)
+    if told is AOT_EAGER:
         assert (evidence.parity.precision, evidence.parity.obstacle) == (precision, None)
-
-
-@pytest.mark.parametrize(
-    ("how", "told", "says"),
-    [
-        ("around", {}, ["larger", 'precision = "bf16"', "remove torch.autocast"]),
-        ("around", {"alone": True}, ['precision = "bf16"']),
-        ("plain", {"precision": "bf16"}, ["larger", "in fp32", "declares bf16"]),
-        ("the job", {"precision": "bf16"}, []),
-        ("plain", {}, []),
-    ],
-)
-def test_a_precision_that_the_arm_does_not_declare_is_noted_with_what_to_change(
-    how: str, told: dict[str, Any], says: list[str], tmp_path: Path
-) -> None:
-    notes = [
-        each for each in trained_in(tmp_path, how, **told).notes if "this script trains" in each
-    ]
-    assert len(notes) == bool(says)
-    assert all(words in notes[0] for words in says)
+    notes = [each for each in evidence.notes if "this script trains" in each]
+    if says is not None:
+        assert len(notes) == bool(says)
+        assert all(words in notes[0] for words in says)

@@ -7,19 +7,15 @@ its line in the script with the job.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from compilegate.gate.evidence import read_evidence
+from tests.job.script.jobs import left, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-ROOT = Path(__file__).parents[3]
 STEPS = 52
 COMMON = """
 import random
@@ -53,7 +49,6 @@ def show(loss):
 """
 LOOP = """
 def main():
-    random.seed(3), np.random.seed(4), torch.manual_seed(5)
     model = network()  #: model = job.compile(network())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loader = DataLoader(TRAINED, batch_size=8, shuffle=True, num_workers=2)
@@ -70,7 +65,6 @@ def main():
         model.train()
         #: job.examples(ids=job.positions(16), logits=logits, labels=(JUDGED.rows[:, 0] > 0).long())
     #: job.save(model)
-    show(0)  # what the script draws later is the same, too
 """
 ACCELERATE = (
     LOOP.replace("def main", "from accelerate import Accelerator\n\ndef main")
@@ -108,7 +102,6 @@ class Trainer(transformers.Trainer):
         return found
 
 def main():
-    random.seed(3), np.random.seed(4), torch.manual_seed(5)
     trainer = Trainer(
         model=Model(),
         args=transformers.TrainingArguments(
@@ -121,7 +114,6 @@ def main():
         callbacks=[],  #: callbacks=[job.TrainerCallback()],
     )
     trainer.train()
-    show(0)
 """
 LIGHTNING = """
 import pytorch_lightning
@@ -145,7 +137,6 @@ class Module(pytorch_lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 def main():
-    random.seed(3), np.random.seed(4), torch.manual_seed(5)
     callbacks = []  #: callbacks = [job.LightningCallback()]
     trainer = pytorch_lightning.Trainer(
         max_epochs=4, accelerator="cpu", logger=False, enable_progress_bar=False,
@@ -156,7 +147,6 @@ def main():
         DataLoader(TRAINED, batch_size=8, shuffle=True, num_workers=2),
         DataLoader(JUDGED, batch_size=8, num_workers=2),
     )
-    show(0)
 """
 KERAS = """
 import keras
@@ -166,7 +156,6 @@ class Shows(keras.callbacks.Callback):
         show(logs["loss"])
 
 def main():
-    random.seed(3), np.random.seed(4), torch.manual_seed(5)
     #: job.start(batch_size=8)
     callbacks = [Shows()]  #: callbacks = [Shows(), job.KerasCallback()]
     layers = [keras.layers.Dense(16, "relu"), keras.layers.Dropout(0.5), keras.layers.Dense(2)]
@@ -177,7 +166,12 @@ def main():
         validation_data=DataLoader(JUDGED, batch_size=8),
         epochs=4, verbose=0, callbacks=callbacks,
     )
-    show(0)
+"""
+MAIN = """
+if __name__ == "__main__":
+    random.seed(3), np.random.seed(4), torch.manual_seed(5)
+    main()
+    show(0)  # what the script draws later is the same, too
 """
 SCRIPTS = {
     **{"loop": LOOP, "accelerate": ACCELERATE},
@@ -185,36 +179,25 @@ SCRIPTS = {
 }
 
 
-def printed(folder: Path, text: str, **variables: str) -> list[str]:
-    """What the script prints of its steps, the losses in all their bits."""
+def printed(folder: Path, name: str, **variables: str) -> list[str]:
+    """What the script prints of its steps, the losses in all their bits: in a folder "without" the
+    job, or in another with it."""
+    text = COMMON + SCRIPTS[name] + MAIN
+    if folder.name != "without":
+        text = re.sub(r"^( *).*#: (.*)$", r"\1\2", text, flags=re.MULTILINE)
     folder.mkdir()
-    (folder / "train.py").write_text(text + "\nif __name__ == '__main__':\n    main()\n")
-    surroundings = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "KERAS_BACKEND": "torch"}
-    ended = subprocess.run(
-        [sys.executable, "train.py"],
-        cwd=folder,
-        env={**os.environ, **surroundings, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    (folder / "train.py").write_text(text)
+    ended = run(folder, "train.py", KERAS_BACKEND="torch", **variables)
     assert "Traceback" not in ended.stderr, ended.stderr[-3000:]
     return [line for line in ended.stdout.splitlines() if line.startswith("step ")]
 
 
-def with_job(text: str) -> str:
-    return re.sub(r"^( *).*#: (.*)$", r"\1\2", text, flags=re.MULTILINE)
-
-
 @pytest.mark.parametrize("name", list(SCRIPTS))
 def test_a_script_with_the_job_trains_as_without(name: str, tmp_path: Path) -> None:
-    text = COMMON + SCRIPTS[name]
-    without = printed(tmp_path / "without", text)
-    observed = printed(tmp_path / "with", with_job(text))
+    without = printed(tmp_path / "without", name)
     assert len(without) == STEPS + 1
-    assert observed == without
-    evidence = read_evidence(tmp_path / "with" / "compilegate-job" / "evidence").evidence
+    assert printed(tmp_path / "with", name) == without
+    evidence = left(tmp_path / "with" / "compilegate-job").evidence
     assert evidence.recipe["steps"] == STEPS
 
 
@@ -223,12 +206,9 @@ def test_the_probes_of_a_compiler_that_is_tried_move_no_generator(
     name: str, tmp_path: Path
 ) -> None:
     """aot_eager calls eager's own operators in eager's order: its losses are eager's."""
-    text = COMMON + SCRIPTS[name]
     tried = {"COMPILEGATE_COMPILER": "torch-compile:aot_eager"}
-    assert printed(tmp_path / "with", with_job(text), **tried) == printed(
-        tmp_path / "without", text
-    )
-    evidence = read_evidence(tmp_path / "with" / "compilegate-job" / "evidence").evidence
-    assert evidence.parity is not None
+    without = printed(tmp_path / "without", name)
+    assert printed(tmp_path / "with", name, **tried) == without
+    evidence = left(tmp_path / "with" / "compilegate-job").evidence
     assert evidence.parity.obstacle is None
     assert evidence.paired_speed is not None
