@@ -15,8 +15,7 @@ import numpy as np
 
 from compilegate.job.profiling.record import COMPUTING, PARTS, UPDATE, Operator, Part, ProfiledTime
 
-WAIT = "compilegate: wait for data"
-"""The profiler's mark of a step's wait for its batch."""
+WAIT = "compilegate: wait for data"  # the profiler's mark of a step's wait for its batch
 MOST_OPERATORS = 400
 OUTSIDE = 1000
 """Microseconds without an operator from which the program does something else than to launch the
