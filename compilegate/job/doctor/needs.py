@@ -22,10 +22,8 @@ SCHEMA_VERSION = 3
 class Lack(NamedTuple):
     """Something that is missing or in the way."""
 
-    what: str
-    """A clause that ends "it lacks" or "beware"."""
-    do: str
-    """One sentence, as an instruction."""
+    what: str  # a clause that ends "it lacks" or "beware"
+    do: str  # one sentence, as an instruction
 
 
 def _no_cuda(facts: Facts) -> Optional[Lack]:
@@ -62,8 +60,7 @@ def _set(*variables: str) -> Callable[[Facts], List[str]]:
     return lambda facts: [it for it in variables if facts.variables.get(it, "") not in ("", "0")]
 
 
-REMARK = "remark"
-"""Not a need: what disturbs measurements, or will stop a job that starts."""
+REMARK = "remark"  # not a need: what disturbs measurements, or will stop a job that starts
 
 NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
     (
@@ -73,12 +70,7 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
         "Install the one that the image's requirements.txt names, in the build for this machine's "
         "processor, Python and CUDA.",
     ),
-    (
-        "working device",
-        _no_cuda,
-        "the use of its GPUs ({it.what})",
-        "{it.do}",
-    ),
+    ("working device", _no_cuda, "the use of its GPUs ({it.what})", "{it.do}"),
     (
         "working device",
         lambda facts: [it for it in facts.devices if it.error is not None],
@@ -190,7 +182,7 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
     ),
     (
         REMARK,
-        lambda facts: facts.free_disk_bytes is not None and facts.free_disk_bytes < 2 << 30,
+        lambda facts: facts.free_disk_bytes < 2 << 30,
         "less than 2 GiB of disk is free where temporary files go",
         "Free some, or name another folder in TMPDIR.",
     ),
@@ -203,8 +195,12 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
 )
 """Every need, by the name that declarations have for it, or REMARK; what of it is missing (nothing,
 or `it`, or a list of them); and the two texts of the Lack."""
-_DECIDING = ("torch", "neuron device", "gpu", "gpu of xla")
-"""Needs without which nothing is to be said of those that follow."""
+_DECIDING = (
+    "torch",
+    "neuron device",
+    "gpu",
+    "gpu of xla",
+)  # without these nothing is said of others
 
 
 def _lacks(facts: Facts, need: str) -> Iterator[Lack]:
@@ -219,10 +215,8 @@ class Finding:
     """A compiler on this machine, with one of its backends."""
 
     compiler: str
-    backend: Optional[str]
-    """None for a compiler without backends."""
-    runs_on: Optional[str]
-    """gpu, cpu or neuron; None where it cannot run here."""
+    backend: Optional[str]  # None for a compiler without backends
+    runs_on: Optional[str]  # gpu, cpu or neuron; None where it cannot run here
     needs: Tuple[str, ...]
     lacks: Tuple[Lack, ...]
 
@@ -282,8 +276,7 @@ def _finding(
 
 # As text.
 
-_FACTS, _NAMES = 11, 28
-"""Where facts and states begin, in characters."""
+_FACTS, _NAMES = 11, 28  # where facts and states begin, in characters
 
 
 def text_of(examination: Examination) -> str:
@@ -320,9 +313,8 @@ def _state(facts: Facts, finding: Finding) -> str:
     error = facts.tried.get(finding.label)
     if error is not None:
         return f"FAILED on the {finding.runs_on}: {error}"
-    return (
-        f"runs on the {finding.runs_on}{': tried, right' if finding.label in facts.tried else ''}"
-    )
+    tried = ": tried, right" if finding.label in facts.tried else ""
+    return f"runs on the {finding.runs_on}{tried}"
 
 
 def _machine(facts: Facts) -> Iterator[Tuple[str, str]]:

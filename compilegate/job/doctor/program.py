@@ -18,8 +18,10 @@ import importlib
 import json
 import os
 import platform
+import shutil
 import sys
 import sysconfig
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence
@@ -27,11 +29,11 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 from compilegate.job.compilers import load_compiler
 from compilegate.job.compilers.declaration import CONFIGURED
 from compilegate.job.doctor.facts import (
+    SHARED_MEMORY,
     Facts,
     TorchDevice,
     compilers_here,
     driver_here,
-    host_here,
 )
 from compilegate.job.doctor.needs import Examination, Finding, examination_of, text_of
 from compilegate.job.errors import one_sentence
@@ -76,6 +78,7 @@ def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) 
     if "torch_xla" in packages:
         xla = ask("xla")
         xla["xla_error"] = xla.pop("error", None)
+    shared = shutil.disk_usage(SHARED_MEMORY) if os.path.isdir(SHARED_MEMORY) else None
     facts = Facts(
         python=platform.python_version(),
         cpu=cpu_model(),
@@ -88,7 +91,9 @@ def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) 
         variables={name: variables[name] for name in VARIABLES if name in variables},
         devices=tuple(TorchDevice(**each) for each in torch.pop("devices", ())),
         torch_error=torch.pop("error", None),
-        **host_here(),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        shared_memory_bytes=shared.total if shared else None,
+        free_disk_bytes=shutil.disk_usage(tempfile.gettempdir()).free,
         **driver_here(variables),
         **compilers_here(variables),
         **torch,
@@ -149,7 +154,6 @@ def torch_here() -> Dict[str, Any]:
 
 
 def _device(torch: Any, number: int) -> Dict[str, Any]:
-    """One GPU, and whether it computes."""
     found: Dict[str, Any] = {"name": f"GPU {number}"}
     try:
         properties = torch.cuda.get_device_properties(number)
