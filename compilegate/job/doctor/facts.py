@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from compilegate.job.machine.accelerators import TOOLKIT_GPUS_VARIABLE
+from compilegate.job.machine.accelerators import declared_gpus
 from compilegate.job.machine.programs import cxx_compiler, nvidia_smi
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's name for it
@@ -82,7 +82,6 @@ def driver_here(variables: Mapping[str, str]) -> Dict[str, Any]:
     if shutil.which("nvidia-smi", path=path) is None:
         there = next(Path("/dev").glob("nvidia[0-9]*"), None)
         error = None if there is None else f"{error}, though there is {there}"
-    declared = variables.get(TOOLKIT_GPUS_VARIABLE, "")
     return {
         "driver": rows[0].get("driver_version") if rows else None,
         "driver_error": error,
@@ -91,5 +90,5 @@ def driver_here(variables: Mapping[str, str]) -> Dict[str, Any]:
             f"{each.get('memory.total', 'unknown')} MiB"
             for each in rows
         ),
-        "gpus_declared": int(declared) if declared.isdigit() else 0,
+        "gpus_declared": declared_gpus(variables),
     }

@@ -41,7 +41,6 @@ from compilegate.job.files import write_json, write_text
 from compilegate.job.machine.environment import (
     cores_available,
     cpu_model,
-    image,
     instance_type,
     version_of,
 )
@@ -49,6 +48,7 @@ from compilegate.job.machine.programs import run
 from compilegate.job.names import (
     DOCTOR_FILE,
     DOCTOR_TEXT_FILE,
+    IMAGE_VARIABLE,
     OUTPUT_DATA_VARIABLE,
     VISIBLE_GPUS_VARIABLE,
 )
@@ -87,7 +87,7 @@ def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) 
         packages=packages,
         neuron_devices=len(list(Path("/dev").glob("neuron[0-9]*"))),
         instance_type=instance_type(variables),
-        image=image(variables),
+        image=variables.get(IMAGE_VARIABLE) or None,
         variables={name: variables[name] for name in VARIABLES if name in variables},
         devices=tuple(TorchDevice(**each) for each in torch.pop("devices", ())),
         torch_error=torch.pop("error", None),

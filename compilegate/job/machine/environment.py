@@ -16,8 +16,7 @@ from compilegate.job.evidence import Scalar
 from compilegate.job.machine.accelerators import HOST, Machine
 from compilegate.job.names import IMAGE_VARIABLE
 
-EXACT = "ieee"
-"""As torch calls plain float32."""
+EXACT = "ieee"  # as torch calls plain float32
 
 
 def describe_machine(
@@ -37,7 +36,7 @@ def describe_machine(
         "cpu": cpu_model(),
         "cores_available": cores_available(),
         "instance_type": instance_type(environment),
-        "image": image(environment),
+        "image": environment.get(IMAGE_VARIABLE) or None,
         "accelerator": None if has is None else has.name,
         "accelerators": 0 if has is None else has.count,
     }
@@ -132,12 +131,6 @@ def version_of(package: str) -> Optional[str]:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def image(environment: Mapping[str, str]) -> Optional[str]:
-    """The URI of this process's image, as whoever requested the job wrote it down: no container
-    knows its own. None where nobody did."""
-    return environment.get(IMAGE_VARIABLE) or None
 
 
 def instance_type(environment: Mapping[str, str]) -> Optional[str]:

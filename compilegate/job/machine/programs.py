@@ -22,8 +22,7 @@ class Ended(NamedTuple):
     """How a program ended."""
 
     output: str
-    error: Optional[str]
-    """One sentence; None where it succeeded."""
+    error: Optional[str]  # one sentence; None where it succeeded
 
 
 def run(
@@ -62,8 +61,7 @@ def run(
 class DriverAnswer(NamedTuple):
     """What nvidia-smi says."""
 
-    rows: List[Dict[str, str]]
-    """For each GPU, the fields that this driver knows."""
+    rows: List[Dict[str, str]]  # for each GPU, the fields that this driver knows
     error: Optional[str]
 
 
