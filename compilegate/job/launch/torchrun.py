@@ -24,8 +24,7 @@ from compilegate.job.errors import InputError, killed_by, report_failure
 from compilegate.job.machine.world import host_rank, hosts
 from compilegate.job.names import FAILURE_NOTE_VARIABLE
 
-REPORTED_FAILURE = 3
-"""Exit status of a process that said itself why it failed."""
+REPORTED_FAILURE = 3  # exit status of a process that said itself why it failed
 _PEER_GONE = (
     "Connection closed by peer",
     "Connection reset by peer",
@@ -43,12 +42,9 @@ class FailureNote:
     """Why a process failed."""
 
     reason: str
-    by_input: bool = False
-    """Whether every arm would fail of it."""
-    signal: int = 0
-    """What killed it; 0 for one that ended by itself."""
-    lost_peer: bool = False
-    """Whether it is only that another process was gone."""
+    by_input: bool = False  # every arm would fail of it
+    signal: int = 0  # what killed it; 0 for one that ended by itself
+    lost_peer: bool = False  # it is only that another process was gone
 
 
 def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
