@@ -37,15 +37,13 @@ class Facts:
     python_headers: bool  # there is Python.h
     packages: Mapping[str, str]  # the versions of those that matter to a compiler
     driver: Optional[str] = None  # the version of NVIDIA's
-    driver_error: Optional[str] = None
-    """Why nvidia-smi does not answer, where there is a GPU or a driver."""
+    driver_error: Optional[str] = None  # why nvidia-smi does not answer beside a GPU or a driver
     gpus: Tuple[str, ...] = ()  # those that the driver shows, in words
     gpus_declared: int = 0  # how many SageMaker says that this instance has (SM_NUM_GPUS)
     neuron_devices: int = 0  # that the kernel shows
     instance_type: Optional[str] = None  # the SageMaker instance that this is; None elsewhere
     image: Optional[str] = None
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the environment that switch something on or off."""
+    variables: Mapping[str, str] = field(default_factory=dict)  # that switch something on or off
 
     # As torch's import and its first steps on a device show it.
     torch: Optional[str] = None  # its version
@@ -57,8 +55,7 @@ class Facts:
     triton_error: Optional[str] = None  # why it cannot, where it is installed
 
     # As the import of torch_xla shows it.
-    xla_error: Optional[str] = "it is not installed"
-    """Why it could not be imported or has no device."""
+    xla_error: Optional[str] = "it is not installed"  # or why its import or its device fails
     xla_configured: bool = False  # it is that of SageMaker Training Compiler, switched on
 
     tried: Mapping[str, Optional[str]] = field(default_factory=dict)
@@ -67,16 +64,14 @@ class Facts:
 
 
 def compilers_here(variables: Mapping[str, str]) -> Dict[str, Any]:
-    """The compilers that torch would take, by their fields of `Facts`. `variables` are the
-    environment's."""
+    """The compilers that torch would take in this environment, by their fields of `Facts`."""
     named = [variables["CC"]] if variables.get("CC") else ["gcc", "clang"]
     found = (shutil.which(each, path=variables.get("PATH")) for each in named)
     return {"cxx": cxx_compiler(variables), "cc": next(filter(None, found), None)}
 
 
 def driver_here(variables: Mapping[str, str]) -> Dict[str, Any]:
-    """NVIDIA's driver and its GPUs, by their fields of `Facts`, without torch and without use of a
-    GPU. `variables` are the environment's."""
+    """NVIDIA's driver and its GPUs, by their fields of `Facts`, without torch or use of a GPU."""
     fields, path = ("name", "driver_version", "memory.total", "compute_cap"), variables.get("PATH")
     rows, error = nvidia_smi(fields, path)
     if shutil.which("nvidia-smi", path=path) is None:

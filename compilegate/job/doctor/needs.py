@@ -27,8 +27,7 @@ class Lack(NamedTuple):
 
 
 def _no_cuda(facts: Facts) -> Optional[Lack]:
-    """Why torch does not compute on a GPU that the machine has; None where it does, or there is
-    none."""
+    """Why torch does not compute on a GPU that the machine has; None where it does."""
     there = facts.gpus_declared or facts.gpus or facts.driver_error
     if not facts.torch or facts.devices or not there:
         return None

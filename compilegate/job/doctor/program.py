@@ -61,16 +61,12 @@ VARIABLES = (
     *("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_SUPPRESS_ERRORS"),
     *("NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING", VISIBLE_GPUS_VARIABLE),
 )
-SECONDS = 240.0
-"""torch's first import from a cold disk, CUDA's start on eight GPUs, a first compilation."""
+SECONDS = 240.0  # for torch's import from a cold disk, the start of eight GPUs, a compilation
 
 
 def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) -> Examination:
-    """Look at everything, in some seconds; nothing is changed.
-
-    `trying` has every compiler that lacks nothing compile a small model as well, each in a process
-    of its own, which takes up to a minute each. `variables` are the environment's.
-    """
+    """Look at everything, in some seconds; nothing is changed. `trying` has every compiler that
+    lacks nothing compile a small model as well, which takes up to a minute each."""
     found = {name: version_of(name) for name in PACKAGES}
     packages = {name: version for name, version in found.items() if version is not None}
     torch = ask("torch") if "torch" in packages else {}

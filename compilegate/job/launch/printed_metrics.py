@@ -14,12 +14,9 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from compilegate.job import names
 from compilegate.job.evidence import above_one
 
-MOST_RECORDED = 50
-"""Values of one metric that the evidence holds."""
-_LEAST_INTERVALS = 3
-"""Fewer printed speeds show no steady state; the last one counts then."""
-_SLOW = 0.5
-"""A share of the later speeds' median: less is an interval in which something was compiled."""
+MOST_RECORDED = 50  # values of one metric that the evidence holds
+_LEAST_INTERVALS = 3  # fewer printed speeds show no steady state; the last one counts then
+_SLOW = 0.5  # of the later speeds' median: something was compiled in an interval below that
 
 
 class PrintedMetrics:
@@ -29,8 +26,7 @@ class PrintedMetrics:
         self._expressions = {name: re.compile(text) for name, text in expressions.items()}
         self._percent = frozenset(percent)
         self.series: Dict[str, List[float]] = {}
-        self.fault: Optional[str] = None
-        """Why the values are not what they should be, in one sentence; None while they may be."""
+        self.fault: Optional[str] = None  # why a value is not what it should be, in one sentence
 
     @classmethod
     def declared(cls, variables: Mapping[str, str]) -> Optional["PrintedMetrics"]:
@@ -53,7 +49,6 @@ class PrintedMetrics:
         return {name: _thinned(values) for name, values in self.series.items()}
 
     def read(self, line: bytes) -> None:
-        """Look for all of them in one line."""
         text = line.decode(errors="replace")
         for name, expression in self._expressions.items():
             for found in expression.finditer(text):

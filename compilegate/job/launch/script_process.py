@@ -27,8 +27,7 @@ from compilegate.job.launch.told import job_text
 
 
 def seed_process(seed: int) -> None:
-    """Seed the generators of Python, NumPy and torch: those of a library that is not imported yet,
-    when it is."""
+    """Seed the generators of Python, NumPy and torch; those of a library when it is imported."""
     random.seed(seed)
     seeds: Dict[str, Callable[[Any], None]] = {
         "numpy.random": lambda module: module.seed(seed % 2**32),
@@ -44,8 +43,7 @@ class _OnImport(MetaPathFinder):
     """Calls a function with a module when it has been imported for the first time."""
 
     def __init__(self, calls: Dict[str, Callable[[Any], None]]) -> None:
-        """`calls`: the functions by the modules' names."""
-        self._calls = calls
+        self._calls = calls  # by the modules' names
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
@@ -89,8 +87,7 @@ def _mp_fn(index: int) -> None:
 
 
 def _become() -> str:
-    """Take the arm's seed, the script's arguments and its place among the modules' folders; returns
-    its path."""
+    """Take the arm's seed, the script's arguments and its folder; returns its path."""
     text = job_text(os.environ)
     if text:
         seed_process(int(json.loads(text).get(names.SEED, 0)))

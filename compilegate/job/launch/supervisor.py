@@ -255,8 +255,7 @@ def _pass_on(
     onward: IO[bytes],
     end: bytearray,
 ) -> None:
-    """Pass on a stream of the child's as it comes, to its end; search it for metrics, and keep its
-    `end`."""
+    """Pass on a stream of the child's to its end; search it for metrics, and keep its `end`."""
     line = b""
     for chunk in iter(lambda: os.read(stream.fileno(), 65536), b""):
         onward.write(chunk)

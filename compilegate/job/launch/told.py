@@ -79,8 +79,7 @@ def script_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -
 
 
 def _named(arguments: Sequence[str]) -> Iterator[Tuple[str, str]]:
-    """Each hyperparameter as (declared name, value). The toolkit writes `-n value` where the name
-    is a single letter."""
+    """Each hyperparameter as (declared name, value); the toolkit writes a single letter `-n`."""
     for name, value in zip(arguments[::2], arguments[1::2]):
         yield name.lstrip("-"), value
 

@@ -25,13 +25,12 @@ from compilegate.job.machine.world import host_rank, hosts
 from compilegate.job.names import FAILURE_NOTE_VARIABLE
 
 REPORTED_FAILURE = 3  # exit status of a process that said itself why it failed
-_PEER_GONE = (
+_PEER_GONE = (  # in the words of gloo and NCCL
     "Connection closed by peer",
     "Connection reset by peer",
     "Broken pipe",
     "remote process exited",
 )
-"""How gloo and NCCL say that another process was gone."""
 PORT = "29500"
 """The port at which several machines meet, where none is given: on SageMaker a job has its machines
 to itself. Here jobs share one, and the local target gives each a free port."""
@@ -72,8 +71,7 @@ def read_note(path: Path) -> Optional[FailureNote]:
 
 
 def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
-    """Say why a process fails: to its supervisor, or to the platform where it has none. Returns the
-    exit status."""
+    """Tell the supervisor, or else the platform, why a process fails; returns the exit status."""
     note = FailureNote(
         explained(error),
         by_input=isinstance(error, InputError),

@@ -39,8 +39,7 @@ class Accelerators:
     name: str
     count: int
     memory_bytes: Optional[int] = None  # what each has; None where nothing says
-    capability: Optional[str] = None
-    """NVIDIA's compute capability, such as 7.0; None where nothing says, or there is none."""
+    capability: Optional[str] = None  # NVIDIA's compute capability, such as 7.0, where known
 
 
 @dataclass(frozen=True)
@@ -189,11 +188,9 @@ def name_gpus(environment: MutableMapping[str, str]) -> None:
 def require_gpus(
     environment: Mapping[str, str], place: str, torch: str, cuda: Optional[str]
 ) -> None:
-    """Raises ArmError where the machine has GPUs and the process computes on the host all the same:
-    every arm would, and a gate that compares them would never know.
-
-    `torch` is its release, and `cuda` the one that it was built for.
-    """
+    """Raises ArmError where the machine has GPUs and the process computes on the host: every arm
+    would, and a gate that compares them would never know. `torch` is its release, and `cuda` the
+    one that it was built for."""
     declared = declared_gpus(environment)
     if place != HOST or not declared:
         return

@@ -66,8 +66,7 @@ class DriverAnswer(NamedTuple):
 
 
 def nvidia_smi(fields: Sequence[str], path: Optional[str] = None) -> DriverAnswer:
-    """Ask nvidia-smi (`--help-query-gpu` lists its fields). `path` is where programs are, by
-    default PATH."""
+    """Ask nvidia-smi in `path`, or PATH, for fields that its `--help-query-gpu` lists."""
     program = shutil.which("nvidia-smi", path=path)
     if program is None:
         return DriverAnswer([], "nvidia-smi is not installed")
