@@ -1,5 +1,6 @@
 """Facts to findings: what each compiler needs of a machine and lacks, what disturbs there, as text.
 
+`Facts` holds what is seen: None stands for what could not be found out; bytes are bytes.
 A compiler's declaration, and a backend's entry, name their needs; NEEDS is the one table of them.
 A lack is a reason why a compiler cannot run; a remark is not, but a user should know it. Pure.
 """
@@ -8,15 +9,65 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from compilegate.job.compilers import declarations
 from compilegate.job.compilers.declaration import BACKEND, INDUCTOR, usable
-from compilegate.job.doctor.facts import SHARED_MEMORY, Facts
 from compilegate.job.names import VISIBLE_GPUS_VARIABLE
 
 SCHEMA_VERSION = 3
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's name for it
+
+
+@dataclass(frozen=True)
+class TorchDevice:
+    """A GPU as torch sees it."""
+
+    name: str
+    capability: str = ""
+    error: Optional[str] = None  # what a sum on it failed with; None where it computes
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that is known of a machine."""
+
+    python: str
+    cpu: str
+    cores: int  # that this process may run on
+    memory_bytes: int
+    shared_memory_bytes: Optional[int]  # of /dev/shm, where a loader's workers put their batches
+    free_disk_bytes: int  # where temporary files go: compilers keep their kernels there
+    cxx: Optional[str]  # the C++ compiler that inductor takes for a CPU's kernels
+    cc: Optional[str]  # the C compiler that Triton takes
+    python_headers: bool  # there is Python.h
+    packages: Mapping[str, str]  # the versions of those that matter to a compiler
+    driver: Optional[str] = None  # the version of NVIDIA's
+    driver_error: Optional[str] = None  # why nvidia-smi does not answer beside a GPU or a driver
+    gpus: Tuple[str, ...] = ()  # those that the driver shows, in words
+    gpus_declared: int = 0  # how many SageMaker says that this instance has (SM_NUM_GPUS)
+    neuron_devices: int = 0  # that the kernel shows
+    instance_type: Optional[str] = None  # the SageMaker instance that this is; None elsewhere
+    image: Optional[str] = None
+    variables: Mapping[str, str] = field(default_factory=dict)  # that switch something on or off
+
+    # As torch's import and its first steps on a device show it.
+    torch: Optional[str] = None  # its version
+    torch_error: Optional[str] = None  # why it could not be imported, or how its process ended
+    cuda: Optional[str] = None  # the CUDA that it was built for; None in a build without
+    cuda_error: Optional[str] = None  # what CUDA's start failed with
+    devices: Tuple[TorchDevice, ...] = ()  # not any where CUDA does not start
+    triton: Optional[str] = None  # Triton's version, where it can be imported
+    triton_error: Optional[str] = None  # why it cannot, where it is installed
+
+    # As the import of torch_xla shows it.
+    xla_error: Optional[str] = "it is not installed"  # or why its import or its device fails
+    xla_configured: bool = False  # it is that of SageMaker Training Compiler, switched on
+
+    tried: Mapping[str, Optional[str]] = field(default_factory=dict)
+    """By label, compilers that were given a small model to compile and take three steps with: why
+    one failed, in one sentence; None where its gradients are eager's."""
 
 
 class Lack(NamedTuple):

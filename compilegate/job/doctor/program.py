@@ -28,23 +28,25 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 
 from compilegate.job.compilers import load_compiler
 from compilegate.job.compilers.declaration import CONFIGURED
-from compilegate.job.doctor.facts import (
+from compilegate.job.doctor.needs import (
     SHARED_MEMORY,
+    Examination,
     Facts,
+    Finding,
     TorchDevice,
-    compilers_here,
-    driver_here,
+    examination_of,
+    text_of,
 )
-from compilegate.job.doctor.needs import Examination, Finding, examination_of, text_of
 from compilegate.job.errors import one_sentence
 from compilegate.job.files import write_json, write_text
+from compilegate.job.machine.accelerators import declared_gpus
 from compilegate.job.machine.environment import (
     cores_available,
     cpu_model,
     instance_type,
     version_of,
 )
-from compilegate.job.machine.programs import run
+from compilegate.job.machine.programs import cxx_compiler, nvidia_smi, run
 from compilegate.job.names import (
     DOCTOR_FILE,
     DOCTOR_TEXT_FILE,
@@ -105,6 +107,32 @@ def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) 
         if each.runs_on in ("cpu", "gpu") and "torch_xla" not in each.needs
     }
     return examination_of(replace(facts, tried=tried))
+
+
+def compilers_here(variables: Mapping[str, str]) -> Dict[str, Any]:
+    """The compilers that torch would take in this environment, by their fields of `Facts`."""
+    named = [variables["CC"]] if variables.get("CC") else ["gcc", "clang"]
+    found = (shutil.which(each, path=variables.get("PATH")) for each in named)
+    return {"cxx": cxx_compiler(variables), "cc": next(filter(None, found), None)}
+
+
+def driver_here(variables: Mapping[str, str]) -> Dict[str, Any]:
+    """NVIDIA's driver and its GPUs, by their fields of `Facts`, without torch or use of a GPU."""
+    fields, path = ("name", "driver_version", "memory.total", "compute_cap"), variables.get("PATH")
+    rows, error = nvidia_smi(fields, path)
+    if shutil.which("nvidia-smi", path=path) is None:
+        there = next(Path("/dev").glob("nvidia[0-9]*"), None)
+        error = None if there is None else f"{error}, though there is {there}"
+    return {
+        "driver": rows[0].get("driver_version") if rows else None,
+        "driver_error": error,
+        "gpus": tuple(
+            f"{each.get('name')}, compute capability {each.get('compute_cap', 'unknown')}, "
+            f"{each.get('memory.total', 'unknown')} MiB"
+            for each in rows
+        ),
+        "gpus_declared": declared_gpus(variables),
+    }
 
 
 def _trial_error(finding: Finding) -> Optional[str]:

@@ -9,8 +9,7 @@ import pytest
 
 from compilegate.job.compilers import declarations
 from compilegate.job.compilers.declaration import usable
-from compilegate.job.doctor.facts import Facts, TorchDevice
-from compilegate.job.doctor.needs import NEEDS, examination_of, text_of
+from compilegate.job.doctor.needs import NEEDS, Facts, TorchDevice, examination_of, text_of
 
 A10G = "NVIDIA A10G, compute capability 8.6, 23028 MiB"
 SEEN = TorchDevice("NVIDIA A10G", "8.6")
