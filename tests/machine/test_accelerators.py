@@ -76,8 +76,9 @@ def test_the_driver_is_asked_for_the_gpus_that_a_job_may_use_and_torch_is_not(
     [(None, [0, 1, 2]), ("2,0", [2, 0]), ("", []), ("-1", []), ("1,7,0", [1]), ("GPU-c", [2])],
 )
 def test_which_gpus_are_visible_is_what_cuda_makes_of_it(visible, places) -> None:
-    gpus = [("0", "GPU-a1"), ("1", "GPU-b2"), ("2", "GPU-c3")]
-    assert visible_gpus(gpus, visible) == places
+    uuids = ("GPU-a1", "GPU-b2", "GPU-c3")
+    gpus = [{"index": str(at), "uuid": uuid} for at, uuid in enumerate(uuids)]
+    assert visible_gpus(gpus, visible) == [gpus[place] for place in places]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Mapping, MutableMapping, Optional, Sequence, Tuple
+from typing import List, Mapping, MutableMapping, Optional, Sequence
 
 from compilegate.job.errors import ArmError, InputError
 from compilegate.job.machine.programs import nvidia_smi
@@ -29,6 +29,7 @@ HOST, CUDA, NEURON = "cpu", "cuda", "neuron"
 KINDS = (CUDA, NEURON)  # of accelerators: NVIDIA's GPUs or AWS's Trainium
 _XLA_HARDWARE = {"CPU": HOST, "GPU": CUDA, "CUDA": CUDA, "NEURON": NEURON}
 _NEURON_DEVICES = Path("/sys/devices/virtual/neuron_device")
+_Gpu = Mapping[str, str]  # what the driver says of one, by its names of the fields
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,7 @@ def _found(visible: Optional[str]) -> Optional[Accelerators]:
     """Those of this machine that CUDA_VISIBLE_DEVICES leaves; a GPU before anything else. Several
     kinds have all their names, and the least memory and capability."""
     rows = nvidia_smi(("index", "uuid", "name", "memory.total", "compute_cap")).rows
-    places = visible_gpus([(each["index"], each["uuid"]) for each in rows], visible)
-    chosen = [rows[place] for place in places]
+    chosen = visible_gpus(rows, visible)
     if chosen:
         memories = [each.get("memory.total", "") for each in chosen]
         capabilities = [each.get("compute_cap", "") for each in chosen]
@@ -134,22 +134,18 @@ def _found(visible: Optional[str]) -> Optional[Accelerators]:
     return Accelerators(NEURON, name, len(devices))
 
 
-def visible_gpus(gpus: Sequence[Tuple[str, str]], visible: Optional[str]) -> List[int]:
-    """Which of the GPUs (index, uuid) CUDA_VISIBLE_DEVICES leaves, by their place; all where it is
-    not set. As in CUDA, a name of no GPU hides those after it."""
+def visible_gpus(gpus: Sequence[_Gpu], visible: Optional[str]) -> List[_Gpu]:
+    """Those of the GPUs, by index or uuid, that CUDA_VISIBLE_DEVICES leaves; all where it is not
+    set. As in CUDA, a name of no GPU hides those after it."""
     if visible is None:
-        return list(range(len(gpus)))
+        return list(gpus)
     chosen = []
     for name in (each.strip() for each in visible.split(",")):
-        matching = (
-            place
-            for place, (index, uuid) in enumerate(gpus)
-            if name == index or (name.startswith("GPU-") and uuid.startswith(name))
-        )
-        place = next(matching, None)
-        if place is None:
+        uuid = name if name.startswith("GPU-") else "none"
+        found = [it for it in gpus if name == it["index"] or it["uuid"].startswith(uuid)]
+        if not found:
             break
-        chosen.append(place)
+        chosen.append(found[0])
     return chosen
 
 
