@@ -66,7 +66,7 @@ VARIABLES = (
 SECONDS = 240.0  # for torch's import from a cold disk, the start of eight GPUs, a compilation
 
 
-def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) -> Examination:
+def examine(*, trying: bool = False) -> Examination:
     """Look at everything, in some seconds; nothing is changed. `trying` has every compiler that
     lacks nothing compile a small model as well, which takes up to a minute each."""
     found = {name: version_of(name) for name in PACKAGES}
@@ -84,16 +84,16 @@ def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) 
         python_headers=Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
         packages=packages,
         neuron_devices=len(list(Path("/dev").glob("neuron[0-9]*"))),
-        instance_type=instance_type(variables),
-        image=variables.get(IMAGE_VARIABLE) or None,
-        variables={name: variables[name] for name in VARIABLES if name in variables},
+        instance_type=instance_type(os.environ),
+        image=os.environ.get(IMAGE_VARIABLE) or None,
+        variables={name: os.environ[name] for name in VARIABLES if name in os.environ},
         devices=tuple(TorchDevice(**each) for each in torch.pop("devices", ())),
         torch_error=torch.pop("error", None),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         shared_memory_bytes=shared.total if shared else None,
         free_disk_bytes=shutil.disk_usage(tempfile.gettempdir()).free,
-        **driver_here(variables),
-        **compilers_here(variables),
+        **driver_here(os.environ),
+        **compilers_here(os.environ),
         **torch,
         **xla,
     )
