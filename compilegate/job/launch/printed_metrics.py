@@ -87,9 +87,9 @@ def printed_speed(values: Sequence[float], *, compiled: bool) -> Tuple[float, Op
     The speed is what all values but the warm-up's come to, stalls included: the first value, and
     those after it that are as slow as compilation. All arms are measured alike.
     """
-    for value in values:
-        if not value > 0:  # NaN too; the gate refuses it with its own reason
-            return value, None
+    wrong = [value for value in values if not value > 0]  # NaN too; the gate has its reason
+    if wrong:
+        return wrong[0], None
     if len(values) < _LEAST_INTERVALS:
         note = (
             "the speed was printed fewer than three times: if it is an average of the whole run, "
@@ -97,14 +97,7 @@ def printed_speed(values: Sequence[float], *, compiled: bool) -> Tuple[float, Op
             "steps with compilegate.job (evidence = 'written')"
         )
         return values[-1], note if compiled else None
-    slow = _SLOW * statistics.median(values[len(values) // 2 :])
-    early = 1
-    while early < len(values) // 2 and values[early] < slow:
-        early += 1
-    speed = statistics.harmonic_mean(values[early:])
-    note = (
-        f"the first {early} of {len(values)} printed speeds "
-        f"({', '.join(f'{each:.4g}' for each in values[:early][:3])} samples per second) are left "
-        f"out, since compilation is in them; the others come to {speed:.4g}"
-    )
-    return speed, note if compiled and values[0] < _SLOW * speed else None
+    half = len(values) // 2
+    slow = _SLOW * statistics.median(values[half:])
+    steady_from = next((at for at in range(1, half) if values[at] >= slow), half)
+    return statistics.harmonic_mean(values[steady_from:]), None

@@ -45,18 +45,17 @@ def test_of_many_values_the_evidence_holds_some_with_the_first_and_the_last() ->
 def test_the_speed_is_what_all_intervals_but_the_first_come_to(
     first: float, later: list[float]
 ) -> None:
-    """In every arm. What compiling did to the first interval is noted."""
+    """In every arm."""
     values = [1 / each for each in (first, *later)]
-    compiled, note = printed_speed(values, compiled=True)
-    assert compiled == pytest.approx(len(later) / sum(later))
-    assert (note is not None) == (first > 2 * sum(later) / len(later))
-    assert printed_speed(values, compiled=False) == (compiled, None)
+    speed, note = printed_speed(values, compiled=True)
+    assert (speed, note) == (pytest.approx(len(later) / sum(later)), None)
+    assert printed_speed(values, compiled=False) == (speed, None)
 
 
 @pytest.mark.parametrize(
     ("values", "speed", "noted"),
     [
-        ([2.0, 3.0, 100.0, 100.0, 100.0, 100.0], 100.0, True),  # several of them compiled
+        ([2.0, 3.0, 100.0, 100.0, 100.0, 100.0], 100.0, False),  # several of them compiled
         ([4.0], 4.0, True),  # it may be an average, with compilation in it
         ([4.0, 5.0], 5.0, True),
         ([10.0, 0.0, 10.0], 0.0, False),  # for the gate to refuse
