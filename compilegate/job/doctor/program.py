@@ -1,14 +1,11 @@
 """The examination of the machine that this process runs on; as a program, the doctor's job.
 
     python -m compilegate.job.doctor.program
+    python -m compilegate.job.doctor.program trial COMPILER cpu|cuda [BACKEND]
 
-The job writes what it found into its output, and prints the text. It succeeds whatever it finds,
-since a machine that lacks something is an answer.
-
+The job writes what it found into its output, and prints the text; it succeeds whatever it finds.
 What may crash, hang, or keep a GPU's memory while its process lives is asked in a process of its
 own: the same program with a question, which prints its answer as JSON.
-
-    python -m compilegate.job.doctor.program trial COMPILER cpu|cuda [BACKEND]
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Starts a training script of a workload's own, and writes what evidence the script does not write.
 
-The request names this program. Variables say which script is meant, in how many processes it runs
-on each machine, whether its failure is evidence (a candidate that cannot be trained must not keep
-the baseline from its release), and which metrics to catch where the script only prints them. The
-script gets its own arguments and no others; what its job is, it finds in a variable
-(`compilegate.job.script.told`). Each of its processes is seeded before its first line
-(`compilegate.job.launch.script_process`).
+Variables of the request say which script is meant, in how many processes it runs on each machine,
+whether its failure is evidence (a candidate that cannot be trained must not keep the baseline from
+its release), and which metrics to catch where the script only prints them. The script gets its own
+arguments and no others; what its job is, it finds in a variable (`compilegate.job.script.told`).
 """
 
 from __future__ import annotations

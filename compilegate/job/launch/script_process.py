@@ -1,10 +1,10 @@
 """Stands for a training script in each process of an arm's job: seeds the process, then becomes it.
 
 The arm's seed is set before the script's first line: of Python's generator at once, of NumPy's and
-torch's as soon as the script has imported them. To import them here would take from the script what
-has to be set before an import, such as OMP_NUM_THREADS, and cost a script that uses neither.
+torch's when the script imports them. An import here would come before what the script sets first,
+such as OMP_NUM_THREADS.
 
-The script is in SCRIPT_VARIABLE. Its arguments are this program's, or in SCRIPT_ARGUMENTS_VARIABLE
+The script is in SCRIPT_VARIABLE; its arguments are this program's, or in SCRIPT_ARGUMENTS_VARIABLE
 where a launcher in between would not pass them on as declared. Launchers of PyTorch/XLA import this
 file and call `_mp_fn(index)`; others run it.
 """

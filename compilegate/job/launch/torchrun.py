@@ -1,10 +1,9 @@
 """torch's own launcher on every machine of a job, and why one of its processes failed.
 
-torchrun is started by the job itself, not by SageMaker's toolkit, so that the same thing runs on
-every platform. When one process fails, torchrun ends the others and says only that it did. So the
-one that fails leaves a note for the supervisor. For one that a signal killed, torchrun's own
-process (`main`) leaves it, since torchrun alone knows how each one ended; by then another may have
-noted that it lost its connection. Needs no torch until torchrun runs: torch may be why.
+The job itself starts torchrun, so that the same thing runs on every platform. When one process
+fails, torchrun ends the others and says only that it did. So the one that fails leaves a note for
+the supervisor. For one that a signal killed, torchrun's own process (`main`) leaves it; by then
+another may have noted that it lost its connection. torch, which may be why, is imported to run it.
 """
 
 from __future__ import annotations

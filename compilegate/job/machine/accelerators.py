@@ -1,15 +1,12 @@
-"""What a machine has to compute with beside its processor: GPUs, or Trainium.
+"""What a machine has to compute with beside its processor: GPUs, or Trainium. Needs no torch.
 
-That is one fact; where a process computes is another (`place_of`). A compiler that keeps the
-accelerator to itself leaves torch's own device on the host, and still the machine is the one that
-the baseline had. So the driver is asked here, and no framework.
+Where a process computes is another fact (`place_of`): a compiler that keeps the accelerator to
+itself leaves torch's own device on the host. So the driver is asked here, and no framework.
 
 A machine may be described instead, in `MACHINE_VARIABLE`: then this one's processor stands in for
 its accelerator, and whatever asks for the machine gets the described one::
 
     {"accelerator": "V100", "kind": "cuda", "count": 1, "memory_gib": 16, "capability": "7.0"}
-
-Needs no torch.
 """
 
 from __future__ import annotations
