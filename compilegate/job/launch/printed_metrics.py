@@ -15,7 +15,12 @@ from compilegate.job import names
 from compilegate.job.evidence import above_one
 
 MOST_RECORDED = 50  # values of one metric that the evidence holds
-_LEAST_INTERVALS = 3  # fewer printed speeds show no steady state; the last one counts then
+LEAST_INTERVALS = 3  # fewer printed speeds show no steady state
+TOO_FEW = (
+    "the speed was printed fewer than three times: if it is an average of the whole run, the time "
+    "to compile is in it; print the speed of each interval of steps, or time the steps with "
+    "compilegate.job (evidence = 'written')"
+)
 _SLOW = 0.5  # of the later speeds' median: something was compiled in an interval below that
 
 
@@ -80,24 +85,16 @@ def _thinned(values: Sequence[float]) -> Tuple[float, ...]:
     return tuple(values[round(last * each / count)] for each in range(MOST_RECORDED))
 
 
-def printed_speed(values: Sequence[float], *, compiled: bool) -> Tuple[float, Optional[str]]:
-    """Samples per second by all speeds that were printed, at least one, in order; and what a reader
-    should know of it, in one sentence. `compiled` says whether a compiler was at work.
-
-    The speed is what all values but the warm-up's come to, stalls included: the first value, and
-    those after it that are as slow as compilation. All arms are measured alike.
-    """
+def printed_speed(values: Sequence[float]) -> float:
+    """Samples per second by all speeds that were printed, at least one, in order: what all but the
+    warm-up's come to, stalls included. The warm-up's are the first value, and those after it that
+    are as slow as compilation; in all arms alike. Of fewer than three the last one counts."""
     wrong = [value for value in values if not value > 0]  # NaN too; the gate has its reason
     if wrong:
-        return wrong[0], None
-    if len(values) < _LEAST_INTERVALS:
-        note = (
-            "the speed was printed fewer than three times: if it is an average of the whole run, "
-            "the time to compile is in it; print the speed of each interval of steps, or time the "
-            "steps with compilegate.job (evidence = 'written')"
-        )
-        return values[-1], note if compiled else None
+        return wrong[0]
+    if len(values) < LEAST_INTERVALS:
+        return values[-1]
     half = len(values) // 2
     slow = _SLOW * statistics.median(values[half:])
     steady_from = next((at for at in range(1, half) if values[at] >= slow), half)
-    return statistics.harmonic_mean(values[steady_from:]), None
+    return statistics.harmonic_mean(values[steady_from:])
