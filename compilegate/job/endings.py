@@ -44,12 +44,7 @@ WRONG_ARITHMETIC = Ending("wrong arithmetic", 1, ARM)
 NOT_MEASURED = Ending("not measured", 1, MACHINE)
 
 ENDINGS: Mapping[str, Ending] = {
-    each.name: each
-    for each in (
-        *(EXCEPTION, EXIT_STATUS, WRONG_CODE, KILLED, TERMINATED),
-        *(NO_MEMORY, NO_GPU_MEMORY, TIME_LIMIT, NO_EVIDENCE),
-        *(WRONG_ARITHMETIC, NOT_MEASURED),
-    )
+    each.name: each for each in list(globals().values()) if isinstance(each, Ending)
 }
 
 _GPU_MEMORY = re.compile(

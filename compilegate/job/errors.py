@@ -11,8 +11,6 @@ import signal
 import sys
 from typing import Mapping, Optional, Tuple
 
-FAILURE_FILE_LIMIT = 1024  # SageMaker shows this many characters of /opt/ml/output/failure
-
 
 class CompilegateError(Exception):
     """The root of every error with which this project refuses its input or gives up: a sentence for
@@ -96,4 +94,4 @@ def report_failure(reason: str, environment: Mapping[str, str]) -> None:
     folder = environment.get("SM_OUTPUT_DIR", "/opt/ml/output")
     if os.path.isdir(folder):
         with open(os.path.join(folder, "failure"), "w", encoding="utf-8") as file:
-            file.write(reason[:FAILURE_FILE_LIMIT])
+            file.write(reason[:1024])  # SageMaker shows so many characters

@@ -50,45 +50,35 @@ def test_only_a_job_on_sagemaker_says_which_instance_it_ran_on(arn: str, instanc
 ALL_SETTINGS = """
 import json, os, sys, torch
 from compilegate.job.machine.environment import arithmetic_settings
-for script, variables in json.load(sys.stdin):
+for script in json.load(sys.stdin):
     sys.stdout.flush()
     if os.fork() == 0:
+        variables = {}
         exec(script)
         print(json.dumps(arithmetic_settings(variables)), flush=True)
         os._exit(0)
     os.wait()
 """
-SETTINGS: list[tuple[str, dict[str, str], dict[str, object]]] = [
-    ("", {}, {}),
-    ("torch.backends.cuda.matmul.allow_tf32 = True", {}, {"float32_matmul_gpu": "tf32"}),
-    ("torch.backends.cuda.matmul.fp32_precision = 'tf32'", {}, {"float32_matmul_gpu": "tf32"}),
-    ("torch.backends.cudnn.allow_tf32 = False", {}, {"float32_convolution_gpu": "ieee"}),
-    (
-        "torch.backends.cudnn.conv.fp32_precision = 'ieee'",
-        {},
-        {"float32_convolution_gpu": "ieee"},
-    ),
-    (
-        "torch.set_float32_matmul_precision('medium')",
-        {},
-        {"float32_matmul_gpu": "tf32", "float32_matmul_cpu": "bf16"},
-    ),
+SETTINGS: dict[str, dict[str, object]] = {
+    "": {},
+    "torch.backends.cuda.matmul.allow_tf32 = True": {"float32_matmul_gpu": "tf32"},
+    "torch.backends.cuda.matmul.fp32_precision = 'tf32'": {"float32_matmul_gpu": "tf32"},
+    "torch.backends.cudnn.allow_tf32 = False": {"float32_convolution_gpu": "ieee"},
+    "torch.backends.cudnn.conv.fp32_precision = 'ieee'": {"float32_convolution_gpu": "ieee"},
+    "torch.set_float32_matmul_precision('medium')": {
+        "float32_matmul_gpu": "tf32",
+        "float32_matmul_cpu": "bf16",
+    },
     # The old names and the new ones together: torch itself raises for who reads its old names then.
-    (
-        "torch.set_float32_matmul_precision('high')\n"
-        "torch.backends.cuda.matmul.fp32_precision = 'ieee'",
-        {},
-        {"float32_matmul_cpu": "tf32"},
-    ),
-    ("torch.backends.cudnn.benchmark = True", {}, {"cudnn_benchmark": True}),
-    ("torch.backends.cudnn.deterministic = True", {}, {"cudnn_deterministic": True}),
-    ("torch.use_deterministic_algorithms(True)", {}, {"deterministic_algorithms": True}),
-    (
-        "torch.backends.cuda.matmul.allow_tf32 = True",
-        {"NVIDIA_TF32_OVERRIDE": "0"},
-        {"float32_convolution_gpu": "ieee"},
-    ),
-]
+    "torch.set_float32_matmul_precision('high')\n"
+    "torch.backends.cuda.matmul.fp32_precision = 'ieee'": {"float32_matmul_cpu": "tf32"},
+    "torch.backends.cudnn.benchmark = True": {"cudnn_benchmark": True},
+    "torch.backends.cudnn.deterministic = True": {"cudnn_deterministic": True},
+    "torch.use_deterministic_algorithms(True)": {"deterministic_algorithms": True},
+    "torch.backends.cuda.matmul.allow_tf32 = True\nvariables['NVIDIA_TF32_OVERRIDE'] = '0'": {
+        "float32_convolution_gpu": "ieee"
+    },
+}
 USUAL = {
     "float32_matmul_gpu": "ieee",
     "float32_convolution_gpu": "tf32",
@@ -102,10 +92,10 @@ USUAL = {
 @pytest.mark.slow
 def test_what_a_script_sets_is_seen_by_either_of_torchs_names() -> None:
     """Each case in a process of its own, since the settings are a process's."""
-    given = json.dumps([[script, variables] for script, variables, _ in SETTINGS])
-    found = [json.loads(line) for line in printed(ALL_SETTINGS, given=given).splitlines()]
+    lines = printed(ALL_SETTINGS, given=json.dumps(list(SETTINGS))).splitlines()
+    found = [json.loads(line) for line in lines]
     assert [{name: each[name] for name in USUAL} for each in found] == [
-        {**USUAL, **different} for _, _, different in SETTINGS
+        {**USUAL, **different} for different in SETTINGS.values()
     ]
     assert all(set(each) - set(USUAL) == {"cuda", "cudnn"} for each in found)
 

@@ -55,28 +55,20 @@ def found(tmp_path: Path, **variables: str) -> Mapping[str, object] | None:
 
 
 @pytest.mark.slow
-def test_the_driver_is_asked_and_torch_is_not(tmp_path: Path) -> None:
-    assert found(tmp_path, CAPABILITY="7.0") == {
-        "kind": "cuda",
-        "name": "Tesla V100-SXM2-16GB",
-        "count": 2,
-        "memory_bytes": 16160 << 20,
-        "capability": "7.0",
-    }
-
-
-@pytest.mark.slow
-def test_a_job_has_the_gpus_that_it_may_use_and_an_old_driver_knows_no_capability(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("variables", "seen"),
+    [
+        ({"CAPABILITY": "7.0"}, {"count": 2, "capability": "7.0"}),
+        # An old driver knows no capability.
+        ({"CUDA_VISIBLE_DEVICES": "GPU-bb"}, {"count": 1, "capability": None}),
+        ({"CUDA_VISIBLE_DEVICES": ""}, None),
+    ],
+)
+def test_the_driver_is_asked_for_the_gpus_that_a_job_may_use_and_torch_is_not(
+    tmp_path: Path, variables: Mapping[str, str], seen: Mapping[str, object] | None
 ) -> None:
-    one = found(tmp_path, CUDA_VISIBLE_DEVICES="GPU-bb")
-    assert one is not None
-    assert (one["count"], one["capability"]) == (1, None)
-
-
-@pytest.mark.slow
-def test_hidden_gpus_are_none(tmp_path: Path) -> None:
-    assert found(tmp_path, CUDA_VISIBLE_DEVICES="") is None
+    alike = {"kind": "cuda", "name": "Tesla V100-SXM2-16GB", "memory_bytes": 16160 << 20}
+    assert found(tmp_path, **variables) == (seen and {**alike, **seen})
 
 
 @pytest.mark.parametrize(
@@ -84,8 +76,9 @@ def test_hidden_gpus_are_none(tmp_path: Path) -> None:
     [(None, [0, 1, 2]), ("2,0", [2, 0]), ("", []), ("-1", []), ("1,7,0", [1]), ("GPU-c", [2])],
 )
 def test_which_gpus_are_visible_is_what_cuda_makes_of_it(visible, places) -> None:
-    gpus = [("0", "GPU-a1"), ("1", "GPU-b2"), ("2", "GPU-c3")]
-    assert visible_gpus(gpus, visible) == places
+    uuids = ("GPU-a1", "GPU-b2", "GPU-c3")
+    gpus = [{"index": str(at), "uuid": uuid} for at, uuid in enumerate(uuids)]
+    assert visible_gpus(gpus, visible) == [gpus[place] for place in places]
 
 
 @pytest.mark.parametrize(

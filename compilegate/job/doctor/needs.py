@@ -1,5 +1,6 @@
 """Facts to findings: what each compiler needs of a machine and lacks, what disturbs there, as text.
 
+`Facts` holds what is seen: None stands for what could not be found out; bytes are bytes.
 A compiler's declaration, and a backend's entry, name their needs; NEEDS is the one table of them.
 A lack is a reason why a compiler cannot run; a remark is not, but a user should know it. Pure.
 """
@@ -8,29 +9,76 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from compilegate.job.compilers import declarations
 from compilegate.job.compilers.declaration import BACKEND, INDUCTOR, usable
-from compilegate.job.doctor.facts import SHARED_MEMORY, Facts
 from compilegate.job.names import VISIBLE_GPUS_VARIABLE
 
 SCHEMA_VERSION = 3
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's name for it
+
+
+@dataclass(frozen=True)
+class TorchDevice:
+    """A GPU as torch sees it."""
+
+    name: str
+    capability: str = ""
+    error: Optional[str] = None  # what a sum on it failed with; None where it computes
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that is known of a machine."""
+
+    python: str
+    cpu: str
+    cores: int  # that this process may run on
+    memory_bytes: int
+    shared_memory_bytes: Optional[int]  # of /dev/shm, where a loader's workers put their batches
+    free_disk_bytes: int  # where temporary files go: compilers keep their kernels there
+    cxx: Optional[str]  # the C++ compiler that inductor takes for a CPU's kernels
+    cc: Optional[str]  # the C compiler that Triton takes
+    python_headers: bool  # there is Python.h
+    packages: Mapping[str, str]  # the versions of those that matter to a compiler
+    driver: Optional[str] = None  # the version of NVIDIA's
+    driver_error: Optional[str] = None  # why nvidia-smi does not answer beside a GPU or a driver
+    gpus: Tuple[str, ...] = ()  # those that the driver shows, in words
+    gpus_declared: int = 0  # how many SageMaker says that this instance has (SM_NUM_GPUS)
+    neuron_devices: int = 0  # that the kernel shows
+    instance_type: Optional[str] = None  # the SageMaker instance that this is; None elsewhere
+    image: Optional[str] = None
+    variables: Mapping[str, str] = field(default_factory=dict)  # that switch something on or off
+
+    # As torch's import and its first steps on a device show it.
+    torch: Optional[str] = None  # its version
+    torch_error: Optional[str] = None  # why it could not be imported, or how its process ended
+    cuda: Optional[str] = None  # the CUDA that it was built for; None in a build without
+    cuda_error: Optional[str] = None  # what CUDA's start failed with
+    devices: Tuple[TorchDevice, ...] = ()  # not any where CUDA does not start
+    triton: Optional[str] = None  # Triton's version, where it can be imported
+    triton_error: Optional[str] = None  # why it cannot, where it is installed
+
+    # As the import of torch_xla shows it.
+    xla_error: Optional[str] = "it is not installed"  # or why its import or its device fails
+    xla_configured: bool = False  # it is that of SageMaker Training Compiler, switched on
+
+    tried: Mapping[str, Optional[str]] = field(default_factory=dict)
+    """By label, compilers that were given a small model to compile and take three steps with: why
+    one failed, in one sentence; None where its gradients are eager's."""
 
 
 class Lack(NamedTuple):
     """Something that is missing or in the way."""
 
-    what: str
-    """A clause that ends "it lacks" or "beware"."""
-    do: str
-    """One sentence, as an instruction."""
+    what: str  # a clause that ends "it lacks" or "beware"
+    do: str  # one sentence, as an instruction
 
 
 def _no_cuda(facts: Facts) -> Optional[Lack]:
-    """Why torch does not compute on a GPU that the machine has; None where it does, or there is
-    none."""
+    """Why torch does not compute on a GPU that the machine has; None where it does."""
     there = facts.gpus_declared or facts.gpus or facts.driver_error
     if not facts.torch or facts.devices or not there:
         return None
@@ -62,8 +110,7 @@ def _set(*variables: str) -> Callable[[Facts], List[str]]:
     return lambda facts: [it for it in variables if facts.variables.get(it, "") not in ("", "0")]
 
 
-REMARK = "remark"
-"""Not a need: what disturbs measurements, or will stop a job that starts."""
+REMARK = "remark"  # not a need: what disturbs measurements, or will stop a job that starts
 
 NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
     (
@@ -73,12 +120,7 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
         "Install the one that the image's requirements.txt names, in the build for this machine's "
         "processor, Python and CUDA.",
     ),
-    (
-        "working device",
-        _no_cuda,
-        "the use of its GPUs ({it.what})",
-        "{it.do}",
-    ),
+    ("working device", _no_cuda, "the use of its GPUs ({it.what})", "{it.do}"),
     (
         "working device",
         lambda facts: [it for it in facts.devices if it.error is not None],
@@ -190,7 +232,7 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
     ),
     (
         REMARK,
-        lambda facts: facts.free_disk_bytes is not None and facts.free_disk_bytes < 2 << 30,
+        lambda facts: facts.free_disk_bytes < 2 << 30,
         "less than 2 GiB of disk is free where temporary files go",
         "Free some, or name another folder in TMPDIR.",
     ),
@@ -203,8 +245,12 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
 )
 """Every need, by the name that declarations have for it, or REMARK; what of it is missing (nothing,
 or `it`, or a list of them); and the two texts of the Lack."""
-_DECIDING = ("torch", "neuron device", "gpu", "gpu of xla")
-"""Needs without which nothing is to be said of those that follow."""
+_DECIDING = (
+    "torch",
+    "neuron device",
+    "gpu",
+    "gpu of xla",
+)  # without these nothing is said of others
 
 
 def _lacks(facts: Facts, need: str) -> Iterator[Lack]:
@@ -219,10 +265,8 @@ class Finding:
     """A compiler on this machine, with one of its backends."""
 
     compiler: str
-    backend: Optional[str]
-    """None for a compiler without backends."""
-    runs_on: Optional[str]
-    """gpu, cpu or neuron; None where it cannot run here."""
+    backend: Optional[str]  # None for a compiler without backends
+    runs_on: Optional[str]  # gpu, cpu or neuron; None where it cannot run here
     needs: Tuple[str, ...]
     lacks: Tuple[Lack, ...]
 
@@ -282,8 +326,7 @@ def _finding(
 
 # As text.
 
-_FACTS, _NAMES = 11, 28
-"""Where facts and states begin, in characters."""
+_FACTS, _NAMES = 11, 28  # where facts and states begin, in characters
 
 
 def text_of(examination: Examination) -> str:
@@ -320,9 +363,8 @@ def _state(facts: Facts, finding: Finding) -> str:
     error = facts.tried.get(finding.label)
     if error is not None:
         return f"FAILED on the {finding.runs_on}: {error}"
-    return (
-        f"runs on the {finding.runs_on}{': tried, right' if finding.label in facts.tried else ''}"
-    )
+    tried = ": tried, right" if finding.label in facts.tried else ""
+    return f"runs on the {finding.runs_on}{tried}"
 
 
 def _machine(facts: Facts) -> Iterator[Tuple[str, str]]:

@@ -1,14 +1,11 @@
 """The examination of the machine that this process runs on; as a program, the doctor's job.
 
     python -m compilegate.job.doctor.program
+    python -m compilegate.job.doctor.program trial COMPILER cpu|cuda [BACKEND]
 
-The job writes what it found into its output, and prints the text. It succeeds whatever it finds,
-since a machine that lacks something is an answer.
-
+The job writes what it found into its output, and prints the text; it succeeds whatever it finds.
 What may crash, hang, or keep a GPU's memory while its process lives is asked in a process of its
 own: the same program with a question, which prints its answer as JSON.
-
-    python -m compilegate.job.doctor.program trial COMPILER cpu|cuda [BACKEND]
 """
 
 from __future__ import annotations
@@ -18,35 +15,39 @@ import importlib
 import json
 import os
 import platform
+import shutil
 import sys
 import sysconfig
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence
 
 from compilegate.job.compilers import load_compiler
 from compilegate.job.compilers.declaration import CONFIGURED
-from compilegate.job.doctor.facts import (
+from compilegate.job.doctor.needs import (
+    SHARED_MEMORY,
+    Examination,
     Facts,
+    Finding,
     TorchDevice,
-    compilers_here,
-    driver_here,
-    host_here,
+    examination_of,
+    text_of,
 )
-from compilegate.job.doctor.needs import Examination, Finding, examination_of, text_of
 from compilegate.job.errors import one_sentence
 from compilegate.job.files import write_json, write_text
+from compilegate.job.machine.accelerators import declared_gpus
 from compilegate.job.machine.environment import (
     cores_available,
     cpu_model,
-    image,
     instance_type,
     version_of,
 )
-from compilegate.job.machine.programs import run
+from compilegate.job.machine.programs import cxx_compiler, nvidia_smi, run
 from compilegate.job.names import (
     DOCTOR_FILE,
     DOCTOR_TEXT_FILE,
+    IMAGE_VARIABLE,
     OUTPUT_DATA_VARIABLE,
     VISIBLE_GPUS_VARIABLE,
 )
@@ -59,16 +60,12 @@ VARIABLES = (
     *("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_SUPPRESS_ERRORS"),
     *("NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING", VISIBLE_GPUS_VARIABLE),
 )
-SECONDS = 240.0
-"""torch's first import from a cold disk, CUDA's start on eight GPUs, a first compilation."""
+SECONDS = 240.0  # for torch's import from a cold disk, the start of eight GPUs, a compilation
 
 
-def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) -> Examination:
-    """Look at everything, in some seconds; nothing is changed.
-
-    `trying` has every compiler that lacks nothing compile a small model as well, each in a process
-    of its own, which takes up to a minute each. `variables` are the environment's.
-    """
+def examine(*, trying: bool = False) -> Examination:
+    """Look at everything, in some seconds; nothing is changed. `trying` has every compiler that
+    lacks nothing compile a small model as well, which takes up to a minute each."""
     found = {name: version_of(name) for name in PACKAGES}
     packages = {name: version for name, version in found.items() if version is not None}
     torch = ask("torch") if "torch" in packages else {}
@@ -76,6 +73,7 @@ def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) 
     if "torch_xla" in packages:
         xla = ask("xla")
         xla["xla_error"] = xla.pop("error", None)
+    shared = shutil.disk_usage(SHARED_MEMORY) if os.path.isdir(SHARED_MEMORY) else None
     facts = Facts(
         python=platform.python_version(),
         cpu=cpu_model(),
@@ -83,14 +81,16 @@ def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) 
         python_headers=Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
         packages=packages,
         neuron_devices=len(list(Path("/dev").glob("neuron[0-9]*"))),
-        instance_type=instance_type(variables),
-        image=image(variables),
-        variables={name: variables[name] for name in VARIABLES if name in variables},
+        instance_type=instance_type(os.environ),
+        image=os.environ.get(IMAGE_VARIABLE) or None,
+        variables={name: os.environ[name] for name in VARIABLES if name in os.environ},
         devices=tuple(TorchDevice(**each) for each in torch.pop("devices", ())),
         torch_error=torch.pop("error", None),
-        **host_here(),
-        **driver_here(variables),
-        **compilers_here(variables),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        shared_memory_bytes=shared.total if shared else None,
+        free_disk_bytes=shutil.disk_usage(tempfile.gettempdir()).free,
+        **driver_here(os.environ),
+        **compilers_here(os.environ),
         **torch,
         **xla,
     )
@@ -104,6 +104,32 @@ def examine(variables: Mapping[str, str] = os.environ, *, trying: bool = False) 
         if each.runs_on in ("cpu", "gpu") and "torch_xla" not in each.needs
     }
     return examination_of(replace(facts, tried=tried))
+
+
+def compilers_here(variables: Mapping[str, str]) -> Dict[str, Any]:
+    """The compilers that torch would take in this environment, by their fields of `Facts`."""
+    named = [variables["CC"]] if variables.get("CC") else ["gcc", "clang"]
+    found = (shutil.which(each, path=variables.get("PATH")) for each in named)
+    return {"cxx": cxx_compiler(variables), "cc": next(filter(None, found), None)}
+
+
+def driver_here(variables: Mapping[str, str]) -> Dict[str, Any]:
+    """NVIDIA's driver and its GPUs, by their fields of `Facts`, without torch or use of a GPU."""
+    fields, path = ("name", "driver_version", "memory.total", "compute_cap"), variables.get("PATH")
+    rows, error = nvidia_smi(fields, path)
+    if shutil.which("nvidia-smi", path=path) is None:
+        there = next(Path("/dev").glob("nvidia[0-9]*"), None)
+        error = None if there is None else f"{error}, though there is {there}"
+    return {
+        "driver": rows[0].get("driver_version") if rows else None,
+        "driver_error": error,
+        "gpus": tuple(
+            f"{each.get('name')}, compute capability {each.get('compute_cap', 'unknown')}, "
+            f"{each.get('memory.total', 'unknown')} MiB"
+            for each in rows
+        ),
+        "gpus_declared": declared_gpus(variables),
+    }
 
 
 def _trial_error(finding: Finding) -> Optional[str]:
@@ -149,7 +175,6 @@ def torch_here() -> Dict[str, Any]:
 
 
 def _device(torch: Any, number: int) -> Dict[str, Any]:
-    """One GPU, and whether it computes."""
     found: Dict[str, Any] = {"name": f"GPU {number}"}
     try:
         properties = torch.cuda.get_device_properties(number)

@@ -1,11 +1,9 @@
 """Starts a training script of a workload's own, and writes what evidence the script does not write.
 
-The request names this program. Variables say which script is meant, in how many processes it runs
-on each machine, whether its failure is evidence (a candidate that cannot be trained must not keep
-the baseline from its release), and which metrics to catch where the script only prints them. The
-script gets its own arguments and no others; what its job is, it finds in a variable
-(`compilegate.job.script.told`). Each of its processes is seeded before its first line
-(`compilegate.job.launch.script_process`).
+Variables of the request say which script is meant, in how many processes it runs on each machine,
+whether its failure is evidence (a candidate that cannot be trained must not keep the baseline from
+its release), and which metrics to catch where the script only prints them. The script gets its own
+arguments and no others; what its job is, it finds in a variable (`compilegate.job.script.told`).
 """
 
 from __future__ import annotations
@@ -24,7 +22,12 @@ from compilegate.job.evidence import (
     write_evidence,
 )
 from compilegate.job.launch import script_process
-from compilegate.job.launch.printed_metrics import PrintedMetrics, printed_speed
+from compilegate.job.launch.printed_metrics import (
+    LEAST_INTERVALS,
+    TOO_FEW,
+    PrintedMetrics,
+    printed_speed,
+)
 from compilegate.job.launch.supervisor import Failure, Launch, supervise
 from compilegate.job.launch.told import hyperparameters, script_arguments, script_environment
 from compilegate.job.machine.accelerators import name_gpus
@@ -72,20 +75,20 @@ def main(arguments: Sequence[str]) -> int:
         record_failure(output, failed)
 
     def conclude(printed: PrintedMetrics, attempts: Tuple[str, ...]) -> None:
-        metrics, notes = printed.values, []
-        if names.SPEED_METRIC in metrics:
+        metrics, speeds = printed.values, printed.series.get(names.SPEED_METRIC)
+        notes: Tuple[str, ...] = ()
+        if speeds:
+            metrics[names.SPEED_METRIC] = printed_speed(speeds)
             compiled = recipe.get(names.COMPILER, "eager") != "eager"
-            speeds = printed.series[names.SPEED_METRIC]
-            metrics[names.SPEED_METRIC], note = printed_speed(speeds, compiled=compiled)
-            notes = [] if note is None else [note]
-        for each in notes:
-            print(f"note: {each}", flush=True)
+            if compiled and len(speeds) < LEAST_INTERVALS:
+                notes = (TOO_FEW,)
+                print(f"note: {TOO_FEW}", flush=True)
         found = replace(
             known(attempts),
             origin=Origin.PRINTED,
             metrics=metrics,
             printed=printed.recorded,
-            notes=tuple(notes),
+            notes=notes,
         )
         write_evidence(output, found)
 

@@ -14,12 +14,14 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from compilegate.job import names
 from compilegate.job.evidence import above_one
 
-MOST_RECORDED = 50
-"""Values of one metric that the evidence holds."""
-_LEAST_INTERVALS = 3
-"""Fewer printed speeds show no steady state; the last one counts then."""
-_SLOW = 0.5
-"""A share of the later speeds' median: less is an interval in which something was compiled."""
+MOST_RECORDED = 50  # values of one metric that the evidence holds
+LEAST_INTERVALS = 3  # fewer printed speeds show no steady state
+TOO_FEW = (
+    "the speed was printed fewer than three times: if it is an average of the whole run, the time "
+    "to compile is in it; print the speed of each interval of steps, or time the steps with "
+    "compilegate.job (evidence = 'written')"
+)
+_SLOW = 0.5  # of the later speeds' median: something was compiled in an interval below that
 
 
 class PrintedMetrics:
@@ -29,8 +31,7 @@ class PrintedMetrics:
         self._expressions = {name: re.compile(text) for name, text in expressions.items()}
         self._percent = frozenset(percent)
         self.series: Dict[str, List[float]] = {}
-        self.fault: Optional[str] = None
-        """Why the values are not what they should be, in one sentence; None while they may be."""
+        self.fault: Optional[str] = None  # why a value is not what it should be, in one sentence
 
     @classmethod
     def declared(cls, variables: Mapping[str, str]) -> Optional["PrintedMetrics"]:
@@ -53,7 +54,6 @@ class PrintedMetrics:
         return {name: _thinned(values) for name, values in self.series.items()}
 
     def read(self, line: bytes) -> None:
-        """Look for all of them in one line."""
         text = line.decode(errors="replace")
         for name, expression in self._expressions.items():
             for found in expression.finditer(text):
@@ -85,31 +85,16 @@ def _thinned(values: Sequence[float]) -> Tuple[float, ...]:
     return tuple(values[round(last * each / count)] for each in range(MOST_RECORDED))
 
 
-def printed_speed(values: Sequence[float], *, compiled: bool) -> Tuple[float, Optional[str]]:
-    """Samples per second by all speeds that were printed, at least one, in order; and what a reader
-    should know of it, in one sentence. `compiled` says whether a compiler was at work.
-
-    The speed is what all values but the warm-up's come to, stalls included: the first value, and
-    those after it that are as slow as compilation. All arms are measured alike.
-    """
-    for value in values:
-        if not value > 0:  # NaN too; the gate refuses it with its own reason
-            return value, None
-    if len(values) < _LEAST_INTERVALS:
-        note = (
-            "the speed was printed fewer than three times: if it is an average of the whole run, "
-            "the time to compile is in it; print the speed of each interval of steps, or time the "
-            "steps with compilegate.job (evidence = 'written')"
-        )
-        return values[-1], note if compiled else None
-    slow = _SLOW * statistics.median(values[len(values) // 2 :])
-    early = 1
-    while early < len(values) // 2 and values[early] < slow:
-        early += 1
-    speed = statistics.harmonic_mean(values[early:])
-    note = (
-        f"the first {early} of {len(values)} printed speeds "
-        f"({', '.join(f'{each:.4g}' for each in values[:early][:3])} samples per second) are left "
-        f"out, since compilation is in them; the others come to {speed:.4g}"
-    )
-    return speed, note if compiled and values[0] < _SLOW * speed else None
+def printed_speed(values: Sequence[float]) -> float:
+    """Samples per second by all speeds that were printed, at least one, in order: what all but the
+    warm-up's come to, stalls included. The warm-up's are the first value, and those after it that
+    are as slow as compilation; in all arms alike. Of fewer than three the last one counts."""
+    wrong = [value for value in values if not value > 0]  # NaN too; the gate has its reason
+    if wrong:
+        return wrong[0]
+    if len(values) < LEAST_INTERVALS:
+        return values[-1]
+    half = len(values) // 2
+    slow = _SLOW * statistics.median(values[half:])
+    steady_from = next((at for at in range(1, half) if values[at] >= slow), half)
+    return statistics.harmonic_mean(values[steady_from:])

@@ -1,10 +1,10 @@
 """Stands for a training script in each process of an arm's job: seeds the process, then becomes it.
 
 The arm's seed is set before the script's first line: of Python's generator at once, of NumPy's and
-torch's as soon as the script has imported them. To import them here would take from the script what
-has to be set before an import, such as OMP_NUM_THREADS, and cost a script that uses neither.
+torch's when the script imports them. An import here would come before what the script sets first,
+such as OMP_NUM_THREADS.
 
-The script is in SCRIPT_VARIABLE. Its arguments are this program's, or in SCRIPT_ARGUMENTS_VARIABLE
+The script is in SCRIPT_VARIABLE; its arguments are this program's, or in SCRIPT_ARGUMENTS_VARIABLE
 where a launcher in between would not pass them on as declared. Launchers of PyTorch/XLA import this
 file and call `_mp_fn(index)`; others run it.
 """
@@ -27,8 +27,7 @@ from compilegate.job.launch.told import job_text
 
 
 def seed_process(seed: int) -> None:
-    """Seed the generators of Python, NumPy and torch: those of a library that is not imported yet,
-    when it is."""
+    """Seed the generators of Python, NumPy and torch; those of a library when it is imported."""
     random.seed(seed)
     seeds: Dict[str, Callable[[Any], None]] = {
         "numpy.random": lambda module: module.seed(seed % 2**32),
@@ -44,8 +43,7 @@ class _OnImport(MetaPathFinder):
     """Calls a function with a module when it has been imported for the first time."""
 
     def __init__(self, calls: Dict[str, Callable[[Any], None]]) -> None:
-        """`calls`: the functions by the modules' names."""
-        self._calls = calls
+        self._calls = calls  # by the modules' names
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
@@ -89,8 +87,7 @@ def _mp_fn(index: int) -> None:
 
 
 def _become() -> str:
-    """Take the arm's seed, the script's arguments and its place among the modules' folders; returns
-    its path."""
+    """Take the arm's seed, the script's arguments and its folder; returns its path."""
     text = job_text(os.environ)
     if text:
         seed_process(int(json.loads(text).get(names.SEED, 0)))

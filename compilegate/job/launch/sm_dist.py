@@ -1,12 +1,10 @@
-"""Starts a training script on every GPU, in the images of PyTorch 1.10.2 and before.
-
-Their training toolkit knows no other way: the request names this program, and the script to start
-is the hyperparameter `training_script`, beside all others.
+"""Starts a training script on every GPU, in the images of PyTorch 1.10.2 and before: their training
+toolkit knows no other way. The script is the hyperparameter `training_script`, beside all others.
 
 AWS's launcher, `torch_xla.distributed.sm_dist`, puts arguments into a shell's command line, and
-makes `--flag` of `--flag True` and nothing of `--flag False`. So the script's arguments do not go
-through it: it starts `script_process.py`, which finds them in a variable. They are read from the
-toolkit's variable, since its arguments do not tell True from "True".
+makes `--flag` of `--flag True` and nothing of `--flag False`. So it starts `script_process.py`,
+which finds the script's arguments in a variable. They come from the toolkit's variable, since the
+toolkit's arguments do not tell True from "True".
 """
 
 from __future__ import annotations

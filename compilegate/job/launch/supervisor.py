@@ -24,7 +24,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import IO, Callable, Mapping, Optional, Sequence, Tuple
 
 from compilegate.job import endings, names
 from compilegate.job.errors import killed_by, report_failure
@@ -35,41 +35,33 @@ from compilegate.job.machine.world import host_rank, hosts
 _STARTED = time.monotonic()
 SECONDS_KEPT = 120.0
 """What is kept of the job's time limit for evidence and output, or a quarter of a short one."""
-SECONDS_TO_END = 20.0
-"""What a process has to end by itself at its deadline, before it is killed."""
+SECONDS_TO_END = 20.0  # by itself at its deadline, before a process is killed
 SECONDS_TO_READ = 5.0
 """What the script leaves running may hold its output open; nobody waits for that."""
-MOST_REMEMBERED = 20_000
-LONGEST_LINE = 65_536
-"""Bytes. What has no end by then is searched for metrics in pieces."""
+MOST_REMEMBERED = 20_000  # bytes of stderr
+LONGEST_LINE = 65_536  # bytes; what has no end by then is searched for metrics in pieces
 
 _EXCEPTION = re.compile(r"^(?:\[rank\d+\]: )?([A-Za-z_][\w.]*: \S.*)$", re.MULTILINE)
 """The last line of a traceback, also where torchrun says whose it is."""
-_OURS = re.compile(r"^compilegate\.[\w.]+Error: ")
-"""Before what is already a sentence for the person who can mend it."""
+_OURS = re.compile(r"^compilegate\.[\w.]+Error: ")  # before what is already a sentence
 
 
 @dataclass(frozen=True)
 class Failure:
     """A training that left no model."""
 
-    reason: str
-    """One sentence."""
+    reason: str  # one sentence
     ending: endings.Ending
-    attempts: Tuple[str, ...]
-    """How earlier starts of it within this job ended."""
+    attempts: Tuple[str, ...]  # how earlier starts of it within this job ended
 
 
 @dataclass(frozen=True)
 class Launch:
     """What is started, and what to make of its end."""
 
-    program: Sequence[str]
-    """A script, or ``-m MODULE``, and its arguments."""
-    without_evidence: str
-    """The reason, where it ends well and leaves no evidence."""
-    environment: Mapping[str, str]
-    """The child's."""
+    program: Sequence[str]  # a script, or ``-m MODULE``, and its arguments
+    without_evidence: str  # the reason, where it ends well and leaves no evidence
+    environment: Mapping[str, str]  # the child's
     processes: Optional[int] = None
     """Started by torchrun on each machine; None for one process without it."""
     record: Optional[Callable[[Failure], None]] = None
@@ -82,6 +74,7 @@ class Launch:
 def supervise(launch: Launch) -> int:
     """Run the training to its end; returns the exit status for this process."""
     stop_requests = StopRequests()
+    leads = host_rank(os.environ) == 0  # the first of the job's machines writes the evidence
     earlier: Tuple[str, ...] = ()
     while True:
         printed = None if launch.conclude is None else PrintedMetrics.declared(os.environ)
@@ -90,7 +83,7 @@ def supervise(launch: Launch) -> int:
             # The platform or a person ended the job: that says nothing about the arm.
             return 128 + stop_requests.first
         if ending is None:
-            if _concluded(launch, printed, earlier):
+            if not leads or _concluded(launch, printed, earlier):
                 return 0
             ending, reason = endings.NO_EVIDENCE, launch.without_evidence
         if ending is endings.WRONG_CODE:
@@ -100,40 +93,25 @@ def supervise(launch: Launch) -> int:
             reason = f"{reason} (attempt {len(earlier) + 1}; before, it ended by: {before})"
         again = len(earlier) + 1 < ending.attempts and len(hosts(os.environ)) == 1
         if by_input or not again:
-            return _give_up(launch, Failure(reason, ending, earlier), recorded=not by_input)
+            report_failure(reason, os.environ)  # the platform shows it of a job that fails
+            if by_input or launch.record is None:
+                return 1
+            if leads:
+                launch.record(Failure(reason, ending, earlier))
+            return 0
         earlier = (*earlier, ending.name)
         print(f"{reason}; the training is started again", file=sys.stderr, flush=True)
         _clear()
 
 
-def _give_up(launch: Launch, failure: Failure, *, recorded: bool) -> int:
-    """Say why, for good: to the platform, which shows it of a job that fails, and to the evidence
-    where it is recorded."""
-    report_failure(failure.reason, os.environ)
-    if launch.record is None or not recorded:
-        return 1
-    if _leads():
-        launch.record(failure)
-    return 0
-
-
 def _concluded(launch: Launch, printed: Optional[PrintedMetrics], earlier: Tuple[str, ...]) -> bool:
-    """Whether there is evidence, which the first machine writes, or a profile in its place."""
-    if not _leads():
-        return True
+    """Whether there is evidence, or a profile in its place."""
     if launch.conclude is not None and printed is not None:
         launch.conclude(printed, earlier)
         return True
     output = Path(os.environ[names.OUTPUT_DATA_VARIABLE])
-    profile = output / names.PROFILE_FOLDER / names.PROFILE_FILE
-    if os.environ.get(names.PROFILE_VARIABLE) and profile.is_file():
-        return True
-    return (output / names.EVIDENCE_FOLDER / names.EVIDENCE_FILE).is_file()
-
-
-def _leads() -> bool:
-    """Whether this is the first of the job's machines."""
-    return host_rank(os.environ) == 0
+    evidence = output / names.EVIDENCE_FOLDER / names.EVIDENCE_FILE
+    return evidence.is_file() or (output / names.PROFILE_FOLDER / names.PROFILE_FILE).is_file()
 
 
 def _discard_compiled_code() -> None:
@@ -165,24 +143,19 @@ class StopRequests:
     """
 
     def __init__(self) -> None:
-        self._received: List[int] = []
+        self.first = 0  # the signal that came first; 0 where none did
         self._child: Optional[subprocess.Popen[bytes]] = None
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, self._receive)
 
-    @property
-    def first(self) -> int:
-        """The signal that came first; 0 where none did."""
-        return self._received[0] if self._received else 0
-
     def pass_on_to(self, child: subprocess.Popen[bytes]) -> None:
-        """Send it those that came, and those that come."""
-        missed, self._child = list(self._received), child
-        for number in missed:
-            child.send_signal(number)
+        """Send it what came, and what comes."""
+        missed, self._child = self.first, child
+        if missed:
+            child.send_signal(missed)
 
     def _receive(self, number: int, _frame: Optional[FrameType]) -> None:
-        self._received.append(number)
+        self.first = self.first or number
         if self._child is not None:
             self._child.send_signal(number)
 
@@ -282,8 +255,7 @@ def _pass_on(
     onward: IO[bytes],
     end: bytearray,
 ) -> None:
-    """Pass on a stream of the child's as it comes, to its end; search it for metrics, and keep its
-    `end`."""
+    """Pass on a stream of the child's to its end; search it for metrics, and keep its `end`."""
     line = b""
     for chunk in iter(lambda: os.read(stream.fileno(), 65536), b""):
         onward.write(chunk)

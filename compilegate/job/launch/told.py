@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from compilegate.job.evidence import Scalar
 
 _CONTINUED = re.compile(rf"{names.JOB_VARIABLE}_\d+")
-_LAUNCHERS_OWN = "training_script"
-"""The hyperparameter that names the script for SageMaker's launcher of PyTorch 1.10."""
-_TRUTHS = {"true": True, "false": False}
+_LAUNCHERS_OWN = "training_script"  # names the script for SageMaker's launcher of PyTorch 1.10
 
 
 def job_text(environment: Mapping[str, str]) -> str:
@@ -81,8 +79,7 @@ def script_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -
 
 
 def _named(arguments: Sequence[str]) -> Iterator[Tuple[str, str]]:
-    """Each hyperparameter as (declared name, value). The toolkit writes `-n value` where the name
-    is a single letter."""
+    """Each hyperparameter as (declared name, value); the toolkit writes a single letter `-n`."""
     for name, value in zip(arguments[::2], arguments[1::2]):
         yield name.lstrip("-"), value
 
@@ -97,10 +94,8 @@ def _argument(name: str, value: str, style: str) -> List[str]:
 
 def _scalar(text: str) -> Scalar:
     """The value that was declared. The toolkit decodes JSON, and writes it as Python does."""
-    if text.lower() in _TRUTHS:
-        return _TRUTHS[text.lower()]
     try:
-        value = json.loads(text)
+        value = json.loads(text.lower() if text.lower() in ("true", "false") else text)
     except ValueError:
         return text
     finite = isinstance(value, (int, float)) and math.isfinite(value)

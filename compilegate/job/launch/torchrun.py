@@ -1,10 +1,9 @@
 """torch's own launcher on every machine of a job, and why one of its processes failed.
 
-torchrun is started by the job itself, not by SageMaker's toolkit, so that the same thing runs on
-every platform. When one process fails, torchrun ends the others and says only that it did. So the
-one that fails leaves a note for the supervisor. For one that a signal killed, torchrun's own
-process (`main`) leaves it, since torchrun alone knows how each one ended; by then another may have
-noted that it lost its connection. Needs no torch until torchrun runs: torch may be why.
+The job itself starts torchrun, so that the same thing runs on every platform. When one process
+fails, torchrun ends the others and says only that it did. So the one that fails leaves a note for
+the supervisor. For one that a signal killed, torchrun's own process (`main`) leaves it; by then
+another may have noted that it lost its connection. torch, which may be why, is imported to run it.
 """
 
 from __future__ import annotations
@@ -24,15 +23,13 @@ from compilegate.job.errors import InputError, killed_by, report_failure
 from compilegate.job.machine.world import host_rank, hosts
 from compilegate.job.names import FAILURE_NOTE_VARIABLE
 
-REPORTED_FAILURE = 3
-"""Exit status of a process that said itself why it failed."""
-_PEER_GONE = (
+REPORTED_FAILURE = 3  # exit status of a process that said itself why it failed
+_PEER_GONE = (  # in the words of gloo and NCCL
     "Connection closed by peer",
     "Connection reset by peer",
     "Broken pipe",
     "remote process exited",
 )
-"""How gloo and NCCL say that another process was gone."""
 PORT = "29500"
 """The port at which several machines meet, where none is given: on SageMaker a job has its machines
 to itself. Here jobs share one, and the local target gives each a free port."""
@@ -43,12 +40,9 @@ class FailureNote:
     """Why a process failed."""
 
     reason: str
-    by_input: bool = False
-    """Whether every arm would fail of it."""
-    signal: int = 0
-    """What killed it; 0 for one that ended by itself."""
-    lost_peer: bool = False
-    """Whether it is only that another process was gone."""
+    by_input: bool = False  # every arm would fail of it
+    signal: int = 0  # what killed it; 0 for one that ended by itself
+    lost_peer: bool = False  # it is only that another process was gone
 
 
 def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
@@ -76,8 +70,7 @@ def read_note(path: Path) -> Optional[FailureNote]:
 
 
 def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
-    """Say why a process fails: to its supervisor, or to the platform where it has none. Returns the
-    exit status."""
+    """Tell the supervisor, or else the platform, why a process fails; returns the exit status."""
     note = FailureNote(
         explained(error),
         by_input=isinstance(error, InputError),

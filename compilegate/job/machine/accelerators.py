@@ -1,15 +1,12 @@
-"""What a machine has to compute with beside its processor: GPUs, or Trainium.
+"""What a machine has to compute with beside its processor: GPUs, or Trainium. Needs no torch.
 
-That is one fact; where a process computes is another (`place_of`). A compiler that keeps the
-accelerator to itself leaves torch's own device on the host, and still the machine is the one that
-the baseline had. So the driver is asked here, and no framework.
+Where a process computes is another fact (`place_of`): a compiler that keeps the accelerator to
+itself leaves torch's own device on the host. So the driver is asked here, and no framework.
 
 A machine may be described instead, in `MACHINE_VARIABLE`: then this one's processor stands in for
 its accelerator, and whatever asks for the machine gets the described one::
 
     {"accelerator": "V100", "kind": "cuda", "count": 1, "memory_gib": 16, "capability": "7.0"}
-
-Needs no torch.
 """
 
 from __future__ import annotations
@@ -19,33 +16,28 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Mapping, MutableMapping, Optional, Sequence, Tuple
+from typing import List, Mapping, MutableMapping, Optional, Sequence
 
 from compilegate.job.errors import ArmError, InputError
 from compilegate.job.machine.programs import nvidia_smi
 from compilegate.job.names import GPU_COUNT_VARIABLE, MACHINE_VARIABLE, VISIBLE_GPUS_VARIABLE
 
-TOOLKIT_GPUS_VARIABLE = "SM_NUM_GPUS"
-"""The machine's, as SageMaker's training toolkit, or the local runner, counted them."""
 HOST, CUDA, NEURON = "cpu", "cuda", "neuron"
-KINDS = (CUDA, NEURON)
-"""What an accelerator computes with: NVIDIA's GPUs or AWS's Trainium."""
+KINDS = (CUDA, NEURON)  # of accelerators: NVIDIA's GPUs or AWS's Trainium
 _XLA_HARDWARE = {"CPU": HOST, "GPU": CUDA, "CUDA": CUDA, "NEURON": NEURON}
 _NEURON_DEVICES = Path("/sys/devices/virtual/neuron_device")
+_Gpu = Mapping[str, str]  # what the driver says of one, by its names of the fields
 
 
 @dataclass(frozen=True)
 class Accelerators:
     """All that the job may use, which are alike."""
 
-    kind: str
-    """One of KINDS."""
+    kind: str  # one of KINDS
     name: str
     count: int
-    memory_bytes: Optional[int] = None
-    """What each has; None where nothing says."""
-    capability: Optional[str] = None
-    """NVIDIA's compute capability, such as 7.0; None where nothing says, or there is none."""
+    memory_bytes: Optional[int] = None  # what each has; None where nothing says
+    capability: Optional[str] = None  # NVIDIA's compute capability, such as 7.0, where known
 
 
 @dataclass(frozen=True)
@@ -53,8 +45,7 @@ class Machine:
     """A job's machine, found or described."""
 
     accelerators: Optional[Accelerators]
-    described: Optional[str] = None
-    """The description in one line, where the machine is not this one."""
+    described: Optional[str] = None  # the description, where the machine is not this one
 
 
 def this_machine() -> Machine:
@@ -121,8 +112,7 @@ def _found(visible: Optional[str]) -> Optional[Accelerators]:
     """Those of this machine that CUDA_VISIBLE_DEVICES leaves; a GPU before anything else. Several
     kinds have all their names, and the least memory and capability."""
     rows = nvidia_smi(("index", "uuid", "name", "memory.total", "compute_cap")).rows
-    places = visible_gpus([(each["index"], each["uuid"]) for each in rows], visible)
-    chosen = [rows[place] for place in places]
+    chosen = visible_gpus(rows, visible)
     if chosen:
         memories = [each.get("memory.total", "") for each in chosen]
         capabilities = [each.get("compute_cap", "") for each in chosen]
@@ -136,28 +126,23 @@ def _found(visible: Optional[str]) -> Optional[Accelerators]:
     devices = [each for each in _NEURON_DEVICES.glob("neuron*") if each.name[6:].isdigit()]
     if not devices:
         return None
-    name = devices[0] / "info" / "architecture" / "device_name"
-    return Accelerators(
-        NEURON, name.read_text().strip() if name.is_file() else "Trainium", len(devices)
-    )
+    file = devices[0] / "info" / "architecture" / "device_name"
+    name = file.read_text().strip() if file.is_file() else "Trainium"
+    return Accelerators(NEURON, name, len(devices))
 
 
-def visible_gpus(gpus: Sequence[Tuple[str, str]], visible: Optional[str]) -> List[int]:
-    """Which of the GPUs (index, uuid) CUDA_VISIBLE_DEVICES leaves, by their place; all where it is
-    not set. As in CUDA, a name of no GPU hides those after it."""
+def visible_gpus(gpus: Sequence[_Gpu], visible: Optional[str]) -> List[_Gpu]:
+    """Those of the GPUs, by index or uuid, that CUDA_VISIBLE_DEVICES leaves; all where it is not
+    set. As in CUDA, a name of no GPU hides those after it."""
     if visible is None:
-        return list(range(len(gpus)))
+        return list(gpus)
     chosen = []
     for name in (each.strip() for each in visible.split(",")):
-        matching = (
-            place
-            for place, (index, uuid) in enumerate(gpus)
-            if name == index or (name.startswith("GPU-") and uuid.startswith(name))
-        )
-        place = next(matching, None)
-        if place is None:
+        uuid = name if name.startswith("GPU-") else "none"
+        found = [it for it in gpus if name == it["index"] or it["uuid"].startswith(uuid)]
+        if not found:
             break
-        chosen.append(place)
+        chosen.append(found[0])
     return chosen
 
 
@@ -173,33 +158,34 @@ def place_of(
     `hardware` is what XLA says that its device is. `computes_on`: the kinds of accelerator that the
     compiler can use. Of a described machine, this one's processor stands in for such a one.
     """
-    place = device_type
-    if hardware is not None:
-        place = _XLA_HARDWARE.get(hardware, hardware.lower())
+    place = device_type if hardware is None else _XLA_HARDWARE.get(hardware, hardware.lower())
     has = machine.accelerators
-    if place == HOST and machine.described is not None and has is not None:
-        return has.kind if has.kind in computes_on else HOST
+    if place == HOST and machine.described and has and has.kind in computes_on:
+        return has.kind
     return place
+
+
+def declared_gpus(environment: Mapping[str, str]) -> int:
+    """How many GPUs the machine has, as SageMaker's toolkit or the local runner counted them."""
+    declared = environment.get("SM_NUM_GPUS", "")
+    return int(declared) if declared.isdigit() else 0
 
 
 def name_gpus(environment: MutableMapping[str, str]) -> None:
     """Set GPU_NUM_DEVICES, unless somebody has: where it is missing, torch_xla 1.x ends with
     "Missing XLA configuration"."""
-    gpus = environment.get(TOOLKIT_GPUS_VARIABLE) or "0"
-    if gpus != "0":
-        environment.setdefault(GPU_COUNT_VARIABLE, gpus)
+    if declared_gpus(environment):
+        environment.setdefault(GPU_COUNT_VARIABLE, str(declared_gpus(environment)))
 
 
 def require_gpus(
     environment: Mapping[str, str], place: str, torch: str, cuda: Optional[str]
 ) -> None:
-    """Raises ArmError where the machine has GPUs and the process computes on the host all the same:
-    every arm would, and a gate that compares them would never know.
-
-    `torch` is its release, and `cuda` the one that it was built for.
-    """
-    declared = environment.get(TOOLKIT_GPUS_VARIABLE, "")
-    if place != HOST or not declared.isdigit() or int(declared) == 0:
+    """Raises ArmError where the machine has GPUs and the process computes on the host: every arm
+    would, and a gate that compares them would never know. `torch` is its release, and `cuda` the
+    one that it was built for."""
+    declared = declared_gpus(environment)
+    if place != HOST or not declared:
         return
     hidden = environment.get(VISIBLE_GPUS_VARIABLE)
     if hidden is not None and hidden.strip() in ("", "-1", "NoDevFiles"):
@@ -212,6 +198,6 @@ def require_gpus(
             "enough for that (see nvidia-smi), and that the image was started with its GPUs"
         )
     raise ArmError(
-        f"the machine has GPUs ({TOOLKIT_GPUS_VARIABLE} is {declared}), and torch sees none, so "
-        f"every step would be computed on the host; {check}"
+        f"the machine has GPUs (SM_NUM_GPUS is {declared}), and torch sees none, so every "
+        f"step would be computed on the host; {check}"
     )

@@ -32,8 +32,7 @@ def joined(world: World, device: torch.device) -> Iterator[None]:
 
 def take_own_gpu(world: World) -> None:
     """Have what this process asks of "the GPU" go to its own: NCCL hangs where two share one.
-    Raises InputError where the machine has too few. Nothing for one process alone, or without
-    GPUs."""
+    Raises InputError where the machine has too few GPUs, if it has any."""
     if world.alone or not torch.cuda.is_available():
         return
     gpus = torch.cuda.device_count()
@@ -86,10 +85,8 @@ def told_last_step() -> Optional[int]:
 def average_through_host(
     parameters: Iterable[torch.nn.Parameter], loss: float, world: World
 ) -> float:
-    """Replace each gradient by its mean over all processes; returns the mean of their losses.
-
-    For gradients on a device that this process has to itself: they are averaged in host memory.
-    """
+    """Replace each gradient by its mean over all processes, averaged in host memory: it is on a
+    device that this process has to itself. Returns the mean of the losses."""
     gradients = {each: each.grad.cpu() for each in parameters if each.grad is not None}
     together = torch.cat([*(each.flatten() for each in gradients.values()), torch.tensor([loss])])
     torch.distributed.all_reduce(together)

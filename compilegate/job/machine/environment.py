@@ -16,18 +16,14 @@ from compilegate.job.evidence import Scalar
 from compilegate.job.machine.accelerators import HOST, Machine
 from compilegate.job.names import IMAGE_VARIABLE
 
-EXACT = "ieee"
-"""As torch calls plain float32."""
+EXACT = "ieee"  # as torch calls plain float32
 
 
 def describe_machine(
     machine: Machine, place: Optional[str], environment: Mapping[str, str]
 ) -> Dict[str, Scalar]:
-    """Versions of what decides the arithmetic, and what the machine has.
-
-    `place` is where the process computes; None is a program without torch, which is not imported
-    for it. The machine's description is the same for every process that runs on it.
-    """
+    """Versions of what decides the arithmetic, and what the machine has, alike for every process
+    on it. `place` is where this one computes; None is a program without torch."""
     has = machine.accelerators
     found: Dict[str, Scalar] = {
         "python": platform.python_version(),
@@ -37,7 +33,7 @@ def describe_machine(
         "cpu": cpu_model(),
         "cores_available": cores_available(),
         "instance_type": instance_type(environment),
-        "image": image(environment),
+        "image": environment.get(IMAGE_VARIABLE) or None,
         "accelerator": None if has is None else has.name,
         "accelerators": 0 if has is None else has.count,
     }
@@ -112,11 +108,8 @@ _STARTED = _ticks()
 
 
 def checkup() -> Dict[str, Scalar]:
-    """What else the machine did while a job trained: why step times scatter. Stolen time is since
-    this module was imported, as every job does when it starts.
-
-    It is no part of the environment that arms are compared by: a load is never the same twice.
-    """
+    """What else the machine did since this module was imported, as every job does at its start:
+    why step times scatter. Arms are not compared by it: a load is never the same twice."""
     found: Dict[str, Scalar] = {"processors": os.cpu_count() or 1}  # which the load is of
     if hasattr(os, "getloadavg"):
         found["load"] = os.getloadavg()[0]
@@ -134,17 +127,8 @@ def version_of(package: str) -> Optional[str]:
         return None
 
 
-def image(environment: Mapping[str, str]) -> Optional[str]:
-    """The URI of this process's image, as whoever requested the job wrote it down: no container
-    knows its own. None where nobody did."""
-    return environment.get(IMAGE_VARIABLE) or None
-
-
 def instance_type(environment: Mapping[str, str]) -> Optional[str]:
-    """The SageMaker instance that this is; None where a job only pretends to run on one.
-
-    A local run has the variables of SageMaker too, but its ARN lies in no region: "local".
-    """
+    """The SageMaker instance that this is; None in a local run, whose ARN lies in no region."""
     region = (environment.get("TRAINING_JOB_ARN", "").split(":") + [""] * 4)[3]
     on_sagemaker = region not in ("", "local")
     return (environment.get("SM_CURRENT_INSTANCE_TYPE") or None) if on_sagemaker else None

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 OF_DEVICE, OF_PROCESS = MEMORY_OF
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h."""
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_... of glibc's malloc.h
 _KEPT_BYTES = 1 << 30
 
 

@@ -57,8 +57,7 @@ def restoring(generator: Any) -> Optional[Callable[[], Any]]:
 
 @contextlib.contextmanager
 def preserved_generators() -> Iterator[None]:
-    """Within, random numbers may be drawn and generators seeded; afterwards, also after an
-    exception, the generators are as they were."""
+    """Afterwards, also after an exception, the generators are as they were."""
     before = Generators()
     try:
         yield
@@ -66,8 +65,7 @@ def preserved_generators() -> Iterator[None]:
         before.restore()
 
 
-AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-"""The types of autocast, by the words of a workload."""
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}  # by the words of a workload
 _NAMES = {dtype: name for name, dtype in AUTOCAST.items()}
 
 
@@ -182,10 +180,8 @@ def _xla() -> Any:
 def adamw(
     groups: List[Dict[str, Any]], learning_rate: float, device: torch.device
 ) -> torch.optim.Optimizer:
-    """AdamW in one pass over each parameter where torch has it for the device, on a CPU since 2.4.
-
-    Elsewhere it takes ten small operations a parameter, a tenth of a small model's step.
-    """
+    """AdamW in one pass over each parameter where torch has it for the device, on a CPU since 2.4:
+    ten small operations a parameter are a tenth of a small model's step."""
     if device.type == "xla":
         optimizer: torch.optim.Optimizer = _xla().adamw(groups, learning_rate)
         return optimizer

@@ -22,8 +22,7 @@ class Ended(NamedTuple):
     """How a program ended."""
 
     output: str
-    error: Optional[str]
-    """One sentence; None where it succeeded."""
+    error: Optional[str]  # one sentence; None where it succeeded
 
 
 def run(
@@ -62,14 +61,12 @@ def run(
 class DriverAnswer(NamedTuple):
     """What nvidia-smi says."""
 
-    rows: List[Dict[str, str]]
-    """For each GPU, the fields that this driver knows."""
+    rows: List[Dict[str, str]]  # for each GPU, the fields that this driver knows
     error: Optional[str]
 
 
 def nvidia_smi(fields: Sequence[str], path: Optional[str] = None) -> DriverAnswer:
-    """Ask nvidia-smi (`--help-query-gpu` lists its fields). `path` is where programs are, by
-    default PATH."""
+    """Ask nvidia-smi in `path`, or PATH, for fields that its `--help-query-gpu` lists."""
     program = shutil.which("nvidia-smi", path=path)
     if program is None:
         return DriverAnswer([], "nvidia-smi is not installed")

@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, List, Mapping
 
-SEED_LIMIT = 2**31
-"""A job's seed is below it, so that the seeds of its processes are all different."""
+SEED_LIMIT = 2**31  # a job's seed is below it, so that those of its processes all differ
 
 
 @dataclass(frozen=True)
@@ -15,10 +14,8 @@ class World:
     """One process alone, unless a launcher started several."""
 
     size: int = 1
-    rank: int = 0
-    """From 0. The first one saves, evaluates and writes the evidence."""
-    local_rank: int = 0
-    """Among those of this machine: the number of its GPU."""
+    rank: int = 0  # the first one, 0, saves, evaluates and writes the evidence
+    local_rank: int = 0  # among those of this machine: the number of its GPU
 
     @property
     def alone(self) -> bool:

@@ -15,12 +15,9 @@ import numpy as np
 
 from compilegate.job.profiling.record import COMPUTING, PARTS, UPDATE, Operator, Part, ProfiledTime
 
-WAIT = "compilegate: wait for data"
-"""The profiler's mark of a step's wait for its batch."""
+WAIT = "compilegate: wait for data"  # the profiler's mark of a step's wait for its batch
 MOST_OPERATORS = 400
-OUTSIDE = 1000
-"""Microseconds without an operator from which the program does something else than to launch the
-next one: it reads, writes, or sleeps."""
+OUTSIDE = 1000  # microseconds without an operator: the program reads, writes, or sleeps
 _DATA, _COMMUNICATION = "data", "communication"
 _MARKS = (WAIT, "ProfilerStep", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel")
 """What is no operator, but a name for all that is called within."""
@@ -30,10 +27,9 @@ _SHAPED = re.compile(r"::(addmm|mm|bmm|baddbmm|linear|\w*convolution\w*|embeddin
 
 
 class Events:
-    """The events of a torch.profiler that has ended, step by step."""
+    """The events of a torch.profiler that has ended, `profiler.events()`, step by step."""
 
     def __init__(self, events: Sequence[Any]) -> None:
-        """`events` are `profiler.events()`, or look like them."""
         self._parts: Dict[int, str] = {}
         known = [each for each in events if each.name != "[memory]"]
         self._host = [each for each in known if each.device_type.name == "CPU"]

@@ -16,8 +16,7 @@ COMPUTING: Part = "computing"
 UPDATE: Part = "update"
 PARTS: Tuple[Part, ...] = (COMPUTING, UPDATE)
 """What operators belong to: the forward and the backward pass, or the optimizer's step."""
-HOST = "cpu"
-"""The device of a program that computes where it runs."""
+HOST = "cpu"  # the device of a program that computes where it runs
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,7 @@ class StepTime:
     """A plain step, by the job's clock."""
 
     seconds: float
-    waited: float
-    """For its batch, out of these."""
+    waited: float  # for its batch, out of these
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,8 @@ class Operator:
     part: Part
     name: str
     calls: float
-    seconds: float
-    """On the host, without the operators that it calls."""
-    device_seconds: float = 0.0
-    """What its kernels took on the device."""
+    seconds: float  # on the host, without the operators that it calls
+    device_seconds: float = 0.0  # what its kernels took on the device
 
 
 @dataclass(frozen=True)
@@ -47,17 +43,13 @@ class ProfiledTime:
     """A typical step under torch.profiler, which slows small operators down."""
 
     seconds: float
-    communication: float
-    """Between processes, with nothing computed beside it."""
-    copies: float
-    """Between host and device, with nothing else beside them."""
-    outside: float
-    """In which no operator ran for a millisecond or more, and no batch was waited for."""
+    communication: float  # between processes, with nothing computed beside it
+    copies: float  # between host and device, with nothing else beside them
+    outside: float  # no operator ran for a millisecond or more, and no batch was waited for
     computing: float
     """The rest, in the forward and the backward pass: on a device, in which it idles; else, in
     which the host works."""
-    update: float
-    """The same of the optimizer's step."""
+    update: float  # the same of the optimizer's step
 
 
 @dataclass(frozen=True)
@@ -65,8 +57,7 @@ class Place:
     """A line of somebody's program where something happened: a value was asked for, torch left the
     graph that it compiles or compiled one anew."""
 
-    where: str
-    """``train.py:42``"""
+    where: str  # ``train.py:42``
     count: int
     reason: str = ""
 
@@ -88,26 +79,20 @@ class Profile:
     arm: Optional[str]
     compiler: str
     device: str
-    hardware: str
-    """What the device is, in words."""
+    hardware: str  # what the device is, in words
     torch: str
     processes: int
     batch_size: Optional[int]
-    warm_up: int
-    """Steps before the plain ones."""
-    steps: Tuple[StepTime, ...]
-    """The plain ones."""
+    warm_up: int  # steps before the plain ones
+    steps: Tuple[StepTime, ...]  # the plain ones
     profiled_steps: int
     profiled: ProfiledTime
     operators: Tuple[Operator, ...]
-    least_seconds: float
-    """What an operator with next to nothing to compute takes on the host, under the profiler."""
+    least_seconds: float  # an operator that computes next to nothing, on the host, profiled
     synchronisations: Tuple[Place, ...]
     """Where the host asked for a value that the device computes, in the profiled steps."""
     shapes: Tuple[int, ...]
     """For each profiled step the number of its shapes, from 0 in the order of their first step."""
-    graphs: Optional[Graphs]
-    """None for a program that torch does not compile."""
-    trace: str
-    """The file beside this one that Perfetto opens."""
+    graphs: Optional[Graphs]  # None for a program that torch does not compile
+    trace: str  # the file beside this one that Perfetto opens
     schema: int = PROFILE_SCHEMA

@@ -13,8 +13,7 @@ from typing import Sequence
 
 from compilegate.job.profiling.session import ProfileWritten, current
 
-NOT_ENOUGH = 4
-"""The exit status where the script ended before enough steps were taken."""
+NOT_ENOUGH = 4  # the exit status where the script ended before enough steps were taken
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,7 +29,6 @@ def main(arguments: Sequence[str]) -> int:
         if not isinstance(error, SystemExit) or error.code not in (None, 0):
             session.quiet = True  # what it printed says why
             raise
-    session.end()
     return 0 if session.over else NOT_ENOUGH
 
 

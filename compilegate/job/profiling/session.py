@@ -30,7 +30,7 @@ from compilegate.job.names import (
 )
 from compilegate.job.profiling.events import WAIT, Events
 from compilegate.job.profiling.record import Graphs, Place, Profile, StepTime
-from compilegate.job.profiling.slowdowns import GraphLog, SynchronisationWatch, by_line
+from compilegate.job.profiling.slowdowns import GraphLog, SynchronisationWatch
 
 FEWEST_STEPS = 12
 MOST_LINES = 20
@@ -68,14 +68,10 @@ class Session:
     torch.profiler. `end_step` is called after each."""
 
     def __init__(self, folder: Path, steps: int, *, program: str) -> None:
-        steps = max(steps, FEWEST_STEPS)
-        self._folder = folder
-        self._program = program
-        self._warm_up, profiled = max(steps // 7, 4), max(steps // 4, 4)
-        self._begins = steps - profiled - 1
-        """The step that warms the profiler up, too."""
-        self._needed = steps
-        self._taken = 0
+        self._folder, self._program = folder, program
+        self._needed, self._taken = max(steps, FEWEST_STEPS), 0
+        self._warm_up, profiled = max(self._needed // 7, 4), max(self._needed // 4, 4)
+        self._begins = self._needed - profiled - 1  # the step that warms the profiler up, too
         activities = [ProfilerActivity.CPU]
         activities += [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
         self._profiler: Any = profile(
@@ -85,13 +81,11 @@ class Session:
         )
         self._watch, self._graphs = SynchronisationWatch(), GraphLog()
         self.clock: Any = None
-        self.own_clock = True
-        """Whether a step ends with the update: the program has no clock of a job."""
+        self.own_clock = True  # a step ends with the update: the program has no clock of a job
         self._waiting: Any = None
         self._optimizer: Any = None
-        self.over = self.quiet = False
-        """`over`: whether the profile is written. `quiet`: whether nothing need be said at the
-        program's end."""
+        self.over = False  # the profile is written
+        self.quiet = False  # nothing need be said at the program's end
         self.arm: Optional[str] = None
         self.compiler = "eager"
         self.batch_size: Optional[int] = None
@@ -121,13 +115,11 @@ class Session:
         self._profiler.start()
 
     def begin_wait(self) -> None:
-        """The step waits for its batch."""
         self.clock.begin_wait()
         self._waiting = record_function(WAIT)
         self._waiting.__enter__()
 
     def end_wait(self) -> None:
-        """It has it."""
         self._waiting.__exit__(None, None, None)
         self.clock.end_wait()
 
@@ -159,7 +151,6 @@ class Session:
         """The program ends by itself: say so where its profile is not done."""
         if self.over or self.quiet:
             return
-        self.quiet = True
         why = (
             f"the program ended after {self._taken} training steps, expected {self._needed} or "
             "more to profile; take fewer (--steps), or give it more data or epochs"
@@ -171,7 +162,6 @@ class Session:
     def _write(self) -> None:
         self._profiler.stop()
         self._watch.stop()
-        self._graphs.stop()
         self.over = True
         if not world_of(os.environ).first:
             return
@@ -204,7 +194,9 @@ class Session:
             profiled=events.time(),
             operators=events.operators(),
             least_seconds=_least_seconds(),
-            synchronisations=tuple(Place(*each) for each in by_line(self._watch)[:MOST_LINES]),
+            synchronisations=tuple(
+                Place(*each) for each in self._watch.counts.most_common(MOST_LINES)
+            ),
             shapes=events.shapes(),
             graphs=Graphs(count, self._graphs.breaks, self._graphs.recompilations)
             if compiled

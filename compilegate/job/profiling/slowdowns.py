@@ -9,49 +9,45 @@ import os
 import re
 import sys
 from collections import Counter
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from compilegate.job.profiling.record import Place
 
-ASKING = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "nonzero")
+_ASKING = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "nonzero")
 """Methods of a tensor after which the program knows its value, or its shape."""
-_ONLY_FROM_A_DEVICE = frozenset({"numpy", "cpu"})
+_ONLY_FROM_A_DEVICE = ("numpy", "cpu")
 _OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
-_TORCH = os.sep + "torch" + os.sep
-_OPTIMIZERS = os.path.join(_TORCH.rstrip(os.sep), "optim") + os.sep
-"""Part of the path of its optimizers, which ask for the number of their step on the host."""
+_TORCH = "/torch/"
+_OPTIMIZERS = "/torch/optim/"  # which ask for the number of their step on the host
 MOST_PLACES = 20
 
 
 class SynchronisationWatch:
-    """While it watches, counts such calls by line. It puts wrappers around torch's methods, and
-    takes them off again."""
+    """While it watches, counts such calls by line, in wrappers around torch's methods. torch has
+    been imported: programs without it never start to watch."""
 
     def __init__(self) -> None:
         self._originals: Dict[str, Any] = {}
-        self.counts: Counter[str] = Counter()
-        """By line."""
+        self.counts: Counter[str] = Counter()  # by line
         self._inside = False
 
     def start(self) -> None:
-        import torch  # noqa: PLC0415 - programs without torch import this, too
-
-        for name in ASKING:
-            original = getattr(torch.Tensor, name)
-            self._originals[name] = vars(torch.Tensor).get(name)
-            setattr(torch.Tensor, name, self._watched(name, original, torch))
+        tensor: Any = sys.modules["torch"].Tensor
+        for name in _ASKING:
+            self._originals[name] = vars(tensor).get(name)
+            setattr(tensor, name, self._watched(name, getattr(tensor, name)))
 
     def stop(self) -> None:
-        import torch  # noqa: PLC0415 - as above
-
+        tensor: Any = sys.modules["torch"].Tensor
         for name, original in self._originals.items():
             if original is None:
-                delattr(torch.Tensor, name)
+                delattr(tensor, name)
             else:
-                setattr(torch.Tensor, name, original)
+                setattr(tensor, name, original)
         self._originals = {}
 
-    def _watched(self, name: str, original: Callable[..., Any], torch: Any) -> Callable[..., Any]:
+    def _watched(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        torch: Any = sys.modules["torch"]
         compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
         needs_device = name in _ONLY_FROM_A_DEVICE
 
@@ -73,11 +69,6 @@ class SynchronisationWatch:
         return asked if dynamo is None else dynamo.disable(asked)
 
 
-def by_line(watch: SynchronisationWatch) -> List[Tuple[str, int]]:
-    """How often each line asked, most often first."""
-    return watch.counts.most_common()
-
-
 def _line_of(frame: Any) -> Optional[str]:
     """The nearest line of the program itself; None where the job or an optimizer asks."""
     while frame is not None:
@@ -92,14 +83,11 @@ def _line_of(frame: Any) -> Optional[str]:
 
 def _short_path(path: str) -> str:
     """As a reader knows it: within the working folder, or in a library."""
-    _, installed, inside = path.replace(os.sep, "/").rpartition("/site-packages/")
+    _, installed, inside = path.rpartition("/site-packages/")
     if installed:
         return inside
-    try:
-        inside = os.path.relpath(path)
-    except ValueError:  # another drive
-        return path
-    return path if inside.startswith("..") else inside.replace(os.sep, "/")
+    inside = os.path.relpath(path)
+    return path if inside.startswith("..") else inside
 
 
 _BREAKS = "torch._dynamo.symbolic_convert.__graph_breaks"
@@ -118,12 +106,10 @@ class GraphLog(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self._found: Counter[Tuple[str, str, str]] = Counter()
-        self._loggers: List[Tuple[Any, int, bool]] = []
 
     def listen(self) -> None:
         for name in (_BREAKS, _RECOMPILES):
             logger = logging.getLogger(name)
-            self._loggers.append((logger, logger.level, logger.propagate))
             # Nobody asked for these lines on the terminal, unless by TORCH_LOGS.
             logger.propagate = logger.propagate and logger.isEnabledFor(logging.DEBUG)
             logger.setLevel(logging.DEBUG)
@@ -135,15 +121,7 @@ class GraphLog(logging.Handler):
         except (ImportError, AttributeError):
             return  # another torch: they are counted, without reasons
 
-    def stop(self) -> None:
-        for logger, level, propagates in self._loggers:
-            logger.removeHandler(self)
-            logger.setLevel(level)
-            logger.propagate = propagates
-        self._loggers = []
-
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a message of dynamo's apart."""
         text = record.getMessage()
         if record.name == _BREAKS:
             at = _BREAK_AT.search(text)
@@ -157,15 +135,14 @@ class GraphLog(logging.Handler):
 
     @property
     def breaks(self) -> Tuple[Place, ...]:
-        """Most frequent first."""
         return self._listed(_BREAKS)
 
     @property
     def recompilations(self) -> Tuple[Place, ...]:
-        """Most frequent first."""
         return self._listed(_RECOMPILES)
 
     def _listed(self, logger: str) -> Tuple[Place, ...]:
+        """Most frequent first."""
         found = self._found.most_common()
         places = [Place(where, count, why) for (name, where, why), count in found if name == logger]
         return tuple(places[:MOST_PLACES])

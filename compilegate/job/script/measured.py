@@ -17,7 +17,7 @@ from compilegate.job.evidence.record import (
     SHAPES,
     SYNCHRONISATION,
 )
-from compilegate.job.profiling.slowdowns import GraphLog, SynchronisationWatch, by_line
+from compilegate.job.profiling.slowdowns import GraphLog, SynchronisationWatch
 
 if TYPE_CHECKING:
     from compilegate.job.script.steps import Course
@@ -178,7 +178,7 @@ class Slowdowns:
         self.at = -1
         if self._watch is not None:
             self._watch.stop()
-            self._asked, self._watch = by_line(self._watch), None
+            self._asked, self._watch = self._watch.counts.most_common(), None
 
     def see_shapes(self, function: str, shapes: Any) -> None:
         seen = self._shapes.setdefault(function, [])

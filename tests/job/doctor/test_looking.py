@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.job.doctor.facts import compilers_here, driver_here
-from compilegate.job.doctor.program import ask
+from compilegate.job.doctor.program import ask, compilers_here, driver_here
 from compilegate.job.machine.programs import run
 
 pytestmark = pytest.mark.slow
