@@ -12,17 +12,7 @@ import importlib
 import math
 import os
 import sys
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -37,6 +27,8 @@ arithmetic, as the gradient of a key bias in attention (softmax forgives a const
 behind a normalisation: what a variant has there is rounding alone."""
 HUGE = 3.4e38
 """Numbers of this size are infinite ones: masks of the least number of a precision."""
+COARSE = 0.02
+"""Where eager errs by more than this share of a buffer's change, its value is the scale."""
 
 
 # Errors.
@@ -54,18 +46,71 @@ def scales(exact: Tensors) -> Dict[str, float]:
     return {name: max(each, least.get(kind_of[name], 0.0)) for name, each in norms.items()}
 
 
-def error(found: Optional[torch.Tensor], exact: torch.Tensor, scale: float) -> float:
+class Errors(NamedTuple):
+    """How far a tensor of each kind is from the exact one, on its scale."""
+
+    eager: float
+    """The largest of several eager ones."""
+    repeated: float
+    """Of eager once more, from eager."""
+    compiled: float
+    is_lost: bool
+    """Whether the compiled one is exactly zero, and should not be: it is off by all of itself."""
+
+
+def judge(
+    exact: Tensors,
+    eagers: Sequence[Tensors],
+    again: Tensors,
+    compiled: Tensors,
+    sizes: Dict[str, float],
+) -> Dict[str, Errors]:
+    """The errors of each tensor, by name. `again` is the first of `eagers` once more, and `sizes`
+    are the norms of buffers, by name of their change.
+
+    What one changes and another does not (a buffer, an input) has a change of zero there.
+    """
+    changes = {
+        name: each
+        for one in (compiled, eagers[0], exact)
+        for name, each in one.items()
+        if name.startswith(BUFFER) or name.endswith(AFTERWARDS)
+    }
+    unchanged = {name: torch.zeros_like(each) for name, each in changes.items()}
+    scale = scales({**exact, **changes, **exact})
+    exact, again, compiled, *eagers = (
+        {**unchanged, **each} for each in (exact, again, compiled, *eagers)
+    )
+    first = eagers[0]
+    found: Dict[str, Errors] = {}
+    for name, each in exact.items():
+        if name in changes and error(first[name], each, scale[name]) > COARSE:
+            scale[name] = max(scale[name], sizes.get(name, 0.0))
+    for name, size in scale.items():
+        each, lost = exact[name], is_lost(compiled.get(name), first.get(name), exact[name])
+        found[name] = Errors(
+            eager=max(error(one.get(name), each, size) for one in eagers),
+            repeated=error(again.get(name), first.get(name), size),
+            compiled=max(error(compiled.get(name), each, size), float(lost)),
+            is_lost=lost,
+        )
+    return found
+
+
+def error(found: Optional[torch.Tensor], exact: Optional[torch.Tensor], scale: float) -> float:
     """How far a tensor is from the exact one: the norm of the difference, on that scale."""
-    if found is None or found.shape != exact.shape:
+    if found is None or exact is None or found.shape != exact.shape:
         return float("inf")
     distance = norm(difference(exact, found.to(exact.device)))
     return 0.0 if distance == 0 else distance / scale if scale > 0 else float("inf")
 
 
-def is_lost(found: Optional[torch.Tensor], eager: torch.Tensor, exact: torch.Tensor) -> bool:
+def is_lost(
+    found: Optional[torch.Tensor], eager: Optional[torch.Tensor], exact: torch.Tensor
+) -> bool:
     """Whether a tensor is exactly zero that eager computes, however small it is: eager's is nearer
     to the exact one than zero is."""
-    if found is None or found.any() or not eager.any() or eager.shape != exact.shape:
+    if found is None or found.any() or eager is None or not eager.any():
         return False
     return error(eager, exact, norm(wide(exact))) < 0.5
 
@@ -421,17 +466,10 @@ def compared(
         with drawing(drawn):
             eagers.append(run(function, channels_last))
     exact, found = run(function, in_float64), run(compiled_by(function, how.compiler))
-    eager = eagers[0]
-    scale = scales({**found, **exact})
-    exact.update({name: torch.zeros_like(found[name]) for name in set(found) - set(exact)})
     rows = {}
-    for name, each in exact.items():
-        own = max(error(one.get(name), each, scale[name]) for one in eagers)
-        theirs = error(found.get(name), each, scale[name])
-        if name in eager and is_lost(found.get(name), eager[name], each):
-            theirs = max(theirs, 1.0)
-        norms = [norm(wide(one[name])) if name in one else 0.0 for one in (exact, eager, found)]
-        rows[name] = Row(norms[0], norms[1], norms[2], own, theirs)
+    for name, each in judge(exact, eagers, eagers[0], found, {}).items():
+        norms = [norm(wide(one[name])) if name in one else 0.0 for one in (exact, eagers[0], found)]
+        rows[name] = Row(norms[0], norms[1], norms[2], each.eager, each.compiled)
     return rows
 
 
