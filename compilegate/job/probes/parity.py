@@ -60,7 +60,7 @@ class Parity:
     errors: Optional[ParityErrors]
     """None where there was nothing to compare: the record says why."""
     search: Optional[Search] = None
-    """Where tensors depart, the search for a repro, which may still run."""
+    """The search for a repro, which may still run; None where there is none."""
 
     def stop(self) -> None:
         """End the search: another probe takes the place of this one."""
@@ -72,7 +72,7 @@ class Parity:
         search, self.search = self.search, None
         if search is None or self.errors is None:
             return self.record
-        self.record = dataclasses.replace(self.record, **search.collected()._asdict())
+        self.record = search.added_to(self.record)
         _say(_outcome(self.record, self.errors))
         return self.record
 
@@ -109,8 +109,8 @@ def probe_parity(
         wrong = table.wrong(errors)
         if wrong:
             function, own = wrong
-            record = dataclasses.replace(record, departs=first_departing(function, own))
-            search, _ = attempted(
+            departs = first_departing(function, own)
+            search, why = attempted(
                 lambda: Search(
                     function,
                     compiler,
@@ -120,9 +120,12 @@ def probe_parity(
                     seconds=search_seconds,
                 )
             )
+            if search is None:
+                departs += f" There is no repro: {why}."
+            record = dataclasses.replace(record, departs=departs)
     record = dataclasses.replace(record, seconds=time.perf_counter() - began)
     _say(_outcome(record, errors))
-    if search is not None and search.runs:
+    if search is not None:
         _say(
             "parity: a search for the smallest part that is wrong runs beside the training; it "
             f"uses at most {search_seconds:g} s of a processor"

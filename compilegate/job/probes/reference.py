@@ -380,6 +380,12 @@ class How(NamedTuple):
     limit: float
     """How many times eager's error is too far."""
 
+    def surroundings(self) -> Any:
+        """The autocast that surrounds it."""
+        if self.autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device, getattr(torch, self.autocast))
+
 
 class Row(NamedTuple):
     """One tensor: its norm in float64, eager and compiled; and how far the latter two are from
@@ -436,14 +442,9 @@ def compared(
         torch.default_generator.manual_seed(0)  # torch.manual_seed would seed unused GPUs as well
         if torch.cuda.is_initialized():
             torch.cuda.manual_seed_all(0)
-        around: Any = contextlib.nullcontext()
-        if convert is in_float64:
-            around = exactly(drawn)
-        elif how.autocast:
-            around = torch.autocast(how.device, getattr(torch, how.autocast))
 
         def compute() -> Tensors:
-            with around:
+            with exactly(drawn) if convert is in_float64 else how.surroundings():
                 results = dict(zip(outputs, one(*values.values())))
                 return {name: each for name, each in results.items() if _has_gradients(each)}
 
