@@ -222,7 +222,7 @@ class _Table:
     ) -> Optional[str]:
         """Add the errors of a call to those that were found; what it computed its products in."""
         eager, exact, own = replay.eager(call), replay.exact(call), replay.compiled(call)
-        if own.others_drawn != eager.others_drawn:
+        if own.others != eager.others:
             raise ObstacleError(
                 "the model draws random numbers that are not torch's (NumPy's or Python's), and "
                 "the compiled code draws others"

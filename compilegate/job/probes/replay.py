@@ -21,7 +21,7 @@ import torch
 from compilegate.job.compilers import Compiler
 from compilegate.job.errors import one_sentence
 from compilegate.job.machine.memory import free_memory
-from compilegate.job.machine.numerics import autocast, products_precision
+from compilegate.job.machine.numerics import Generators, autocast, products_precision
 from compilegate.job.machine.world import unwrapped
 from compilegate.job.probes.capture import (
     Autocast,
@@ -32,7 +32,6 @@ from compilegate.job.probes.capture import (
     Forward,
     NoRoomError,
     ObstacleError,
-    RandomState,
     megabytes,
     named_output_tensors,
     same_layout,
@@ -68,8 +67,8 @@ class Replayed(NamedTuple):
     """The norms of the buffers that changed."""
     precision: Optional[str]
     """What it computed its products in; None where that does not show."""
-    others_drawn: Optional[bytes]
-    """What the generators of Python and NumPy were afterwards, where it moved them."""
+    others: bytes
+    """What the generators of Python and NumPy were afterwards."""
 
 
 class Replay:
@@ -180,7 +179,7 @@ class Replay:
                 lambda tensor: in_float64(tensor).to(place),
                 _bounded(room, f"the free memory of the {_place_name(place)}"),
             )
-        if _has_drawn(call.random, self._device):
+        if call.random.have_moved():
             self._require_same_random_numbers()
         if reference.written():
             self._state.keep_parameters()
@@ -230,16 +229,16 @@ class Replay:
     ) -> Replayed:
         """A forward and a backward pass, the former in these surroundings."""
         arguments, named, inputs = _copied(call, convert)
-        call.random.restore(self._device)
+        call.random.restore()
         paths: Dict[str, str] = {}
         precision: Optional[str] = None
-        others: Optional[bytes] = None
+        others = b""
 
         def compute() -> Tensors:
             nonlocal precision, others
             with surroundings:
                 returned = named_output_tensors(function(*arguments, **named))
-            others = RandomState.now(self._device).others
+            others = Generators().others
             precision = products_precision(each for _, each in returned)
             titles = _titles(returned)
             paths.update(zip(titles, (path for path, _ in returned)))
@@ -264,7 +263,7 @@ class Replay:
         with torch.enable_grad():
             found = passes(compute, buffers, starts, {**wanted, **dict(inputs)})
         sizes = {name: norm(wide(each)) for name, each in buffers().items() if name in found}
-        return Replayed(found, sizes, precision, None if others == call.random.others else others)
+        return Replayed(found, sizes, precision, others)
 
 
 class _Exchanged:
@@ -464,13 +463,3 @@ def _titles(outputs: _Named) -> List[str]:
     titles = {path: f"output.{path}" if path else "output" for path, _ in outputs}
     titles.update(dict.fromkeys(numbers[:1], "loss"))
     return [titles[path] for path, _ in outputs]
-
-
-def _has_drawn(before: RandomState, device: torch.device) -> bool:
-    """Whether torch's random numbers were drawn since the generators were in that state."""
-    now = RandomState.now(device)
-    pairs = [(now.host, before.host), (now.device, before.device)]
-    return any(
-        this is not None and that is not None and not torch.equal(this, that)
-        for this, that in pairs
-    )
