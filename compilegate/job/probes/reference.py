@@ -159,7 +159,8 @@ _FILLED = frozenset(
 )
 _DRAWING = _DRAWN | _SAMPLED | _FILLED
 """Functions of torch and methods of tensors, by name."""
-_Mode: Any = getattr(torch.overrides, "TorchFunctionMode", object)  # since torch 1.13
+_Mode: Any = getattr(torch.overrides, "TorchFunctionMode", contextlib.nullcontext)
+"""Torch before 1.13 has none: nothing is noted then."""
 
 
 class Draw(NamedTuple):
@@ -170,8 +171,8 @@ class Draw(NamedTuple):
     """Its elements get theirs in the order in which they lie in memory."""
 
 
-class _Noting(_Mode):
-    """Notes how random numbers are drawn."""
+class Noting(_Mode):
+    """Have a list note how random numbers are drawn."""
 
     def __init__(self, drawn: List[Draw]) -> None:
         super().__init__()
@@ -233,8 +234,8 @@ def _drawn(function: Any, args: Sequence[Any], named: Dict[str, Any], low: torch
     return in_float64(function(*args, **named))
 
 
-class _Drawing(_Mode):
-    """Draws what eager drew for tensors that lie otherwise in memory: dropout drops the same."""
+class Drawing(_Mode):
+    """Draw what eager drew for tensors that lie otherwise in memory: dropout drops the same."""
 
     def __init__(self, drawn: Sequence[Draw]) -> None:
         super().__init__()
@@ -263,16 +264,6 @@ class _Drawing(_Mode):
         return tensor.copy_(result) if in_place else result
 
 
-def noting(drawn: List[Draw]) -> Any:
-    """Have a list note how random numbers are drawn."""
-    return contextlib.nullcontext() if _Mode is object else _Noting(drawn)
-
-
-def drawing(drawn: Sequence[Draw]) -> Any:
-    """Draw them so again, whatever the layout of the tensors is by now."""
-    return contextlib.nullcontext() if _Mode is object else _Drawing(drawn)
-
-
 @contextlib.contextmanager
 def exactly(
     drawn: Sequence[Draw] = (),
@@ -291,8 +282,7 @@ def exactly(
         for kind in ("cpu", "cuda"):
             if kind == "cpu" or torch.cuda.is_available():
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        if _Mode is not object:
-            stack.enter_context(_Exactly(drawn, usual, attention or usual))
+        stack.enter_context(_Exactly(drawn, usual, attention or usual))
         torch.set_default_dtype(torch.float64)
         try:
             yield
@@ -461,10 +451,10 @@ def compared(
             wanted={GRADIENT + name: each for name, each in tensors.items() if each.requires_grad},
         )
 
-    with noting(drawn):
+    with Noting(drawn):
         eagers = [run(function)]
     if any(_is_tensor(each) and each.dim() in (4, 5) for each in inputs.values()):
-        with drawing(drawn):
+        with Drawing(drawn):
             eagers.append(run(function, channels_last))
     exact, found = run(function, in_float64), run(compiled_by(function, how.compiler))
     rows = {}

@@ -43,19 +43,21 @@ from compilegate.job.probes.reference import (
     GRADIENT,
     INPUT_GRADIENT,
     Draw,
+    Drawing,
+    Noting,
     Tensors,
     channels_last,
-    drawing,
     exactly,
     in_float64,
     norm,
-    noting,
     passes,
     wide,
 )
 from compilegate.job.probes.state import PreservedState, captured_modes
 
 _Named = List[Tuple[str, torch.Tensor]]
+_SYNCHRONISES = ("require_backward_grad_sync", "require_forward_param_sync")
+"""Attributes by which DistributedDataParallel sends buffers and expects gradients."""
 
 
 class Replayed(NamedTuple):
@@ -80,7 +82,12 @@ class Replay:
         self._function = compiled
         self._compiler = compiler
         self._module: torch.nn.Module = unwrapped(compiled.module)
-        _require_one_device(self._module)
+        places = sorted({str(each.device) for each in self._module.parameters()})
+        if len(places) > 1:
+            raise ObstacleError(
+                f"the parameters lie on several devices ({', '.join(places)}), and the probe needs "
+                "them on one"
+            )
         self._eager: Forward = compiled.eager
         if getattr(compiled.eager, "__self__", None) is compiled.module is not self._module:
             self._eager = self._module.forward
@@ -98,10 +105,16 @@ class Replay:
     def __enter__(self) -> Replay:
         with contextlib.ExitStack() as stack:
             stack.enter_context(captured_modes(self._function))
-            stack.enter_context(_without_synchronisation(self._function.module))
+            wrapper = vars(self._function.module)
+            switches = {name: wrapper[name] for name in _SYNCHRONISES if name in wrapper}
+            stack.callback(wrapper.update, switches)
+            wrapper.update(dict.fromkeys(switches, False))
             self._state = PreservedState([self._function.module], parameters=False)
             stack.enter_context(self._state)
-            stack.enter_context(_without_hooks([each for _, each in self._parameters]))
+            for _, each in self._parameters:
+                if each._backward_hooks:
+                    stack.callback(setattr, each, "_backward_hooks", each._backward_hooks)
+                    each._backward_hooks = None
             self._stack = stack.pop_all()
         return self
 
@@ -116,7 +129,7 @@ class Replay:
         _require_precision(call.autocast)
         self._state.restore()
         self._drawn = []
-        with noting(self._drawn):
+        with Noting(self._drawn):
             return self._run(
                 self._eager, call, self._parameters, same_layout, call.autocast.again()
             )
@@ -130,7 +143,7 @@ class Replay:
         """The last eager call with images and kernels as compilers lay them out."""
         self._state.restore()
         exchanged = _Exchanged(self._module, channels_last)
-        with exchanged.lent(), drawing(self._drawn):
+        with exchanged.lent(), Drawing(self._drawn):
             parameters = exchanged.named(self._parameters)
             return self._run(self._eager, call, parameters, channels_last, call.autocast.again())
 
@@ -328,15 +341,6 @@ _TABLES = frozenset(vars(torch.nn.Module()))
 """The attributes in which torch itself keeps parameters, hooks and the like."""
 
 
-def _require_one_device(module: torch.nn.Module) -> None:
-    places = sorted({str(each.device) for each in module.parameters()})
-    if len(places) > 1:
-        raise ObstacleError(
-            f"the parameters lie on several devices ({', '.join(places)}), and the probe needs "
-            "them on one"
-        )
-
-
 def _require_precision(captured: Autocast) -> None:
     """Raises ObstacleError where torch has no eager in a call's precision. Before 2.3 the autocast
     of a CPU knows bf16 alone: for fp16 it raises an error, or warns and is off."""
@@ -414,33 +418,6 @@ def free_bytes(device: torch.device) -> int:
 def _place_name(device: torch.device) -> str:
     """What a device is called in a sentence."""
     return {"cuda": "GPU", "cpu": "host"}.get(device.type, device.type)
-
-
-@contextlib.contextmanager
-def _without_synchronisation(module: torch.nn.Module) -> Iterator[None]:
-    """Have DistributedDataParallel neither send buffers nor expect gradients."""
-    switches = ("require_backward_grad_sync", "require_forward_param_sync")
-    before = {name: getattr(module, name) for name in switches if name in vars(module)}
-    vars(module).update(dict.fromkeys(before, False))
-    try:
-        yield
-    finally:
-        vars(module).update(before)
-
-
-@contextlib.contextmanager
-def _without_hooks(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Take off what a script has called with the gradients of these tensors: it may count."""
-    hooked: List[Tuple[Any, Any]] = [
-        (each, each._backward_hooks) for each in tensors if each._backward_hooks
-    ]
-    try:
-        for each, _ in hooked:
-            each._backward_hooks = None
-        yield
-    finally:
-        for each, hooks in hooked:
-            each._backward_hooks = hooks
 
 
 def _copied(call: Call, convert: Convert) -> Tuple[Any, Any, _Named]:

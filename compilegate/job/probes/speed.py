@@ -18,7 +18,7 @@ import inspect
 import math
 import time
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -115,7 +115,9 @@ def probe_speed(
             stack.enter_context(no_new_graphs(compiler))
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.enable_grad())
-            stack.enter_context(_without_collections())
+            if gc.isenabled():  # garbage is collected between blocks, not in one of them
+                stack.callback(gc.enable)
+                gc.disable()
             for each in recent:
                 stack.enter_context(captured_modes(each))
             stack.enter_context(state)
@@ -314,18 +316,6 @@ class _Again:
 
 
 # How steps are timed.
-
-
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Python collects its garbage between blocks, not in one of them."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _Timer:
