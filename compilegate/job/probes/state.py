@@ -185,30 +185,18 @@ def _overlaps(tensor: torch.Tensor) -> bool:
 
 def _restoring_container(value: Any) -> _Restore:
     """For a dictionary, a list, a deque or a set."""
-    if isinstance(value, dict):
-        return _restoring_dictionary(value)
-    held = list(value)
+    held: Any = dict(value) if isinstance(value, dict) else list(value)
 
     def restore() -> None:
-        if [*map(id, value)] != [*map(id, held)]:
+        if isinstance(value, dict):
+            for name in [name for name in value if name not in held]:
+                del value[name]
+            for name, each in held.items():
+                if value.get(name, held) is not each:
+                    value[name] = each
+        if [*map(id, value)] != [*map(id, held)]:  # what is held may be tensors, never equal
             value.clear()
-            (value.update if isinstance(value, set) else value.extend)(held)
-
-    return restore
-
-
-def _restoring_dictionary(value: Dict[Any, Any]) -> _Restore:
-    held = dict(value)
-
-    def restore() -> None:
-        for name in [name for name in value if name not in held]:
-            del value[name]
-        for name, each in held.items():
-            if value.get(name, held) is not each:
-                value[name] = each
-        if [*map(id, value)] != [*map(id, held)]:  # keys may be tensors, which compare otherwise
-            value.clear()
-            value.update(held)
+            (value.update if isinstance(value, (dict, set)) else value.extend)(held)
 
     return restore
 
