@@ -169,9 +169,6 @@ def timed(script: Script, **options: Any) -> tuple[PairedSpeedRecord, PairedBloc
     return record, blocks
 
 
-ALL_SWITCHES = {"calls": 2, "precision": "bf16", "gradients_left": True}
-
-
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
 @pytest.mark.parametrize(
     "switches", [{}, {"calls": 2, "precision": "bf16", "gradients_left": True}]
@@ -179,9 +176,16 @@ ALL_SWITCHES = {"calls": 2, "precision": "bf16", "gradients_left": True}
 def test_everything_is_afterwards_bit_for_bit_what_it_was(
     optimizer: str, switches: dict[str, Any]
 ) -> None:
+    """Neither are hooks of the script called, and they are there afterwards."""
     script = trained(optimizer, **switches)
     script.part.module.train(not switches)
+    called: list[str] = []
+    handle = register_optimizer_step_pre_hook(lambda *_: called.append("before any step"))
     timed(script)
+    assert called == []
+    script.optimizer.step()
+    handle.remove()
+    assert (called, script.spoken[-1]) == (["before any step"], "stepped")
 
 
 def test_both_sides_take_the_same_number_of_steps_and_there_are_times_of_each() -> None:
@@ -278,27 +282,9 @@ def test_gradients_of_other_batch_sizes_are_those_of_the_same_examples() -> None
     assert sizes[-1] == pytest.approx(2 * sizes[0], rel=1e-4)
 
 
-def test_the_hooks_of_a_script_are_not_called_and_are_there_afterwards() -> None:
-    script = trained()
-    called: list[object] = []
-    handle = register_optimizer_step_pre_hook(lambda *_: called.append("before any step"))
-    try:
-        timed(script)
-        assert called == []
-        script.optimizer.step()
-        assert (called, script.spoken[-1]) == (["before any step"], "stepped")
-    finally:
-        handle.remove()
-
-
-@pytest.mark.parametrize(
-    ("declared", "train_seconds", "allowed"),
-    [(None, 100, 5), (None, 1e6, 60), (90, 100, 90), (0, 100, 0)],
-)
-def test_without_a_time_the_probe_takes_a_share_of_the_training_s(
-    declared: float | None, train_seconds: float, allowed: float
-) -> None:
-    assert seconds_allowed(declared, train_seconds) == pytest.approx(allowed)
+def test_without_a_time_the_probe_takes_a_share_of_the_training_s() -> None:
+    found = [seconds_allowed(*each) for each in ((None, 100), (None, 1e6), (90, 100), (0, 100))]
+    assert found == [5, 60, 90, 0]
 
 
 class WholeSteps(Eager):
@@ -314,55 +300,39 @@ class OfSomebodys(torch.optim.SGD):
         return closure()
 
 
-def changed(change: Callable[[Any], Any]) -> Callable[[], Script]:
-    """A script of whose calls each was changed."""
+def but(change: Callable[[Script], Any]) -> Callable[[], Script]:
+    """A script that was changed after its training."""
 
     def script() -> Script:
         found = trained()
-        for call in found.part.calls:
-            change(call)
+        change(found)
         return found
 
     return script
 
 
-def uncalled() -> Script:
-    script = trained()
-    script.part.calls.clear()
-    return script
+def of_calls(change: Callable[[Any], Any]) -> Callable[[], Script]:
+    return but(lambda script: [change(call) for call in script.part.calls])
 
 
-def with_closure() -> Script:
-    script = trained()
+def with_closure(script: Script) -> None:
     script.optimizer = OfSomebodys(script.part.module.parameters(), lr=0.1)
-    return script
 
 
-def in_half() -> Script:
-    script = trained()
-    script.part.module.to(torch.bfloat16)
-    return script
-
-
-def failing() -> Script:
-    script = trained()
-
+def failing(script: Script) -> None:
     def fails(rows: torch.Tensor) -> torch.Tensor:
         script.part.module.get_parameter("head.weight").data.fill_(7.0)
         raise RuntimeError("no kernel\nof that kind")
 
     script.part.compiled = fails
-    return script
 
 
-def anew() -> Script:
-    script = trained()
+def anew(script: Script) -> None:
     script.part.compiled = torch.compile(script.part.eager, backend="eager")
-    return script
 
 
 def rows_of(*shape: int) -> Callable[[], Script]:
-    return changed(lambda call: setattr(call, "arguments", (torch.zeros(shape),)))
+    return of_calls(lambda call: setattr(call, "arguments", (torch.zeros(shape),)))
 
 
 SMALLER = {"baseline": Side("eager", 2, "fp32")}
@@ -371,19 +341,19 @@ OBSTACLES: list[tuple[Callable[[], Script], dict[str, Any], str]] = [
     (trained, {"compiler": WholeSteps()}, "has the device to itself"),
     (trained, {"baseline": Side("inductor", BATCH)}, "the baseline is compiled too, by inductor"),
     (trained, {"world": World(2, 0, 0)}, "2 processes trained together"),
-    (uncalled, {}, "none of the captured steps called"),
-    (changed(lambda call: call.cotangents.update({"": None})), {}, "no gradient came back"),
-    (changed(lambda call: call.cotangents.clear()), {}, "no gradient came back"),
+    (but(lambda script: script.part.calls.clear()), {}, "none of the captured steps called"),
+    (of_calls(lambda call: call.cotangents.update({"": None})), {}, "no gradient came back"),
+    (of_calls(lambda call: call.cotangents.clear()), {}, "no gradient came back"),
     (rows_of(5, BATCH, FEATURES), SMALLER, "as its first dimension"),
     (rows_of(BATCH + 1, FEATURES), {}, "has shape (7, 3) in the probe"),
     (
-        changed(lambda call: setattr(call, "named", {"state": torch.zeros(1, BATCH, FEATURES)})),
+        of_calls(lambda call: setattr(call, "named", {"state": torch.zeros(1, BATCH, FEATURES)})),
         SMALLER,
         "it is not known which dimensions count examples",
     ),
-    (with_closure, {}, "OfSomebodys calls the model as often as it likes"),
+    (but(with_closure), {}, "OfSomebodys calls the model as often as it likes"),
     (trained, {"seconds": 1e-6}, "set gate.speed_probe_seconds"),
-    (in_half, FROM_BF16, "not by autocast"),
+    (but(lambda script: script.part.module.to(torch.bfloat16)), FROM_BF16, "not by autocast"),
     (
         trained,
         {
@@ -392,8 +362,8 @@ OBSTACLES: list[tuple[Callable[[], Script], dict[str, Any], str]] = [
         },
         "the baseline's padding is 'max'",
     ),
-    (failing, {}, "the probe broke off: RuntimeError: no kernel"),
-    pytest.param(anew, {}, "made the compiler compile anew", marks=pytest.mark.slow),  # type: ignore[list-item]
+    (but(failing), {}, "the probe broke off: RuntimeError: no kernel"),
+    pytest.param(but(anew), {}, "made the compiler compile anew", marks=pytest.mark.slow),  # type: ignore[list-item]
 ]
 
 
