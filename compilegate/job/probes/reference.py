@@ -178,10 +178,8 @@ class Noting(_Mode):
         super().__init__()
         self._drawn = drawn
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        result, name = function(*args, **(kwargs or {})), getattr(function, "__name__", "")
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result, name = func(*args, **(kwargs or {})), getattr(func, "__name__", "")
         if name in _DRAWING or name == "dropout":
             tensor = result if name in _DRAWN else _first(args, kwargs or {})
             self._drawn.append(Draw(tensor.dtype, tensor.stride()))
@@ -196,23 +194,21 @@ class _Exactly(_Mode):
         self._types = (each.dtype for each in drawn)
         self._usual, self._attention = usual, attention
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        named, name = dict(kwargs or {}), getattr(function, "__name__", "")
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named, name = dict(kwargs or {}), getattr(func, "__name__", "")
         if name in _DRAWING or name == "dropout":
             low = next(self._types, self._usual)
             if name != "dropout":
-                return _drawn(function, args, named, low)
+                return _drawn(func, args, named, low)
             if _first(args, named).is_cuda:
                 return _dropped(args, named, low)
         if name in _CASTS:
             return args[0].double()
         if name == "_enter_autocast":  # in graphs that were captured
-            return function(*args[:2], False, *args[3:])
+            return func(*args[:2], False, *args[3:])
         if name == "scaled_dot_product_attention" and _drops_in_one_kernel(args, named):
             return attended(args, named, self._attention)
-        return function(
+        return func(
             *(_exact_type(each) for each in args),
             **{name: _exact_type(each) for name, each in named.items()},
         )
@@ -241,25 +237,20 @@ class Drawing(_Mode):
         super().__init__()
         self._drawn = iter(drawn)
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        named, name = dict(kwargs or {}), getattr(function, "__name__", "")
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named, name = dict(kwargs or {}), getattr(func, "__name__", "")
         draw = next(self._drawn, None) if name in _DRAWING or name == "dropout" else None
         if draw is None or name in _DRAWN:
-            return function(*args, **named)
+            return func(*args, **named)
         tensor = _first(args, named)
         if draw.strides == tensor.stride() or len(draw.strides) != tensor.dim():
-            return function(*args, **named)
-        own = torch.empty_strided(
+            return func(*args, **named)
+        room = torch.empty_strided(
             tensor.shape, draw.strides, dtype=tensor.dtype, device=tensor.device
         )
-        own = own.copy_(tensor)
-        args, named = (
-            (own, *args[1:]) if args else (),
-            {**named, **({} if args else {"input": own})},
-        )
-        result = function(*args, **named)
+        own = room.copy_(tensor)
+        args, named = ((own, *args[1:]), named) if args else ((), {**named, "input": own})
+        result = func(*args, **named)
         in_place = name in _FILLED or named.get("inplace", args[3:] == (True,))
         return tensor.copy_(result) if in_place else result
 

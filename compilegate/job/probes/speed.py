@@ -123,9 +123,7 @@ def probe_speed(
             stack.enter_context(state)
             own = [[_Again(each.compiled, call) for each, call in step] for step in steps]
             timer = _Timer(state, optimizers, [own, theirs], began + seconds, seconds)
-            count, lead_in, pair_seconds = timer.planned(block_seconds)
-            chance = np.random.default_rng(seed)
-            return count, timer.timed(count, lead_in, pair_seconds, most_pairs, chance)
+            return timer.timed(block_seconds, most_pairs, seed)
 
     found, obstacle = attempted(measured)
     record = PairedSpeedRecord(
@@ -370,7 +368,7 @@ class _Timer:
             elif device.type != "cpu" and hasattr(getattr(torch, device.type, None), "synchronize"):
                 getattr(torch, device.type).synchronize()
 
-    def planned(self, block_seconds: float) -> Tuple[int, int, float]:
+    def _planned(self, block_seconds: float) -> Tuple[int, int, float]:
         """Warm up caches and allocators on both sides, and plan the longest blocks up to the wanted
         ones of which at least `LEAST_PAIRS` pairs fit. How many steps a block has, how many before
         it are not timed (caches still hold what the other side used), and what a pair of blocks
@@ -421,15 +419,11 @@ class _Timer:
                 f"{used + needed:.2g} s or more; train longer, or set gate.speed_probe_seconds"
             )
 
-    def timed(
-        self,
-        count: int,
-        lead_in: int,
-        pair_seconds: float,
-        most_pairs: int,
-        chance: np.random.Generator,
-    ) -> PairedBlocks:
-        """Time pairs of blocks, until there are enough or the time is over."""
+    def timed(self, block_seconds: float, most_pairs: int, seed: int) -> Tuple[int, PairedBlocks]:
+        """Time pairs of blocks, until there are enough or the time is over; how many steps each
+        block has, too."""
+        count, lead_in, pair_seconds = self._planned(block_seconds)
+        chance = np.random.default_rng(seed)
         first: List[bool] = []
         seconds: List[List[float]] = []
         while len(seconds) < LEAST_PAIRS or (
@@ -447,4 +441,4 @@ class _Timer:
                     self._take(side, lead_in)
                     seconds[-1][side] = self._take(side, count) / count
         own, theirs = np.array(seconds).T
-        return PairedBlocks(theirs, own, np.array(first))
+        return count, PairedBlocks(theirs, own, np.array(first))
