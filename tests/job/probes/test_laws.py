@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -231,15 +230,6 @@ def cases(precisions: tuple[str, ...] = ("fp32", "bf16")) -> st.SearchStrategy[C
             seed=st.integers(0, 1000),
         )
     )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Any:
-    """So that eager repeats itself to the last bit."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def verdict(found: Parity) -> ParityVerdict:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,21 +21,15 @@ from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord
 from compilegate.job.machine.world import World
 from compilegate.job.probes.capture import Compiled, brought_back, set_aside
 from compilegate.job.probes.speed import LEAST_PAIRS, Side, probe_speed, seconds_allowed
+from compilegate.job.script.told import Baseline
 from tests.job.every_call import states
 from tests.job.probes.scenes import Plain, backend, bits, captured
+from tests.job.script import jobs
 
 BATCH, CLASSES, FEATURES = 6, 3, 8
 SHORT = {"seconds": 120.0, "block_seconds": 1e-3, "most_pairs": LEAST_PAIRS}
 """As few and short blocks as there can be, however slow the machine is."""
 EAGER = Side("eager", BATCH, "fp32")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Model(nn.Module):
@@ -403,3 +398,25 @@ def test_compiled_steps_are_timed_without_compiling_anew(batch: int) -> None:
     script = Script(part, torch.optim.SGD(module.parameters(), lr=0.1))
     timed(script, compiler=compiler, candidate=candidate, baseline=baseline)
     assert compiler.graphs() == graphs == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [4.0, 0.0])
+def test_a_job_times_its_step_against_the_baseline_s(seconds: float, tmp_path: Path) -> None:
+    """Also one without a compiler: its batches may be larger. Calls are kept of the first steps
+    alone, and of none where there is no probe: they take memory, and time."""
+    baseline = Baseline("eager", 2, "fp32")
+    job = jobs.job_of(tmp_path, baseline=baseline, speed_probe_seconds=seconds)
+    jobs.trained(job, jobs.network(), torch.cat([jobs.ROWS] * 3).split(4))
+    record = jobs.recorded(job)
+    assert job._compilation is not None
+    kept, speed = (
+        sum(len(each.calls) for each in job._compilation.parts),
+        record.evidence.paired_speed,
+    )
+    if not seconds:
+        assert (kept, speed, record.paired) == (0, None, None)
+        return
+    assert (kept, record.paired is None) == (4, False)
+    assert speed is not None
+    assert (speed.obstacle, speed.baseline_batch_size, speed.candidate_batch_size) == (None, 2, 4)

@@ -30,15 +30,6 @@ EPSILON = 2.0**-23
 attention = functional.scaled_dot_product_attention
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """So that eager repeats itself to the last bit."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def looked(compiled: Compiled | list[Compiled], folder: Path, compiler: Any = None) -> Parity:
     several = compiled if isinstance(compiled, list) else [compiled]
     return probe_parity(several, compiler=compiler or Plain(), folder=folder)
