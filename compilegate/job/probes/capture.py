@@ -119,13 +119,11 @@ class Autocast:
 class Call:
     """One call of a compiled function within a step."""
 
-    step: int
-    """From 0."""
+    step: int  # from 0
     arguments: Tuple[Any, ...]
     named: Dict[str, Any]
     """Both hold detached copies of tensors, which want gradients where the originals did."""
-    random: Generators
-    """Before the call."""
+    random: Generators  # before the call
     autocast: Autocast
     cotangents: Dict[str, Optional[torch.Tensor]] = field(default_factory=dict)
     """For each tensor of the output that can have a gradient, named as `named_output_tensors` does,
@@ -140,17 +138,12 @@ class Call:
 class Compiled:
     """One function that the job compiled, and its calls in the first steps."""
 
-    name: str
-    """The module's class, or the function's name; unique in the job."""
-    module: torch.nn.Module
-    """Holds the parameters and buffers."""
-    eager: Forward
-    """The function as the script wrote it."""
-    compiled: Forward
-    """The compiler's."""
+    name: str  # the module's class, or the function's name; unique in the job
+    module: torch.nn.Module  # holds the parameters and buffers
+    eager: Forward  # the function as the script wrote it
+    compiled: Forward  # the compiler's
     calls: List[Call] = field(default_factory=list)
-    calls_a_step: int = 0
-    """How many the last of these steps made, with those that were not kept."""
+    calls_a_step: int = 0  # how many the last of these steps made, with those that were not kept
     training: Dict[str, bool] = field(default_factory=dict)
     """Whether each submodule was in training mode at the last kept call, by name."""
 

@@ -57,8 +57,7 @@ class Parity:
     """What the probe found."""
 
     record: ParityRecord
-    errors: Optional[ParityErrors]
-    """None where there was nothing to compare: the record says why."""
+    errors: Optional[ParityErrors]  # None where there was nothing to compare: the record says why
     search: Optional[Search] = None
     """The search for a repro, which may still run; None where there is none."""
 

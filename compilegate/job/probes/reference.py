@@ -49,10 +49,8 @@ def scales(exact: Tensors) -> Dict[str, float]:
 class Errors(NamedTuple):
     """How far a tensor of each kind is from the exact one, on its scale."""
 
-    eager: float
-    """The largest of several eager ones."""
-    repeated: float
-    """Of eager once more, from eager."""
+    eager: float  # the largest of several eager ones
+    repeated: float  # of eager once more, from eager
     compiled: float
     is_lost: bool
     """Whether the compiled one is exactly zero, and should not be: it is off by all of itself."""
@@ -167,8 +165,7 @@ class Draw(NamedTuple):
     """How random numbers were drawn for a tensor."""
 
     dtype: torch.dtype
-    strides: Tuple[int, ...]
-    """Its elements get theirs in the order in which they lie in memory."""
+    strides: Tuple[int, ...]  # its elements get theirs in the order in which they lie in memory
 
 
 class Noting(_Mode):
@@ -352,14 +349,11 @@ class How(NamedTuple):
 
     compiler: Dict[str, Any]
     """What torch.compile is given: backend, mode, options, dynamic; and fallback_random."""
-    device: str
-    """Its type: cpu, cuda."""
+    device: str  # its type: cpu, cuda
     autocast: Optional[str]
     """The precision that surrounds it, such as bfloat16; None without autocast."""
-    epsilon: float
-    """Distance from 1 to the next number of the precision."""
-    limit: float
-    """How many times eager's error is too far."""
+    epsilon: float  # distance from 1 to the next number of the precision
+    limit: float  # how many times eager's error is too far
 
     def surroundings(self) -> Any:
         """The autocast that surrounds it."""

@@ -63,14 +63,10 @@ _SYNCHRONISES = ("require_backward_grad_sync", "require_forward_param_sync")
 class Replayed(NamedTuple):
     """What a call computed."""
 
-    tensors: Tensors
-    """Outputs, gradients, and how buffers changed."""
-    sizes: Dict[str, float]
-    """The norms of the buffers that changed."""
-    precision: Optional[str]
-    """What it computed its products in; None where that does not show."""
-    others: bytes
-    """What the generators of Python and NumPy were afterwards."""
+    tensors: Tensors  # outputs, gradients, and how buffers changed
+    sizes: Dict[str, float]  # the norms of the buffers that changed
+    precision: Optional[str]  # what it computed its products in; None where that does not show
+    others: bytes  # what the generators of Python and NumPy were afterwards
 
 
 class Replay:

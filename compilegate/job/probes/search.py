@@ -83,10 +83,8 @@ class Wrong:
     name: str
     error: float
     """How far the compiled one is from float64, as a share of its size; of the middle call."""
-    eager: float
-    """The same of eager's."""
-    lost: bool = False
-    """Whether the compiled one is exactly zero, and should not be."""
+    eager: float  # the same of eager's
+    lost: bool = False  # whether the compiled one is exactly zero, and should not be
 
     def __str__(self) -> str:
         if self.lost:
@@ -194,8 +192,7 @@ class _GraphCall:
     graph: fx.GraphModule
     values: Dict[str, Any]
     cotangents: Dict[str, torch.Tensor]
-    labels: Dict[str, str]
-    """The module's names of the inputs that are its parameters or buffers."""
+    labels: Dict[str, str]  # the module's names of the inputs that are its parameters or buffers
 
 
 def hand_over(
@@ -297,8 +294,7 @@ class Found(NamedTuple):
 
     first: int
     last: int
-    wrong: Mapping[str, Row]
-    """The tensors that are wrong."""
+    wrong: Mapping[str, Row]  # the tensors that are wrong
 
 
 @dataclass
@@ -306,20 +302,15 @@ class _Finder:
     """Compiles parts of a graph, one after the other."""
 
     graph: fx.Graph
-    values: Dict[str, Any]
-    """Its inputs by name."""
-    cotangents: Dict[str, torch.Tensor]
-    """The gradients that come back to what it computes, by name."""
+    values: Dict[str, Any]  # its inputs by name
+    cotangents: Dict[str, torch.Tensor]  # the gradients that come back to what it computes, by name
     how: How
     folder: Path
-    labels: Dict[str, str]
-    """The module's names of inputs."""
+    labels: Dict[str, str]  # the module's names of inputs
     parameters: Set[str]
     """The inputs whose gradients were wrong in the job, where its outputs were right."""
-    least: float
-    """A part whose error is smaller does not show the defect."""
-    seconds: float
-    """No part is tried any longer once this process has used so much of a processor."""
+    least: float  # a part whose error is smaller does not show the defect
+    seconds: float  # no part is tried any longer once this process has used so much of a processor
 
     def __post_init__(self) -> None:
         self._steps = steps_of(self.graph)

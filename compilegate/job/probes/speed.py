@@ -69,10 +69,8 @@ class Side:
     """How one of the two trains whose steps are compared."""
 
     compiler: str
-    batch_size: int
-    """What each process takes in a step."""
-    precision: str = "fp32"
-    """fp32, bf16 or fp16."""
+    batch_size: int  # what each process takes in a step
+    precision: str = "fp32"  # fp32, bf16 or fp16
     padding: Optional[str] = None
     """How texts of different lengths come into batches; None is as the other one does it."""
 
