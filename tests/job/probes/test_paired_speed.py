@@ -102,14 +102,13 @@ class Script:
     def state(self) -> list[Any]:
         """All that a measurement must leave as it was, in values that can be compared."""
         module = self.part.module
-        tensors = [*module.named_parameters(), *module.named_buffers()]
-        gradients = [each.grad for each in module.parameters()]
+        own = [*module.parameters(), *module.buffers()]
+        own += [each.grad for each in module.parameters()]
         return [
             states(),
             [*self.spoken],
             [each.training for each in module.modules()],
-            [(name, bits(each), id(each)) for name, each in tensors],
-            [(id(each), None if each is None else bits(each)) for each in gradients],
+            [(id(each), plain(each)) for each in own],
             plain(self.optimizer.state_dict()),
             len(self.optimizer._optimizer_step_post_hooks),  # type: ignore[attr-defined]
         ]
