@@ -18,7 +18,7 @@ import hashlib
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -193,22 +193,13 @@ class _Table:
                     products.append(self._compare(compiled, call, replay, found, formats=formats))
             self._rows += found.values()
         length = max(len(rows.calls) for rows in self._rows)
-
-        def column(kind: str) -> Any:
-            return np.hstack(
-                [
-                    np.resize(
-                        [[getattr(each, kind) for each in call.values()] for call in rows.calls],
-                        (length, len(rows.calls[0])),
-                    )
-                    for rows in self._rows
-                ]
-            )
-
+        tables = [
+            np.resize([[*call.values()] for call in rows.calls], (length, len(rows.calls[0]), 4))
+            for rows in self._rows
+        ]
+        eager, repeated, compiled, _ = np.moveaxis(np.hstack(tables), -1, 0).copy()
         names = [rows.title + name for rows in self._rows for name in rows.calls[0]]
-        return products, ParityErrors(
-            np.array(names), column("eager"), column("repeated"), column("compiled")
-        )
+        return products, ParityErrors(np.array(names), eager, repeated, compiled)
 
     def _compare(
         self,
