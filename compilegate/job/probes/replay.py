@@ -145,10 +145,13 @@ class Replay:
 
     def compiled(self, call: Call) -> Replayed:
         """What trains. It may compute on a device of its own."""
+        device = self._compiler.device(self._device)
+        if device.type == self._device.type:
+            around = call.autocast.again()
+        else:
+            around = autocast(call.autocast.precision, device)
         self._state.restore()
-        return self._run(
-            self._function.compiled, call, self._parameters, same_layout, self._under(call)
-        )
+        return self._run(self._function.compiled, call, self._parameters, same_layout, around)
 
     def exact(self, call: Call) -> Replayed:
         """Eager in float64, without autocast: on the module's device, or else in the host's memory.
@@ -220,13 +223,6 @@ class Replay:
                 "the model draws random numbers (dropout), and float64 fits the host's memory "
                 f"alone, where others are drawn than on the {_place_name(self._device)}"
             )
-
-    def _under(self, call: Call) -> ContextManager[Any]:
-        """The autocast of the compiled call."""
-        device = self._compiler.device(self._device)
-        if device.type == self._device.type:
-            return call.autocast.again()
-        return autocast(call.autocast.precision, device)
 
     def _run(
         self,
