@@ -155,7 +155,7 @@ _FILLED = frozenset(
     {"normal_", "uniform_", "exponential_", "log_normal_"}
     | {"bernoulli_", "cauchy_", "geometric_", "random_"}
 )
-_DRAWING = _DRAWN | _SAMPLED | _FILLED
+_DRAWING = _DRAWN | _SAMPLED | _FILLED | {"dropout"}
 """Functions of torch and methods of tensors, by name."""
 _Mode: Any = getattr(torch.overrides, "TorchFunctionMode", contextlib.nullcontext)
 """Torch before 1.13 has none: nothing is noted then."""
@@ -177,7 +177,7 @@ class Noting(_Mode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result, name = func(*args, **(kwargs or {})), getattr(func, "__name__", "")
-        if name in _DRAWING or name == "dropout":
+        if name in _DRAWING:
             tensor = result if name in _DRAWN else _first(args, kwargs or {})
             self._drawn.append(Draw(tensor.dtype, tensor.stride()))
         return result
@@ -193,7 +193,7 @@ class _Exactly(_Mode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named, name = dict(kwargs or {}), getattr(func, "__name__", "")
-        if name in _DRAWING or name == "dropout":
+        if name in _DRAWING:
             low = next(self._types, self._usual)
             if name != "dropout":
                 return _drawn(func, args, named, low)
@@ -236,7 +236,7 @@ class Drawing(_Mode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named, name = dict(kwargs or {}), getattr(func, "__name__", "")
-        draw = next(self._drawn, None) if name in _DRAWING or name == "dropout" else None
+        draw = next(self._drawn, None) if name in _DRAWING else None
         if draw is None or name in _DRAWN:
             return func(*args, **named)
         tensor = _first(args, named)

@@ -303,8 +303,7 @@ class _Exchanged:
                 made[id(tensor)] = tensor, self._converted(tensor)
             return made[id(tensor)][1]
 
-        changed: List[Tuple[Dict[str, Any], Dict[str, Any]]] = []
-        try:
+        with contextlib.ExitStack() as stack:
             for module in self._module.modules():
                 # Not by setattr: that tells dynamo that the module has changed.
                 for table in (module._parameters, module._buffers, vars(module)):
@@ -315,12 +314,9 @@ class _Exchanged:
                         and name not in _TABLES
                     }
                     new = {name: each for name, each in new.items() if each is not table[name]}
-                    changed.append((table, {name: table[name] for name in new}))
+                    stack.callback(table.update, {name: table[name] for name in new})
                     table.update(new)
             yield
-        finally:
-            for table, old in changed:
-                table.update(old)
 
     def _converted(self, tensor: torch.Tensor) -> torch.Tensor:
         converted = self._convert(tensor)
