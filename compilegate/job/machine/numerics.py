@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import pickle
 import random
 import re
 from typing import (
@@ -41,6 +42,16 @@ class Generators:
         torch.set_rng_state(self._host)
         if self._gpus:
             torch.cuda.set_rng_state_all(self._gpus)
+
+    def have_moved(self) -> bool:
+        """Whether torch's random numbers were drawn since."""
+        now = Generators()
+        return not all(map(torch.equal, (self._host, *self._gpus), (now._host, *now._gpus)))
+
+    @property
+    def others(self) -> bytes:
+        """The states of Python's and NumPy's, to be compared."""
+        return pickle.dumps((self._python, self._numpy))
 
 
 def restoring(generator: Any) -> Optional[Callable[[], Any]]:

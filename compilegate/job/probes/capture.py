@@ -12,8 +12,6 @@ import copy
 import dataclasses
 import functools
 import itertools
-import pickle
-import random
 import traceback
 import types
 from dataclasses import dataclass, field, replace
@@ -31,11 +29,10 @@ from typing import (
     TypeVar,
 )
 
-import numpy as np
 import torch
 
 from compilegate.job.errors import CompilegateError, one_sentence
-from compilegate.job.machine.numerics import autocast_now, name_of
+from compilegate.job.machine.numerics import Generators, autocast_now, name_of
 
 if TYPE_CHECKING:
     from compilegate.job.compilers import Compiler
@@ -86,34 +83,6 @@ def megabytes(count: int) -> str:
 
 
 @dataclass(frozen=True)
-class RandomState:
-    """The generators that a call draws from."""
-
-    host: torch.Tensor
-    device: Optional[torch.Tensor]
-    """That of the GPU; None without one."""
-    others: Optional[bytes] = None
-    """Those of Python and NumPy; None where they were not kept."""
-
-    @classmethod
-    def now(cls, device: torch.device) -> RandomState:
-        return cls(
-            torch.get_rng_state(),
-            torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
-            pickle.dumps((random.getstate(), np.random.get_state())),
-        )
-
-    def restore(self, device: torch.device) -> None:
-        torch.set_rng_state(self.host)
-        if self.device is not None:
-            torch.cuda.set_rng_state(self.device, device)
-        if self.others is not None:
-            python, of_numpy = pickle.loads(self.others)  # noqa: S301 - pickled above
-            random.setstate(python)
-            np.random.set_state(of_numpy)
-
-
-@dataclass(frozen=True)
 class Autocast:
     """Whether operations on a device run in mixed precision, and in which."""
 
@@ -150,13 +119,11 @@ class Autocast:
 class Call:
     """One call of a compiled function within a step."""
 
-    step: int
-    """From 0."""
+    step: int  # from 0
     arguments: Tuple[Any, ...]
     named: Dict[str, Any]
     """Both hold detached copies of tensors, which want gradients where the originals did."""
-    random: RandomState
-    """Before the call."""
+    random: Generators  # before the call
     autocast: Autocast
     cotangents: Dict[str, Optional[torch.Tensor]] = field(default_factory=dict)
     """For each tensor of the output that can have a gradient, named as `named_output_tensors` does,
@@ -171,17 +138,12 @@ class Call:
 class Compiled:
     """One function that the job compiled, and its calls in the first steps."""
 
-    name: str
-    """The module's class, or the function's name; unique in the job."""
-    module: torch.nn.Module
-    """Holds the parameters and buffers."""
-    eager: Forward
-    """The function as the script wrote it."""
-    compiled: Forward
-    """The compiler's."""
+    name: str  # the module's class, or the function's name; unique in the job
+    module: torch.nn.Module  # holds the parameters and buffers
+    eager: Forward  # the function as the script wrote it
+    compiled: Forward  # the compiler's
     calls: List[Call] = field(default_factory=list)
-    calls_a_step: int = 0
-    """How many the last of these steps made, with those that were not kept."""
+    calls_a_step: int = 0  # how many the last of these steps made, with those that were not kept
     training: Dict[str, bool] = field(default_factory=dict)
     """Whether each submodule was in training mode at the last kept call, by name."""
 
@@ -194,18 +156,12 @@ class Compiled:
     def keep_call(self, step: int, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Call:
         """Keep a call that is about to be made. One that cannot be copied is an obstacle to the
         probes, and none to the training."""
-        autocast = Autocast.now(self.device)
+        call = Call(step, (), {}, Generators(), Autocast.now(self.device))
         copies = Copies()
         try:
-            call = Call(
-                step=step,
-                arguments=tuple(with_tensors(each, copies) for each in arguments),
-                named={name: with_tensors(each, copies) for name, each in named.items()},
-                random=RandomState.now(self.device),
-                autocast=autocast,
-            )
+            call.arguments = tuple(with_tensors(each, copies) for each in arguments)
+            call.named = {name: with_tensors(each, copies) for name, each in named.items()}
         except Exception as error:  # noqa: BLE001 - of classes of the script's own, or of memory
-            call = Call(step, (), {}, RandomState(torch.empty(0), None), autocast)
             call.obstacle = f"a call's inputs cannot be copied: {one_sentence(error)}"
         self.calls.append(call)
         self.training = {name: each.training for name, each in self.module.named_modules()}

@@ -18,7 +18,7 @@ import hashlib
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ from compilegate.job.machine.numerics import own_precision, preserved_generators
 from compilegate.job.machine.world import unwrapped
 from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Call, Compiled, ObstacleError, attempted, no_new_graphs
-from compilegate.job.probes.reference import BUFFER, GRADIENT, error, is_lost, scales
+from compilegate.job.probes.reference import GRADIENT, Errors, judge
 from compilegate.job.probes.replay import Replay, Replayed
 from compilegate.job.probes.search import Search, Wrong, first_departing
 
@@ -47,13 +47,9 @@ SEARCH_SECONDS = 60.0
 """How much of a processor the search for what departs first may use."""
 _SHOWN = 5
 """How many departing tensors are printed."""
-_COARSE = 0.02
-"""Where eager errs by more than this share of a buffer's change, its value is the scale."""
 SAMPLED = 1024
 """Numbers of a tensor that its digest is of, evenly over it: to fetch a large model from a device
 several times would take longer than the comparison."""
-_COLUMNS = ("eager", "repeated", "compiled")
-"""The columns of `ParityErrors`."""
 
 
 @dataclasses.dataclass
@@ -61,10 +57,9 @@ class Parity:
     """What the probe found."""
 
     record: ParityRecord
-    errors: Optional[ParityErrors]
-    """None where there was nothing to compare: the record says why."""
+    errors: Optional[ParityErrors]  # None where there was nothing to compare: the record says why
     search: Optional[Search] = None
-    """Where tensors depart, the search for a repro, which may still run."""
+    """The search for a repro, which may still run; None where there is none."""
 
     def stop(self) -> None:
         """End the search: another probe takes the place of this one."""
@@ -76,7 +71,7 @@ class Parity:
         search, self.search = self.search, None
         if search is None or self.errors is None:
             return self.record
-        self.record = dataclasses.replace(self.record, **search.collected()._asdict())
+        self.record = search.added_to(self.record)
         _say(_outcome(self.record, self.errors))
         return self.record
 
@@ -113,8 +108,8 @@ def probe_parity(
         wrong = table.wrong(errors)
         if wrong:
             function, own = wrong
-            record = dataclasses.replace(record, departs=first_departing(function, own))
-            search, _ = attempted(
+            departs = first_departing(function, own)
+            search, why = attempted(
                 lambda: Search(
                     function,
                     compiler,
@@ -124,9 +119,12 @@ def probe_parity(
                     seconds=search_seconds,
                 )
             )
+            if search is None:
+                departs += f" There is no repro: {why}."
+            record = dataclasses.replace(record, departs=departs)
     record = dataclasses.replace(record, seconds=time.perf_counter() - began)
     _say(_outcome(record, errors))
-    if search is not None and search.runs:
+    if search is not None:
         _say(
             "parity: a search for the smallest part that is wrong runs beside the training; it "
             f"uses at most {search_seconds:g} s of a processor"
@@ -146,11 +144,7 @@ class _Rows(NamedTuple):
     title: str
     """What stands before the tensors' names: the function where there are several, and which kind
     of call where its calls return different tensors."""
-    names: Tuple[str, ...]
-    errors: Dict[str, List[List[float]]]
-    """By column of `ParityErrors`."""
-    lost: Set[str]
-    """The tensors that were exactly zero in each compiled call, and not in eager ones."""
+    calls: List[Dict[str, Errors]]
 
 
 class _Table:
@@ -198,15 +192,14 @@ class _Table:
                 for call in compiled.calls:
                     products.append(self._compare(compiled, call, replay, found, formats=formats))
             self._rows += found.values()
-        length = max(len(each.errors["eager"]) for each in self._rows)
-        columns: Dict[str, Any] = {
-            column: np.hstack(
-                [np.resize(each.errors[column], (length, len(each.names))) for each in self._rows]
-            )
-            for column in _COLUMNS
-        }
-        names = [each.title + name for each in self._rows for name in each.names]
-        return products, ParityErrors(tensors=np.array(names), **columns)
+        length = max(len(rows.calls) for rows in self._rows)
+        tables = [
+            np.resize([[*call.values()] for call in rows.calls], (length, len(rows.calls[0]), 4))
+            for rows in self._rows
+        ]
+        eager, repeated, compiled, _ = np.moveaxis(np.hstack(tables), -1, 0).copy()
+        names = [rows.title + name for rows in self._rows for name in rows.calls[0]]
+        return products, ParityErrors(np.array(names), eager, repeated, compiled)
 
     def _compare(
         self,
@@ -219,7 +212,7 @@ class _Table:
     ) -> Optional[str]:
         """Add the errors of a call to those that were found; what it computed its products in."""
         eager, exact, own = replay.eager(call), replay.exact(call), replay.compiled(call)
-        if own.others_drawn != eager.others_drawn:
+        if own.others != eager.others:
             raise ObstacleError(
                 "the model draws random numbers that are not torch's (NumPy's or Python's), and "
                 "the compiled code draws others"
@@ -229,16 +222,19 @@ class _Table:
         if formats and replay.has_images(call):
             eagers.append(replay.eager_channels_last(call))
         self._note(compiled, {"exact": exact, "compiled": own, "eager": eager})
-        columns, lost = _errors(exact, eagers, again, own)
-        names = tuple(columns["eager"])
+        judged = judge(
+            exact.tensors,
+            [each.tensors for each in eagers],
+            again.tensors,
+            own.tensors,
+            {**exact.sizes, **own.sizes, **eager.sizes},
+        )
+        names = tuple(judged)
         if names not in found:
             parts = [compiled.name] if len(self._called) > 1 else []
             parts += [f"call {len(found) + 1}"] if found else []
-            title = f"{' '.join(parts)}: " if parts else ""
-            found[names] = _Rows(compiled, title, names, {each: [] for each in _COLUMNS}, {*names})
-        for column, errors in columns.items():
-            found[names].errors[column].append([*errors.values()])
-        found[names].lost.intersection_update(lost)
+            found[names] = _Rows(compiled, f"{' '.join(parts)}: " if parts else "", [])
+        found[names].calls.append(judged)
         return again.precision
 
     def _note(self, compiled: Compiled, variants: Dict[str, Replayed]) -> None:
@@ -260,11 +256,12 @@ class _Table:
             return None
         ratios = lasting(error_ratios(errors, self.precision))
         middle, eager = np.median(errors.compiled, axis=0), np.median(errors.eager, axis=0)
-        tensors = [(rows, name) for rows in self._rows for name in rows.names]
+        tensors = [(rows, name) for rows in self._rows for name in rows.calls[0]]
         found = []
         for place in np.flatnonzero(departs):
             rows, name = tensors[place]
-            wrong = Wrong(name, float(middle[place]), float(eager[place]), name in rows.lost)
+            lost = all(call[name].is_lost for call in rows.calls)
+            wrong = Wrong(name, float(middle[place]), float(eager[place]), lost)
             found.append((rows, wrong, ratios[place]))
         # Outputs first: where one departs, gradients only follow.
         shown = sorted(found, key=lambda each: (GRADIENT in each[1].name, -each[2]))
@@ -278,48 +275,6 @@ class _Table:
         _say("\n".join(lines))
         function = found[0][0].function
         return function, [wrong for rows, wrong, _ in found if rows.function is function]
-
-
-def _errors(
-    exact: Replayed, eagers: Sequence[Replayed], again: Replayed, compiled: Replayed
-) -> Tuple[Dict[str, Dict[str, float]], Set[str]]:
-    """How far a call's tensors are from the exact ones, and two eager ones from each other, by
-    column and name; and the compiled ones that are exactly zero and should not be. The larger
-    error of the `eagers` counts; the others are compared with the first."""
-    eager = eagers[0]
-    changed = {
-        name: each
-        for one in (compiled, eager, exact)
-        for name, each in one.tensors.items()
-        if name.startswith(BUFFER)
-    }
-    # A buffer that a variant does not change has a change of zero.
-    unchanged = {name: torch.zeros_like(each) for name, each in changed.items()}
-    scale = scales({**exact.tensors, **changed, **exact.tensors})
-
-    def far(found: Replayed, wanted: Replayed, name: str) -> float:
-        reference = wanted.tensors.get(name, unchanged.get(name))
-        if reference is None:
-            return float("inf")
-        return error(found.tensors.get(name, unchanged.get(name)), reference, scale[name])
-
-    sizes = {**exact.sizes, **compiled.sizes, **eager.sizes}
-    for name in changed:
-        if far(eager, exact, name) > _COARSE:
-            scale[name] = max(scale[name], sizes.get(name, 0.0))
-    lost = {
-        name
-        for name, each in exact.tensors.items()
-        if name in eager.tensors
-        and is_lost(compiled.tensors.get(name, unchanged.get(name)), eager.tensors[name], each)
-    }
-    columns = {
-        "eager": {name: max(far(each, exact, name) for each in eagers) for name in scale},
-        "repeated": {name: far(again, eager, name) for name in scale},
-        # What is lost is off by all of itself, however small.
-        "compiled": {name: max(far(compiled, exact, name), float(name in lost)) for name in scale},
-    }
-    return columns, lost
 
 
 def _trained_parameters(compiled: Iterable[Compiled]) -> int:

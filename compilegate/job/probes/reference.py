@@ -12,17 +12,7 @@ import importlib
 import math
 import os
 import sys
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -37,6 +27,8 @@ arithmetic, as the gradient of a key bias in attention (softmax forgives a const
 behind a normalisation: what a variant has there is rounding alone."""
 HUGE = 3.4e38
 """Numbers of this size are infinite ones: masks of the least number of a precision."""
+COARSE = 0.02
+"""Where eager errs by more than this share of a buffer's change, its value is the scale."""
 
 
 # Errors.
@@ -54,18 +46,69 @@ def scales(exact: Tensors) -> Dict[str, float]:
     return {name: max(each, least.get(kind_of[name], 0.0)) for name, each in norms.items()}
 
 
-def error(found: Optional[torch.Tensor], exact: torch.Tensor, scale: float) -> float:
+class Errors(NamedTuple):
+    """How far a tensor of each kind is from the exact one, on its scale."""
+
+    eager: float  # the largest of several eager ones
+    repeated: float  # of eager once more, from eager
+    compiled: float
+    is_lost: bool
+    """Whether the compiled one is exactly zero, and should not be: it is off by all of itself."""
+
+
+def judge(
+    exact: Tensors,
+    eagers: Sequence[Tensors],
+    again: Tensors,
+    compiled: Tensors,
+    sizes: Dict[str, float],
+) -> Dict[str, Errors]:
+    """The errors of each tensor, by name. `again` is the first of `eagers` once more, and `sizes`
+    are the norms of buffers, by name of their change.
+
+    What one changes and another does not (a buffer, an input) has a change of zero there.
+    """
+    changes = {
+        name: each
+        for one in (compiled, eagers[0], exact)
+        for name, each in one.items()
+        if name.startswith(BUFFER) or name.endswith(AFTERWARDS)
+    }
+    unchanged = {name: torch.zeros_like(each) for name, each in changes.items()}
+    scale = scales({**exact, **changes, **exact})
+    exact, again, compiled, *eagers = (
+        {**unchanged, **each} for each in (exact, again, compiled, *eagers)
+    )
+    first = eagers[0]
+    found: Dict[str, Errors] = {}
+    for name, each in exact.items():
+        if name in changes and error(first[name], each, scale[name]) > COARSE:
+            scale[name] = max(scale[name], sizes.get(name, 0.0))
+    for name, size in scale.items():
+        each, lost = exact[name], is_lost(compiled.get(name), first.get(name), exact[name])
+        found[name] = Errors(
+            eager=max(error(one.get(name), each, size) for one in eagers),
+            repeated=error(again.get(name), first.get(name), size),
+            compiled=max(error(compiled.get(name), each, size), float(lost)),
+            is_lost=lost,
+        )
+    return found
+
+
+def error(found: Optional[torch.Tensor], exact: Optional[torch.Tensor], scale: float) -> float:
     """How far a tensor is from the exact one: the norm of the difference, on that scale."""
-    if found is None or found.shape != exact.shape:
+    if found is None or exact is None or found.shape != exact.shape:
         return float("inf")
     distance = norm(difference(exact, found.to(exact.device)))
     return 0.0 if distance == 0 else distance / scale if scale > 0 else float("inf")
 
 
-def is_lost(found: Optional[torch.Tensor], eager: torch.Tensor, exact: torch.Tensor) -> bool:
+def is_lost(
+    found: Optional[torch.Tensor], eager: Optional[torch.Tensor], exact: torch.Tensor
+) -> bool:
     """Whether a tensor is exactly zero that eager computes, however small it is: eager's is nearer
     to the exact one than zero is."""
-    if found is None or found.any() or not eager.any() or eager.shape != exact.shape:
+    if found is None or found.any() or eager is None or not eager.any():
         return False
     return error(eager, exact, norm(wide(exact))) < 0.5
 
@@ -112,9 +155,10 @@ _FILLED = frozenset(
     {"normal_", "uniform_", "exponential_", "log_normal_"}
     | {"bernoulli_", "cauchy_", "geometric_", "random_"}
 )
-_DRAWING = _DRAWN | _SAMPLED | _FILLED
+_DRAWING = _DRAWN | _SAMPLED | _FILLED | {"dropout"}
 """Functions of torch and methods of tensors, by name."""
-_Mode: Any = getattr(torch.overrides, "TorchFunctionMode", object)  # since torch 1.13
+_Mode: Any = getattr(torch.overrides, "TorchFunctionMode", contextlib.nullcontext)
+"""Torch before 1.13 has none: nothing is noted then."""
 
 
 class Draw(NamedTuple):
@@ -125,18 +169,16 @@ class Draw(NamedTuple):
     """Those of a dense tensor like it: elements get their numbers in the order of the memory."""
 
 
-class _Noting(_Mode):
-    """Notes how random numbers are drawn."""
+class Noting(_Mode):
+    """Have a list note how random numbers are drawn."""
 
     def __init__(self, drawn: List[Draw]) -> None:
         super().__init__()
         self._drawn = drawn
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        result, name = function(*args, **(kwargs or {})), getattr(function, "__name__", "")
-        if name in _DRAWING or name == "dropout":
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result, name = func(*args, **(kwargs or {})), getattr(func, "__name__", "")
+        if name in _DRAWING:
             tensor = result if name in _DRAWN else _first(args, kwargs or {})
             self._drawn.append(Draw(tensor.dtype, _dense_strides(tensor)))
         return result
@@ -150,23 +192,21 @@ class _Exactly(_Mode):
         self._types = (each.dtype for each in drawn)
         self._usual, self._attention = usual, attention
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        named, name = dict(kwargs or {}), getattr(function, "__name__", "")
-        if name in _DRAWING or name == "dropout":
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named, name = dict(kwargs or {}), getattr(func, "__name__", "")
+        if name in _DRAWING:
             low = next(self._types, self._usual)
             if name != "dropout":
-                return _drawn(function, args, named, low)
+                return _drawn(func, args, named, low)
             if _first(args, named).is_cuda:
                 return _dropped(args, named, low)
         if name in _CASTS:
             return args[0].double()
         if name == "_enter_autocast":  # in graphs that were captured
-            return function(*args[:2], False, *args[3:])
+            return func(*args[:2], False, *args[3:])
         if name == "scaled_dot_product_attention" and _drops_in_one_kernel(args, named):
             return attended(args, named, self._attention)
-        return function(
+        return func(
             *(_exact_type(each) for each in args),
             **{name: _exact_type(each) for name, each in named.items()},
         )
@@ -188,46 +228,31 @@ def _drawn(function: Any, args: Sequence[Any], named: Dict[str, Any], low: torch
     return in_float64(function(*args, **named))
 
 
-class _Drawing(_Mode):
-    """Draws what eager drew for tensors that lie otherwise in memory: dropout drops the same."""
+class Drawing(_Mode):
+    """Draw what eager drew for tensors that lie otherwise in memory: dropout drops the same."""
 
     def __init__(self, drawn: Sequence[Draw]) -> None:
         super().__init__()
         self._drawn = iter(drawn)
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        named, name = dict(kwargs or {}), getattr(function, "__name__", "")
-        draw = next(self._drawn, None) if name in _DRAWING or name == "dropout" else None
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named, name = dict(kwargs or {}), getattr(func, "__name__", "")
+        draw = next(self._drawn, None) if name in _DRAWING else None
         if draw is None or name in _DRAWN:
-            return function(*args, **named)
+            return func(*args, **named)
         tensor = _first(args, named)
         if draw.strides == _dense_strides(tensor) or len(draw.strides) != tensor.dim():
-            return function(*args, **named)
+            return func(*args, **named)
         like = {"dtype": tensor.dtype, "device": tensor.device}
         own = torch.empty_strided(tensor.shape, draw.strides, **like).copy_(tensor)
-        if args:
-            args = (own, *args[1:])
-        else:
-            named["input"] = own
-        result = function(*args, **named)
+        args, named = ((own, *args[1:]), named) if args else ((), {**named, "input": own})
+        result = func(*args, **named)
         in_place = name in _FILLED or named.get("inplace", args[3:] == (True,))
         return tensor.copy_(result) if in_place else result
 
 
 def _dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
     return torch.empty_like(tensor, device="meta").stride()
-
-
-def noting(drawn: List[Draw]) -> Any:
-    """Have a list note how random numbers are drawn."""
-    return contextlib.nullcontext() if _Mode is object else _Noting(drawn)
-
-
-def drawing(drawn: Sequence[Draw]) -> Any:
-    """Draw them so again, whatever the layout of the tensors is by now."""
-    return contextlib.nullcontext() if _Mode is object else _Drawing(drawn)
 
 
 @contextlib.contextmanager
@@ -248,8 +273,7 @@ def exactly(
         for kind in ("cpu", "cuda"):
             if kind == "cpu" or torch.cuda.is_available():
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        if _Mode is not object:
-            stack.enter_context(_Exactly(drawn, usual, attention or usual))
+        stack.enter_context(_Exactly(drawn, usual, attention or usual))
         torch.set_default_dtype(torch.float64)
         try:
             yield
@@ -328,14 +352,17 @@ class How(NamedTuple):
 
     compiler: Dict[str, Any]
     """What torch.compile is given: backend, mode, options, dynamic; and fallback_random."""
-    device: str
-    """Its type: cpu, cuda."""
+    device: str  # its type: cpu, cuda
     autocast: Optional[str]
     """The precision that surrounds it, such as bfloat16; None without autocast."""
-    epsilon: float
-    """Distance from 1 to the next number of the precision."""
-    limit: float
-    """How many times eager's error is too far."""
+    epsilon: float  # distance from 1 to the next number of the precision
+    limit: float  # how many times eager's error is too far
+
+    def surroundings(self) -> Any:
+        """The autocast that surrounds it."""
+        if self.autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device, getattr(torch, self.autocast))
 
 
 class Row(NamedTuple):
@@ -393,14 +420,9 @@ def compared(
         torch.default_generator.manual_seed(0)  # torch.manual_seed would seed unused GPUs as well
         if torch.cuda.is_initialized():
             torch.cuda.manual_seed_all(0)
-        around: Any = contextlib.nullcontext()
-        if convert is in_float64:
-            around = exactly(drawn)
-        elif how.autocast:
-            around = torch.autocast(how.device, getattr(torch, how.autocast))
 
         def compute() -> Tensors:
-            with around:
+            with exactly(drawn) if convert is in_float64 else how.surroundings():
                 results = dict(zip(outputs, one(*values.values())))
                 return {name: each for name, each in results.items() if _has_gradients(each)}
 
@@ -417,23 +439,16 @@ def compared(
             wanted={GRADIENT + name: each for name, each in tensors.items() if each.requires_grad},
         )
 
-    with noting(drawn):
+    with Noting(drawn):
         eagers = [run(function)]
     if any(_is_tensor(each) and each.dim() in (4, 5) for each in inputs.values()):
-        with drawing(drawn):
+        with Drawing(drawn):
             eagers.append(run(function, channels_last))
     exact, found = run(function, in_float64), run(compiled_by(function, how.compiler))
-    eager = eagers[0]
-    scale = scales({**found, **exact})
-    exact.update({name: torch.zeros_like(found[name]) for name in set(found) - set(exact)})
     rows = {}
-    for name, each in exact.items():
-        own = max(error(one.get(name), each, scale[name]) for one in eagers)
-        theirs = error(found.get(name), each, scale[name])
-        if name in eager and is_lost(found.get(name), eager[name], each):
-            theirs = max(theirs, 1.0)
-        norms = [norm(wide(one[name])) if name in one else 0.0 for one in (exact, eager, found)]
-        rows[name] = Row(norms[0], norms[1], norms[2], own, theirs)
+    for name, each in judge(exact, eagers, eagers[0], found, {}).items():
+        norms = [norm(wide(one[name])) if name in one else 0.0 for one in (exact, eagers[0], found)]
+        rows[name] = Row(norms[0], norms[1], norms[2], each.eager, each.compiled)
     return rows
 
 

@@ -21,7 +21,7 @@ import torch
 from compilegate.job.compilers import Compiler
 from compilegate.job.errors import one_sentence
 from compilegate.job.machine.memory import free_memory
-from compilegate.job.machine.numerics import autocast, products_precision
+from compilegate.job.machine.numerics import Generators, autocast, products_precision
 from compilegate.job.machine.world import unwrapped
 from compilegate.job.probes.capture import (
     Autocast,
@@ -32,7 +32,6 @@ from compilegate.job.probes.capture import (
     Forward,
     NoRoomError,
     ObstacleError,
-    RandomState,
     megabytes,
     named_output_tensors,
     same_layout,
@@ -44,32 +43,30 @@ from compilegate.job.probes.reference import (
     GRADIENT,
     INPUT_GRADIENT,
     Draw,
+    Drawing,
+    Noting,
     Tensors,
     channels_last,
-    drawing,
     exactly,
     in_float64,
     norm,
-    noting,
     passes,
     wide,
 )
 from compilegate.job.probes.state import PreservedState, captured_modes
 
 _Named = List[Tuple[str, torch.Tensor]]
+_SYNCHRONISES = ("require_backward_grad_sync", "require_forward_param_sync")
+"""Attributes by which DistributedDataParallel sends buffers and expects gradients."""
 
 
 class Replayed(NamedTuple):
     """What a call computed."""
 
-    tensors: Tensors
-    """Outputs, gradients, and how buffers changed."""
-    sizes: Dict[str, float]
-    """The norms of the buffers that changed."""
-    precision: Optional[str]
-    """What it computed its products in; None where that does not show."""
-    others_drawn: Optional[bytes]
-    """What the generators of Python and NumPy were afterwards, where it moved them."""
+    tensors: Tensors  # outputs, gradients, and how buffers changed
+    sizes: Dict[str, float]  # the norms of the buffers that changed
+    precision: Optional[str]  # what it computed its products in; None where that does not show
+    others: bytes  # what the generators of Python and NumPy were afterwards
 
 
 class Replay:
@@ -81,7 +78,12 @@ class Replay:
         self._function = compiled
         self._compiler = compiler
         self._module: torch.nn.Module = unwrapped(compiled.module)
-        _require_one_device(self._module)
+        places = sorted({str(each.device) for each in self._module.parameters()})
+        if len(places) > 1:
+            raise ObstacleError(
+                f"the parameters lie on several devices ({', '.join(places)}), and the probe needs "
+                "them on one"
+            )
         self._eager: Forward = compiled.eager
         if getattr(compiled.eager, "__self__", None) is compiled.module is not self._module:
             self._eager = self._module.forward
@@ -99,10 +101,16 @@ class Replay:
     def __enter__(self) -> Replay:
         with contextlib.ExitStack() as stack:
             stack.enter_context(captured_modes(self._function))
-            stack.enter_context(_without_synchronisation(self._function.module))
+            wrapper = vars(self._function.module)
+            switches = {name: wrapper[name] for name in _SYNCHRONISES if name in wrapper}
+            stack.callback(wrapper.update, switches)
+            wrapper.update(dict.fromkeys(switches, False))
             self._state = PreservedState([self._function.module], parameters=False)
             stack.enter_context(self._state)
-            stack.enter_context(_without_hooks([each for _, each in self._parameters]))
+            for _, each in self._parameters:
+                if each._backward_hooks:
+                    stack.callback(setattr, each, "_backward_hooks", each._backward_hooks)
+                    each._backward_hooks = None
             self._stack = stack.pop_all()
         return self
 
@@ -117,7 +125,7 @@ class Replay:
         _require_precision(call.autocast)
         self._state.restore()
         self._drawn = []
-        with noting(self._drawn):
+        with Noting(self._drawn):
             return self._run(
                 self._eager, call, self._parameters, same_layout, call.autocast.again()
             )
@@ -131,16 +139,19 @@ class Replay:
         """The last eager call with images and kernels as compilers lay them out."""
         self._state.restore()
         exchanged = _Exchanged(self._module, channels_last)
-        with exchanged.lent(), drawing(self._drawn):
+        with exchanged.lent(), Drawing(self._drawn):
             parameters = exchanged.named(self._parameters)
             return self._run(self._eager, call, parameters, channels_last, call.autocast.again())
 
     def compiled(self, call: Call) -> Replayed:
         """What trains. It may compute on a device of its own."""
+        device = self._compiler.device(self._device)
+        if device.type == self._device.type:
+            around = call.autocast.again()
+        else:
+            around = autocast(call.autocast.precision, device)
         self._state.restore()
-        return self._run(
-            self._function.compiled, call, self._parameters, same_layout, self._under(call)
-        )
+        return self._run(self._function.compiled, call, self._parameters, same_layout, around)
 
     def exact(self, call: Call) -> Replayed:
         """Eager in float64, without autocast: on the module's device, or else in the host's memory.
@@ -180,7 +191,7 @@ class Replay:
                 lambda tensor: in_float64(tensor).to(place),
                 _bounded(room, f"the free memory of the {_place_name(place)}"),
             )
-        if _has_drawn(call.random, self._device):
+        if call.random.have_moved():
             self._require_same_random_numbers()
         if reference.written():
             self._state.keep_parameters()
@@ -213,13 +224,6 @@ class Replay:
                 f"alone, where others are drawn than on the {_place_name(self._device)}"
             )
 
-    def _under(self, call: Call) -> ContextManager[Any]:
-        """The autocast of the compiled call."""
-        device = self._compiler.device(self._device)
-        if device.type == self._device.type:
-            return call.autocast.again()
-        return autocast(call.autocast.precision, device)
-
     def _run(
         self,
         function: Forward,
@@ -230,16 +234,16 @@ class Replay:
     ) -> Replayed:
         """A forward and a backward pass, the former in these surroundings."""
         arguments, named, inputs = _copied(call, convert)
-        call.random.restore(self._device)
+        call.random.restore()
         paths: Dict[str, str] = {}
         precision: Optional[str] = None
-        others: Optional[bytes] = None
+        others = b""
 
         def compute() -> Tensors:
             nonlocal precision, others
             with surroundings:
                 returned = named_output_tensors(function(*arguments, **named))
-            others = RandomState.now(self._device).others
+            others = Generators().others
             precision = products_precision(each for _, each in returned)
             titles = _titles(returned)
             paths.update(zip(titles, (path for path, _ in returned)))
@@ -264,7 +268,7 @@ class Replay:
         with torch.enable_grad():
             found = passes(compute, buffers, starts, {**wanted, **dict(inputs)})
         sizes = {name: norm(wide(each)) for name, each in buffers().items() if name in found}
-        return Replayed(found, sizes, precision, None if others == call.random.others else others)
+        return Replayed(found, sizes, precision, others)
 
 
 class _Exchanged:
@@ -299,8 +303,7 @@ class _Exchanged:
                 made[id(tensor)] = tensor, self._converted(tensor)
             return made[id(tensor)][1]
 
-        changed: List[Tuple[Dict[str, Any], Dict[str, Any]]] = []
-        try:
+        with contextlib.ExitStack() as stack:
             for module in self._module.modules():
                 # Not by setattr: that tells dynamo that the module has changed.
                 for table in (module._parameters, module._buffers, vars(module)):
@@ -311,12 +314,9 @@ class _Exchanged:
                         and name not in _TABLES
                     }
                     new = {name: each for name, each in new.items() if each is not table[name]}
-                    changed.append((table, {name: table[name] for name in new}))
+                    stack.callback(table.update, {name: table[name] for name in new})
                     table.update(new)
             yield
-        finally:
-            for table, old in changed:
-                table.update(old)
 
     def _converted(self, tensor: torch.Tensor) -> torch.Tensor:
         converted = self._convert(tensor)
@@ -327,15 +327,6 @@ class _Exchanged:
 
 _TABLES = frozenset(vars(torch.nn.Module()))
 """The attributes in which torch itself keeps parameters, hooks and the like."""
-
-
-def _require_one_device(module: torch.nn.Module) -> None:
-    places = sorted({str(each.device) for each in module.parameters()})
-    if len(places) > 1:
-        raise ObstacleError(
-            f"the parameters lie on several devices ({', '.join(places)}), and the probe needs "
-            "them on one"
-        )
 
 
 def _require_precision(captured: Autocast) -> None:
@@ -417,33 +408,6 @@ def _place_name(device: torch.device) -> str:
     return {"cuda": "GPU", "cpu": "host"}.get(device.type, device.type)
 
 
-@contextlib.contextmanager
-def _without_synchronisation(module: torch.nn.Module) -> Iterator[None]:
-    """Have DistributedDataParallel neither send buffers nor expect gradients."""
-    switches = ("require_backward_grad_sync", "require_forward_param_sync")
-    before = {name: getattr(module, name) for name in switches if name in vars(module)}
-    vars(module).update(dict.fromkeys(before, False))
-    try:
-        yield
-    finally:
-        vars(module).update(before)
-
-
-@contextlib.contextmanager
-def _without_hooks(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Take off what a script has called with the gradients of these tensors: it may count."""
-    hooked: List[Tuple[Any, Any]] = [
-        (each, each._backward_hooks) for each in tensors if each._backward_hooks
-    ]
-    try:
-        for each, _ in hooked:
-            each._backward_hooks = None
-        yield
-    finally:
-        for each, hooks in hooked:
-            each._backward_hooks = hooks
-
-
 def _copied(call: Call, convert: Convert) -> Tuple[Any, Any, _Named]:
     """The call's arguments with tensors of their own, and those that want gradients."""
     copies = Copies(convert)
@@ -464,13 +428,3 @@ def _titles(outputs: _Named) -> List[str]:
     titles = {path: f"output.{path}" if path else "output" for path, _ in outputs}
     titles.update(dict.fromkeys(numbers[:1], "loss"))
     return [titles[path] for path, _ in outputs]
-
-
-def _has_drawn(before: RandomState, device: torch.device) -> bool:
-    """Whether torch's random numbers were drawn since the generators were in that state."""
-    now = RandomState.now(device)
-    pairs = [(now.host, before.host), (now.device, before.device)]
-    return any(
-        this is not None and that is not None and not torch.equal(this, that)
-        for this, that in pairs
-    )

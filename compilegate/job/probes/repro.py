@@ -39,13 +39,11 @@ class Operation(NamedTuple):
     """What a node is made of."""
 
     kind: str
-    target: str
-    """A function is its dotted name."""
+    target: str  # a function is its dotted name
     args: Any
     kwargs: Any
     name: str
-    place: Tuple[str, str]
-    """Path and class of its module."""
+    place: Tuple[str, str]  # path and class of its module
 
 
 def operations_of(

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -31,6 +31,7 @@ from torch import fx
 
 from compilegate.job.compilers import Compiler
 from compilegate.job.compilers.compiler import watching
+from compilegate.job.evidence import ParityRecord
 from compilegate.job.evidence.parity import EPSILON
 from compilegate.job.files import write_text
 from compilegate.job.machine.world import unwrapped
@@ -43,7 +44,6 @@ from compilegate.job.probes.capture import (
     Compiled,
     Copies,
     ObstacleError,
-    attempted,
     megabytes,
     with_tensors,
 )
@@ -83,10 +83,8 @@ class Wrong:
     name: str
     error: float
     """How far the compiled one is from float64, as a share of its size; of the middle call."""
-    eager: float
-    """The same of eager's."""
-    lost: bool = False
-    """Whether the compiled one is exactly zero, and should not be."""
+    eager: float  # the same of eager's
+    lost: bool = False  # whether the compiled one is exactly zero, and should not be
 
     def __str__(self) -> str:
         if self.lost:
@@ -114,16 +112,8 @@ def first_departing(compiled: Compiled, wrong: Sequence[Wrong]) -> str:
     )
 
 
-class Located(NamedTuple):
-    """What the search found: the fields of that name of a `ParityRecord`."""
-
-    departs: str
-    repro: Optional[str] = None
-    reproduced: Optional[bool] = None
-
-
 class Search:
-    """A search that runs beside the training, or why there is none."""
+    """A search for what departs first that runs beside the training."""
 
     def __init__(
         self,
@@ -135,20 +125,13 @@ class Search:
         folder: Path,
         seconds: float,
     ) -> None:
-        """Start to look for what departs first, and to write a script that shows it below `folder`.
-        It uses `seconds` of a processor, and where the machine is busy takes up to six times that.
-        """
-        self._plain, self._work = first_departing(compiled, wrong), folder / REPRO_FOLDER
-        self._seconds, self._ends = seconds, time.monotonic() + _WAITED * seconds
-        self._process: Optional[subprocess.Popen[bytes]] = None
+        """Start to search, and to write a script that shows it below `folder`. It uses `seconds` of
+        a processor, and where the machine is busy takes up to six times that. Raises ObstacleError
+        where there is nothing to search in."""
+        self._work, self._seconds = folder / REPRO_FOLDER, seconds
+        hand_over(compiled, compiler, wrong, precision, self._work, seconds=seconds)
+        self._ends = time.monotonic() + _WAITED * seconds
         self._cache = tempfile.TemporaryDirectory(prefix="repro-")
-        self._work.mkdir(parents=True, exist_ok=True)
-        _, self._obstacle = attempted(
-            lambda: hand_over(compiled, compiler, wrong, precision, self._work, seconds=seconds)
-        )
-        if self._obstacle is not None:
-            self._tidy()
-            return
         environment = {
             **{name: each for name, each in os.environ.items() if name not in _OF_PROCESSES},
             "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path),
@@ -166,52 +149,37 @@ class Search:
                 start_new_session=True,
             )
 
-    @property
-    def runs(self) -> bool:
-        """Whether it was started."""
-        return self._process is not None
-
-    def collected(self) -> Located:
-        """What was found; the search is waited for, in the time that it has."""
-        if self._process is None:
-            return Located(f"{self._plain} There is no repro: {self._obstacle}.")
+    def added_to(self, record: ParityRecord) -> ParityRecord:
+        """The record with what was found; the search is waited for, in the time that it has."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=max(self._ends - time.monotonic(), 0.0))
         failed = bool(self.stop())
         file = self._work / FOUND
         found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-        self._tidy()
+        for name in (HANDED_OVER, FOUND):  # what stays are the script, its tensors and the log
+            with contextlib.suppress(FileNotFoundError):
+                (self._work / name).unlink()
         if found is not None and found["departs"] is not None:
-            departs = f"{self._plain} {found['departs']}"
+            departs = f"{record.departs} {found['departs']}"
             if not found["finished"]:
                 departs += f" The search for a smaller part ended after {self._seconds:g} s."
-            return Located(departs, REPRO_FOLDER, reproduced=True)
+            return replace(record, departs=departs, repro=REPRO_FOLDER, reproduced=True)
         why = f"the search needed more than {self._seconds:g} s"
         if found is not None:
             why = "the captured graph, compiled by itself in a fresh process, is right"
         elif failed:
             why = f"the search failed, as {REPRO_FOLDER}/{LOG} shows"
-        plain = f"{self._plain} There is no repro: {why}."
-        return Located(plain, reproduced=None if found is None else False)
+        departs = f"{record.departs} There is no repro: {why}."
+        return replace(record, departs=departs, reproduced=None if found is None else False)
 
     def stop(self) -> Optional[int]:
         """End its process and all that it started; the exit status, None of one that still ran."""
-        ended = None
-        if self._process is not None:
-            ended = self._process.poll()
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        ended = self._process.poll()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         self._cache.cleanup()
         return ended
-
-    def _tidy(self) -> None:
-        """Leave the script, its tensors and the log; nothing where the search never began."""
-        for name in (HANDED_OVER, FOUND):
-            with contextlib.suppress(FileNotFoundError):
-                (self._work / name).unlink()
-        with contextlib.suppress(OSError):  # it is not empty
-            self._work.rmdir()
 
 
 # What the job hands over.
@@ -224,8 +192,7 @@ class _GraphCall:
     graph: fx.GraphModule
     values: Dict[str, Any]
     cotangents: Dict[str, torch.Tensor]
-    labels: Dict[str, str]
-    """The module's names of the inputs that are its parameters or buffers."""
+    labels: Dict[str, str]  # the module's names of the inputs that are its parameters or buffers
 
 
 def hand_over(
@@ -277,6 +244,7 @@ def hand_over(
         "least": _LEAST_SHARE * min(1.0, max(each.error for each in wrong)),
         "seconds": seconds,
     }
+    work.mkdir(parents=True, exist_ok=True)
     torch.save((operations, values, chosen.cotangents, how, settings), work / HANDED_OVER)
 
 
@@ -326,8 +294,7 @@ class Found(NamedTuple):
 
     first: int
     last: int
-    wrong: Mapping[str, Row]
-    """The tensors that are wrong."""
+    wrong: Mapping[str, Row]  # the tensors that are wrong
 
 
 @dataclass
@@ -335,25 +302,20 @@ class _Finder:
     """Compiles parts of a graph, one after the other."""
 
     graph: fx.Graph
-    values: Dict[str, Any]
-    """Its inputs by name."""
-    cotangents: Dict[str, torch.Tensor]
-    """The gradients that come back to what it computes, by name."""
+    values: Dict[str, Any]  # its inputs by name
+    cotangents: Dict[str, torch.Tensor]  # the gradients that come back to what it computes, by name
     how: How
     folder: Path
-    labels: Dict[str, str]
-    """The module's names of inputs."""
+    labels: Dict[str, str]  # the module's names of inputs
     parameters: Set[str]
     """The inputs whose gradients were wrong in the job, where its outputs were right."""
-    least: float
-    """A part whose error is smaller does not show the defect."""
-    seconds: float
-    """No part is tried any longer once this process has used so much of a processor."""
+    least: float  # a part whose error is smaller does not show the defect
+    seconds: float  # no part is tried any longer once this process has used so much of a processor
 
     def __post_init__(self) -> None:
         self._steps = steps_of(self.graph)
         self._job = os.getppid()
-        self._tried: Dict[Tuple[int, int], Optional[Found]] = {}
+        self._tried: Dict[Tuple[int, int], bool] = {}
         self._best: Optional[Found] = None
         self._wanting: Set[str] = set()
         """The values within that gradients come back to."""
@@ -401,11 +363,7 @@ class _Finder:
         torch.manual_seed(0)
         names = [each.name for each in part.nodes if each.op == "placeholder"]
         arguments = [copied(self.values[name], torch.clone) for name in names]
-        low = None if self.how.autocast is None else getattr(torch, self.how.autocast)
-        around: Any = contextlib.nullcontext()
-        if low is not None:
-            around = torch.autocast(self.how.device, dtype=low)
-        with around:
+        with self.how.surroundings():
             found = fx.GraphModule({}, part)(*arguments)
         return dict(zip((each.name for each in results), found))
 
@@ -438,27 +396,27 @@ class _Finder:
             if processor > self.seconds or os.getppid() != self._job:
                 raise _OutOfTimeError
             self._tried[first, last] = self._try(first, last)
-        return self._tried[first, last] is not None
+        return self._tried[first, last]
 
-    def _try(self, first: int, last: int) -> Optional[Found]:
+    def _try(self, first: int, last: int) -> bool:
         case = self._case(first, last)
         if case is None:
-            return None
+            return False
         torch._dynamo.reset()
         try:
             rows = case.wrong(self.how)
         except Exception as error:  # noqa: BLE001 - a part may be what no compiler takes
             print(f"{first} to {last}: {type(error).__name__}: {error}", file=sys.stderr)
-            return None
+            return False
         wrong = {name: row for name, row in rows.items() if row.compiled_error >= self.least}
         inside = {GRADIENT + name for name in self.parameters if name in case.values}
         print(f"{first} to {last}: {sorted(wrong)}", file=sys.stderr, flush=True)
         if not wrong or (inside and not inside & set(wrong)):
-            return None
+            return False
         self._best = Found(first, last, wrong)
         case.write(self.how, self.labels, self.sentence(self._best), self.folder)
         self._say(finished=False)
-        return self._best
+        return True
 
     def _guesses(self) -> List[Tuple[int, int]]:
         """Parts that are likely to show it, small ones first. Where outputs are wrong: beginnings.
@@ -523,9 +481,8 @@ class _Finder:
 def main(folder: Path) -> None:
     """Search, and leave what was found in the folder."""
     handed_over = folder / HANDED_OVER
-    operations, *found, settings = torch.load(handed_over, weights_only=False)
+    operations, values, cotangents, how, settings = torch.load(handed_over, weights_only=False)
     handed_over.unlink()  # a job that fails has nobody to tidy up
-    values, cotangents, how = found
     _Finder(graph_of(operations), values, cotangents, how, folder, **settings).run()
 
 

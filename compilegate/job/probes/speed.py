@@ -18,7 +18,7 @@ import inspect
 import math
 import time
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -69,10 +69,8 @@ class Side:
     """How one of the two trains whose steps are compared."""
 
     compiler: str
-    batch_size: int
-    """What each process takes in a step."""
-    precision: str = "fp32"
-    """fp32, bf16 or fp16."""
+    batch_size: int  # what each process takes in a step
+    precision: str = "fp32"  # fp32, bf16 or fp16
     padding: Optional[str] = None
     """How texts of different lengths come into batches; None is as the other one does it."""
 
@@ -115,15 +113,15 @@ def probe_speed(
             stack.enter_context(no_new_graphs(compiler))
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.enable_grad())
-            stack.enter_context(_without_collections())
+            if gc.isenabled():  # garbage is collected between blocks, not in one of them
+                stack.callback(gc.enable)
+                gc.disable()
             for each in recent:
                 stack.enter_context(captured_modes(each))
             stack.enter_context(state)
             own = [[_Again(each.compiled, call) for each, call in step] for step in steps]
             timer = _Timer(state, optimizers, [own, theirs], began + seconds, seconds)
-            count, lead_in, pair_seconds = timer.planned(block_seconds)
-            chance = np.random.default_rng(seed)
-            return count, timer.timed(count, lead_in, pair_seconds, most_pairs, chance)
+            return timer.timed(block_seconds, most_pairs, seed)
 
     found, obstacle = attempted(measured)
     record = PairedSpeedRecord(
@@ -316,18 +314,6 @@ class _Again:
 # How steps are timed.
 
 
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Python collects its garbage between blocks, not in one of them."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class _Timer:
     """Times steps of both sides in a row, from the preserved state on."""
 
@@ -380,7 +366,7 @@ class _Timer:
             elif device.type != "cpu" and hasattr(getattr(torch, device.type, None), "synchronize"):
                 getattr(torch, device.type).synchronize()
 
-    def planned(self, block_seconds: float) -> Tuple[int, int, float]:
+    def _planned(self, block_seconds: float) -> Tuple[int, int, float]:
         """Warm up caches and allocators on both sides, and plan the longest blocks up to the wanted
         ones of which at least `LEAST_PAIRS` pairs fit. How many steps a block has, how many before
         it are not timed (caches still hold what the other side used), and what a pair of blocks
@@ -431,15 +417,11 @@ class _Timer:
                 f"{used + needed:.2g} s or more; train longer, or set gate.speed_probe_seconds"
             )
 
-    def timed(
-        self,
-        count: int,
-        lead_in: int,
-        pair_seconds: float,
-        most_pairs: int,
-        chance: np.random.Generator,
-    ) -> PairedBlocks:
-        """Time pairs of blocks, until there are enough or the time is over."""
+    def timed(self, block_seconds: float, most_pairs: int, seed: int) -> Tuple[int, PairedBlocks]:
+        """Time pairs of blocks, until there are enough or the time is over; how many steps each
+        block has, too."""
+        count, lead_in, pair_seconds = self._planned(block_seconds)
+        chance = np.random.default_rng(seed)
         first: List[bool] = []
         seconds: List[List[float]] = []
         while len(seconds) < LEAST_PAIRS or (
@@ -457,4 +439,4 @@ class _Timer:
                     self._take(side, lead_in)
                     seconds[-1][side] = self._take(side, count) / count
         own, theirs = np.array(seconds).T
-        return PairedBlocks(theirs, own, np.array(first))
+        return count, PairedBlocks(theirs, own, np.array(first))

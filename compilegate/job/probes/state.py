@@ -67,7 +67,10 @@ class PreservedState:
 
     def __enter__(self) -> PreservedState:
         with contextlib.ExitStack() as surroundings:
-            surroundings.enter_context(_without_step_hooks(self._optimizers))
+            for hooks in _step_hooks(self._optimizers):
+                surroundings.callback(hooks.update, dict(hooks))
+                surroundings.callback(hooks.clear)
+                hooks.clear()
             seen: Set[int] = set()
             for each in [*self._modules, *self._optimizers]:
                 self._keep(vars(each), seen)
@@ -151,19 +154,13 @@ class PreservedState:
 @contextlib.contextmanager
 def captured_modes(compiled: Compiled) -> Iterator[None]:
     """Have every submodule in the mode of the captured calls: compiled code is for one mode."""
-    modules = dict(compiled.module.named_modules())
-    before = {name: each.training for name, each in modules.items()}
-    _set_modes(modules, {**before, **compiled.training})
-    try:
+    with contextlib.ExitStack() as stack:
+        for name, each in compiled.module.named_modules():
+            mode = compiled.training.get(name, each.training)
+            if each.training != mode:
+                stack.callback(setattr, each, "training", each.training)
+                each.training = mode
         yield
-    finally:
-        _set_modes(modules, before)
-
-
-def _set_modes(modules: Dict[str, torch.nn.Module], modes: Dict[str, bool]) -> None:
-    for name, module in modules.items():
-        if module.training != modes[name]:
-            module.training = modes[name]
 
 
 def _has_room(device: torch.device, tensors: Sequence[torch.Tensor]) -> bool:
@@ -188,48 +185,27 @@ def _overlaps(tensor: torch.Tensor) -> bool:
 
 def _restoring_container(value: Any) -> _Restore:
     """For a dictionary, a list, a deque or a set."""
-    if isinstance(value, dict):
-        return _restoring_dictionary(value)
-    held = list(value)
+    held: Any = dict(value) if isinstance(value, dict) else list(value)
 
     def restore() -> None:
-        if [*map(id, value)] != [*map(id, held)]:
+        if isinstance(value, dict):
+            for name in [name for name in value if name not in held]:
+                del value[name]
+            for name, each in held.items():
+                if value.get(name, held) is not each:
+                    value[name] = each
+        if [*map(id, value)] != [*map(id, held)]:  # what is held may be tensors, never equal
             value.clear()
-            (value.update if isinstance(value, set) else value.extend)(held)
+            (value.update if isinstance(value, (dict, set)) else value.extend)(held)
 
     return restore
 
 
-def _restoring_dictionary(value: Dict[Any, Any]) -> _Restore:
-    held = dict(value)
-
-    def restore() -> None:
-        for name in [name for name in value if name not in held]:
-            del value[name]
-        for name, each in held.items():
-            if value.get(name, held) is not each:
-                value[name] = each
-        if [*map(id, value)] != [*map(id, held)]:  # keys may be tensors, which compare otherwise
-            value.clear()
-            value.update(held)
-
-    return restore
-
-
-@contextlib.contextmanager
-def _without_step_hooks(optimizers: Sequence[torch.optim.Optimizer]) -> Iterator[None]:
+def _step_hooks(optimizers: Sequence[torch.optim.Optimizer]) -> List[Dict[Any, Any]]:
     """Torch before 2.0 has none for all optimizers, and before 1.14 none at all."""
     module = sys.modules[torch.optim.Optimizer.__module__]  # torch.optim deletes its name
     places = [
         *(getattr(each, name, None) for each in optimizers for name in _STEP_HOOKS),
         *(getattr(module, name, None) for name in _STEP_HOOKS_OF_ALL),
     ]
-    held = [(each, dict(each)) for each in places if each is not None]
-    for each, _ in held:
-        each.clear()
-    try:
-        yield
-    finally:
-        for each, entries in held:
-            each.clear()
-            each.update(entries)
+    return [each for each in places if each is not None]

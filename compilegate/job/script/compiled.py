@@ -25,14 +25,18 @@ from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompileCacheRecord, Scalar
 from compilegate.job.machine.accelerators import CUDA, HOST, place_of, require_gpus, this_machine
 from compilegate.job.machine.distribution import is_sharded, mean_loss, take_own_gpu
-from compilegate.job.machine.numerics import AUTOCAST, observed_precision, precision_now
+from compilegate.job.machine.numerics import (
+    AUTOCAST,
+    Generators,
+    observed_precision,
+    precision_now,
+)
 from compilegate.job.machine.world import World, unwrapped
 from compilegate.job.names import EVALUATION_PLACES
 from compilegate.job.probes.capture import (
     Autocast,
     Call,
     Compiled,
-    RandomState,
     await_cotangents,
     named_output_tensors,
     set_aside,
@@ -145,8 +149,7 @@ class Dispatch:
             return None
         if self._traced is None:
             return part.keep_call(step, arguments, named)
-        random = RandomState(torch.get_rng_state(), None)
-        call = Call(step, arguments, dict(named), random, self._traced)
+        call = Call(step, arguments, dict(named), Generators(), self._traced)
         part.calls.append(call)
         part.training = {name: each.training for name, each in part.module.named_modules()}
         return call

@@ -221,6 +221,14 @@ def loss_of(output: Any) -> Tensor:
     return output if output.dim() == 0 else output.float().pow(2).mean()
 
 
+def capture(part: Compiled, step: int, arguments: Batch) -> Any:
+    """A call as a job makes and keeps it."""
+    call = part.keep_call(step, arguments, {})
+    output = part.compiled(*arguments)
+    await_cotangents(call, output)
+    return output
+
+
 def captured(
     model: Any,
     compiler: Any,
@@ -230,21 +238,20 @@ def captured(
     calls: int = 1,
     batch: Callable[[], Batch] | None = None,
     function: Callable[..., Any] | None = None,
-    loss: Callable[[Any], Tensor] = loss_of,
+    backward: Callable[[Any], None] = lambda output: loss_of(output).backward(),
+    one_call: Callable[[Compiled, int, Batch], Any] = capture,
+    seed: int = 1,
 ) -> Compiled:
     """What a job has of a compiled function after its first steps, with each step's update."""
     eager = model.forward if function is None else function
     compiled = Compiled(type(model).__name__, model, eager, compiler.compile(eager, model))
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     for step in range(steps):
         for _ in range(calls):
             arguments = (batch or model.batch)()
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-                call = compiled.keep_call(step, arguments, {})
-                output = compiled.compiled(*arguments)
-                await_cotangents(call, output)
-                value = loss(output)
-            value.backward()
+                output = one_call(compiled, step, arguments)
+            backward(output)
         with torch.no_grad():
             for each in model.parameters():
                 if each.grad is not None:

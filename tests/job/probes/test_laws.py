@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.miscompilers import ChangedGradient
 from compilegate.job.compilers.compiler import Eager
 from compilegate.job.evidence.parity import (
     ParityAnswer,
@@ -38,7 +38,7 @@ from compilegate.job.probes.reference import norm, scales
 from compilegate.job.probes.replay import Replay
 from compilegate.job.probes.speed import LEAST_PAIRS, Side, probe_speed
 from tests.job.every_call import states
-from tests.job.probes.scenes import Plain, backend, bits
+from tests.job.probes.scenes import Plain, backend, bits, capture, captured
 
 EXAMPLES = int(os.environ.get("COMPILEGATE_LAWS", "0"))
 WIDTH, BATCH = 4, 6
@@ -205,28 +205,18 @@ class Case:
         for each in losses:
             each.backward(retain_graph=True)
 
-    def steps(self, one: Drawn, compiled: Any, around: Any = None) -> Compiled:
-        """Take steps, each call captured as a job would, or as `around` does it."""
-        part = Compiled("Drawn", one, one.forward, compiled)
-        torch.manual_seed(self.seed + 1)
-        for step in range(4):
-            for _ in range(2 if "calls" in self.flags else 1):
-                with torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bf16"):
-                    output = (around or capture)(part, step, self.batch())
-                self.backward(output)
-            with torch.no_grad():
-                for each in one.parameters():
-                    if each.grad is not None:
-                        each.sub_(0.05 * each.grad)
-                        each.grad = None
-        return part
-
-
-def capture(part: Compiled, step: int, arguments: tuple[Tensor, ...]) -> Any:
-    call = part.keep_call(step, arguments, {})
-    output = part.compiled(*arguments)
-    await_cotangents(call, output)
-    return output
+    def steps(self, one: Drawn, compiled: Any, one_call: Any = capture) -> Compiled:
+        return captured(
+            one,
+            Plain(lambda _: compiled),
+            precision=self.precision,
+            steps=4,
+            calls=2 if "calls" in self.flags else 1,
+            batch=self.batch,
+            backward=self.backward,
+            one_call=one_call,
+            seed=self.seed + 1,
+        )
 
 
 def cases(precisions: tuple[str, ...] = ("fp32", "bf16")) -> st.SearchStrategy[Case]:
@@ -240,15 +230,6 @@ def cases(precisions: tuple[str, ...] = ("fp32", "bf16")) -> st.SearchStrategy[C
             seed=st.integers(0, 1000),
         )
     )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Any:
-    """So that eager repeats itself to the last bit."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def verdict(found: Parity) -> ParityVerdict:
@@ -282,19 +263,6 @@ def test_aot_eager_is_alike(case: Case, tmp_path: Path) -> None:
     require_alike(found)
 
 
-class Changed(torch.autograd.Function):
-    """The identity, with a gradient that is changed on its way back."""
-
-    @staticmethod
-    def forward(context: Any, tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-        context.change = change
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return context.change(gradient), None
-
-
 CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
     "scaled": lambda each: each * 1.3,
     "zeroed": torch.zeros_like,
@@ -311,7 +279,9 @@ def planted(one: Drawn, place: str, change: Callable[[Tensor], Tensor]) -> Calla
     def wrong(*arguments: Tensor) -> Any:
         if place in names:
             own = one.get_parameter(place)
-            return torch.func.functional_call(one, {place: Changed.apply(own, change)}, arguments)
+            return torch.func.functional_call(
+                one, {place: ChangedGradient.apply(own, change)}, arguments
+            )
         buffers = {name: each.clone() for name, each in one.named_buffers()}
         output = one.forward(*arguments)
         if place in buffers:

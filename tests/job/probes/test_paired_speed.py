@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,21 +21,15 @@ from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord
 from compilegate.job.machine.world import World
 from compilegate.job.probes.capture import Compiled, brought_back, set_aside
 from compilegate.job.probes.speed import LEAST_PAIRS, Side, probe_speed, seconds_allowed
+from compilegate.job.script.told import Baseline
 from tests.job.every_call import states
 from tests.job.probes.scenes import Plain, backend, bits, captured
+from tests.job.script import jobs
 
 BATCH, CLASSES, FEATURES = 6, 3, 8
 SHORT = {"seconds": 120.0, "block_seconds": 1e-3, "most_pairs": LEAST_PAIRS}
 """As few and short blocks as there can be, however slow the machine is."""
 EAGER = Side("eager", BATCH, "fp32")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Model(nn.Module):
@@ -107,14 +102,13 @@ class Script:
     def state(self) -> list[Any]:
         """All that a measurement must leave as it was, in values that can be compared."""
         module = self.part.module
-        tensors = [*module.named_parameters(), *module.named_buffers()]
-        gradients = [each.grad for each in module.parameters()]
+        own = [*module.parameters(), *module.buffers()]
+        own += [each.grad for each in module.parameters()]
         return [
             states(),
             [*self.spoken],
             [each.training for each in module.modules()],
-            [(name, bits(each), id(each)) for name, each in tensors],
-            [(id(each), None if each is None else bits(each)) for each in gradients],
+            [(id(each), plain(each)) for each in own],
             plain(self.optimizer.state_dict()),
             len(self.optimizer._optimizer_step_post_hooks),  # type: ignore[attr-defined]
         ]
@@ -169,9 +163,6 @@ def timed(script: Script, **options: Any) -> tuple[PairedSpeedRecord, PairedBloc
     return record, blocks
 
 
-ALL_SWITCHES = {"calls": 2, "precision": "bf16", "gradients_left": True}
-
-
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
 @pytest.mark.parametrize(
     "switches", [{}, {"calls": 2, "precision": "bf16", "gradients_left": True}]
@@ -179,9 +170,16 @@ ALL_SWITCHES = {"calls": 2, "precision": "bf16", "gradients_left": True}
 def test_everything_is_afterwards_bit_for_bit_what_it_was(
     optimizer: str, switches: dict[str, Any]
 ) -> None:
+    """Neither are hooks of the script called, and they are there afterwards."""
     script = trained(optimizer, **switches)
     script.part.module.train(not switches)
+    called: list[str] = []
+    handle = register_optimizer_step_pre_hook(lambda *_: called.append("before any step"))
     timed(script)
+    assert called == []
+    script.optimizer.step()
+    handle.remove()
+    assert (called, script.spoken[-1]) == (["before any step"], "stepped")
 
 
 def test_both_sides_take_the_same_number_of_steps_and_there_are_times_of_each() -> None:
@@ -278,27 +276,9 @@ def test_gradients_of_other_batch_sizes_are_those_of_the_same_examples() -> None
     assert sizes[-1] == pytest.approx(2 * sizes[0], rel=1e-4)
 
 
-def test_the_hooks_of_a_script_are_not_called_and_are_there_afterwards() -> None:
-    script = trained()
-    called: list[object] = []
-    handle = register_optimizer_step_pre_hook(lambda *_: called.append("before any step"))
-    try:
-        timed(script)
-        assert called == []
-        script.optimizer.step()
-        assert (called, script.spoken[-1]) == (["before any step"], "stepped")
-    finally:
-        handle.remove()
-
-
-@pytest.mark.parametrize(
-    ("declared", "train_seconds", "allowed"),
-    [(None, 100, 5), (None, 1e6, 60), (90, 100, 90), (0, 100, 0)],
-)
-def test_without_a_time_the_probe_takes_a_share_of_the_training_s(
-    declared: float | None, train_seconds: float, allowed: float
-) -> None:
-    assert seconds_allowed(declared, train_seconds) == pytest.approx(allowed)
+def test_without_a_time_the_probe_takes_a_share_of_the_training_s() -> None:
+    found = [seconds_allowed(*each) for each in ((None, 100), (None, 1e6), (90, 100), (0, 100))]
+    assert found == [5, 60, 90, 0]
 
 
 class WholeSteps(Eager):
@@ -314,55 +294,39 @@ class OfSomebodys(torch.optim.SGD):
         return closure()
 
 
-def changed(change: Callable[[Any], Any]) -> Callable[[], Script]:
-    """A script of whose calls each was changed."""
+def but(change: Callable[[Script], Any]) -> Callable[[], Script]:
+    """A script that was changed after its training."""
 
     def script() -> Script:
         found = trained()
-        for call in found.part.calls:
-            change(call)
+        change(found)
         return found
 
     return script
 
 
-def uncalled() -> Script:
-    script = trained()
-    script.part.calls.clear()
-    return script
+def of_calls(change: Callable[[Any], Any]) -> Callable[[], Script]:
+    return but(lambda script: [change(call) for call in script.part.calls])
 
 
-def with_closure() -> Script:
-    script = trained()
+def with_closure(script: Script) -> None:
     script.optimizer = OfSomebodys(script.part.module.parameters(), lr=0.1)
-    return script
 
 
-def in_half() -> Script:
-    script = trained()
-    script.part.module.to(torch.bfloat16)
-    return script
-
-
-def failing() -> Script:
-    script = trained()
-
+def failing(script: Script) -> None:
     def fails(rows: torch.Tensor) -> torch.Tensor:
         script.part.module.get_parameter("head.weight").data.fill_(7.0)
         raise RuntimeError("no kernel\nof that kind")
 
     script.part.compiled = fails
-    return script
 
 
-def anew() -> Script:
-    script = trained()
+def anew(script: Script) -> None:
     script.part.compiled = torch.compile(script.part.eager, backend="eager")
-    return script
 
 
 def rows_of(*shape: int) -> Callable[[], Script]:
-    return changed(lambda call: setattr(call, "arguments", (torch.zeros(shape),)))
+    return of_calls(lambda call: setattr(call, "arguments", (torch.zeros(shape),)))
 
 
 SMALLER = {"baseline": Side("eager", 2, "fp32")}
@@ -371,19 +335,19 @@ OBSTACLES: list[tuple[Callable[[], Script], dict[str, Any], str]] = [
     (trained, {"compiler": WholeSteps()}, "has the device to itself"),
     (trained, {"baseline": Side("inductor", BATCH)}, "the baseline is compiled too, by inductor"),
     (trained, {"world": World(2, 0, 0)}, "2 processes trained together"),
-    (uncalled, {}, "none of the captured steps called"),
-    (changed(lambda call: call.cotangents.update({"": None})), {}, "no gradient came back"),
-    (changed(lambda call: call.cotangents.clear()), {}, "no gradient came back"),
+    (but(lambda script: script.part.calls.clear()), {}, "none of the captured steps called"),
+    (of_calls(lambda call: call.cotangents.update({"": None})), {}, "no gradient came back"),
+    (of_calls(lambda call: call.cotangents.clear()), {}, "no gradient came back"),
     (rows_of(5, BATCH, FEATURES), SMALLER, "as its first dimension"),
     (rows_of(BATCH + 1, FEATURES), {}, "has shape (7, 3) in the probe"),
     (
-        changed(lambda call: setattr(call, "named", {"state": torch.zeros(1, BATCH, FEATURES)})),
+        of_calls(lambda call: setattr(call, "named", {"state": torch.zeros(1, BATCH, FEATURES)})),
         SMALLER,
         "it is not known which dimensions count examples",
     ),
-    (with_closure, {}, "OfSomebodys calls the model as often as it likes"),
+    (but(with_closure), {}, "OfSomebodys calls the model as often as it likes"),
     (trained, {"seconds": 1e-6}, "set gate.speed_probe_seconds"),
-    (in_half, FROM_BF16, "not by autocast"),
+    (but(lambda script: script.part.module.to(torch.bfloat16)), FROM_BF16, "not by autocast"),
     (
         trained,
         {
@@ -392,8 +356,8 @@ OBSTACLES: list[tuple[Callable[[], Script], dict[str, Any], str]] = [
         },
         "the baseline's padding is 'max'",
     ),
-    (failing, {}, "the probe broke off: RuntimeError: no kernel"),
-    pytest.param(anew, {}, "made the compiler compile anew", marks=pytest.mark.slow),  # type: ignore[list-item]
+    (but(failing), {}, "the probe broke off: RuntimeError: no kernel"),
+    pytest.param(but(anew), {}, "made the compiler compile anew", marks=pytest.mark.slow),  # type: ignore[list-item]
 ]
 
 
@@ -433,3 +397,25 @@ def test_compiled_steps_are_timed_without_compiling_anew(batch: int) -> None:
     script = Script(part, torch.optim.SGD(module.parameters(), lr=0.1))
     timed(script, compiler=compiler, candidate=candidate, baseline=baseline)
     assert compiler.graphs() == graphs == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [4.0, 0.0])
+def test_a_job_times_its_step_against_the_baseline_s(seconds: float, tmp_path: Path) -> None:
+    """Also one without a compiler: its batches may be larger. Calls are kept of the first steps
+    alone, and of none where there is no probe: they take memory, and time."""
+    baseline = Baseline("eager", 2, "fp32")
+    job = jobs.job_of(tmp_path, baseline=baseline, speed_probe_seconds=seconds)
+    jobs.trained(job, jobs.network(), torch.cat([jobs.ROWS] * 3).split(4))
+    record = jobs.recorded(job)
+    assert job._compilation is not None
+    kept, speed = (
+        sum(len(each.calls) for each in job._compilation.parts),
+        record.evidence.paired_speed,
+    )
+    if not seconds:
+        assert (kept, speed, record.paired) == (0, None, None)
+        return
+    assert (kept, record.paired is None) == (4, False)
+    assert speed is not None
+    assert (speed.obstacle, speed.baseline_batch_size, speed.candidate_batch_size) == (None, 2, 4)

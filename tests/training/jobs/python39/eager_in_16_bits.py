@@ -3,7 +3,8 @@
 import torch
 
 from compilegate.job.compilers import load_compiler
-from compilegate.job.probes.capture import Autocast, Call, Compiled, ObstacleError, RandomState
+from compilegate.job.machine.numerics import Generators
+from compilegate.job.probes.capture import Autocast, Call, Compiled, ObstacleError
 from compilegate.job.probes.replay import Replay
 
 model = torch.nn.Linear(4, 2)
@@ -13,7 +14,7 @@ for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
         step=0,
         arguments=(torch.ones(3, 4),),
         named={},
-        random=RandomState(torch.get_rng_state(), None),
+        random=Generators(),
         autocast=Autocast("cpu", True, dtype),
         cotangents={"": torch.ones(3, 2)},
     )
