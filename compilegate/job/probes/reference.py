@@ -206,6 +206,8 @@ class _Exactly(_Mode):
             return func(*args[:2], False, *args[3:])
         if name == "scaled_dot_product_attention" and _drops_in_one_kernel(args, named):
             return attended(args, named, self._attention)
+        if name in ("grouped_mm", "_grouped_mm"):
+            return _by_group(*args, **named)
         return func(
             *(_exact_type(each) for each in args),
             **{name: _exact_type(each) for name, each in named.items()},
@@ -316,6 +318,22 @@ def attended(args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> to
         *map(lower, args), **{name: lower(each) for name, each in named.items()}
     )
     return result.to(torch.float64)
+
+
+def _by_group(
+    rows: torch.Tensor, matrices: torch.Tensor, *, offs: Any = None, bias: Any = None, **_: Any
+) -> torch.Tensor:
+    """Each expert's rows by its matrix, as torch.nn.functional.grouped_mm: that takes no float64.
+    Rows after the last offset are no expert's, and are zero here."""
+    rows, matrices = rows.double(), matrices.double()
+    if offs is None or rows.dim() != 2 or matrices.dim() != 3:
+        raise NotImplementedError("grouped_mm of two batches of matrices has no float64")
+    ends = offs.tolist()
+    parts = [
+        rows[begin:end] @ each for begin, end, each in zip([0, *ends], ends, matrices.unbind())
+    ]
+    result = torch.cat([*parts, rows.new_zeros(len(rows) - ends[-1], matrices.shape[2])])
+    return result if bias is None else result + bias
 
 
 def _dropped(args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> torch.Tensor:

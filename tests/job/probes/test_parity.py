@@ -364,6 +364,24 @@ def test_an_lstm_is_compared(tmp_path: Path) -> None:
     assert "gradient of weight_hh_l1" in list(errors.tensors)
 
 
+class Experts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(3, 16, 32) / 4)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        ends = torch.tensor([2, 2, 6], dtype=torch.int32)  # one has none
+        return functional.grouped_mm(rows, self.weights, offs=ends).square().mean()
+
+
+def test_experts_are_compared(tmp_path: Path) -> None:
+    found = captured(Experts(), Plain(), batch=lambda: (torch.randn(6, 16),))
+    errors = looked(found, tmp_path).errors
+    assert errors is not None
+    assert why(errors) is Why.ALIKE
+    assert "gradient of weights" in list(errors.tensors)
+
+
 # Several processes.
 
 
