@@ -201,13 +201,13 @@ class _Exactly(_Mode):
             if _first(args, named).is_cuda:
                 return _dropped(args, named, low)
         if name in _CASTS:
-            return args[0].double()
-        if name == "_enter_autocast":  # in graphs that were captured
-            return func(*args[:2], False, *args[3:])
-        if name == "scaled_dot_product_attention" and _drops_in_one_kernel(args, named):
-            return attended(args, named, self._attention)
+            func, args, named = torch.Tensor.double, args[:1], {}
         if name in ("grouped_mm", "_grouped_mm"):
             return _by_group(*args, **named)
+        if name == "scaled_dot_product_attention" and _drops_in_one_kernel(args, named):
+            return attended(args, named, self._attention)
+        if name == "_enter_autocast":  # in graphs that were captured
+            return func(*args[:2], False, *args[3:])
         return func(
             *(_exact_type(each) for each in args),
             **{name: _exact_type(each) for name, each in named.items()},
