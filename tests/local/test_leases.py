@@ -1,6 +1,7 @@
 """A Training job shares its cores, and a job its GPUs, with nobody, across executions."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 
 from compilegate.document.graph import build_graph, most_in_parallel
 from compilegate.document.model import Definition, Dependency, Step
-from compilegate.execution.events import StepStarted
-from compilegate.local import ExecutionError, RefusedDefinitionError
+from compilegate.execution.events import StepStarted, StepWaiting
+from compilegate.local import ExecutionError, RefusedDefinitionError, list_executions
 from compilegate.local.jobs.leases import (
     CorePool,
     GpuPool,
@@ -31,7 +32,7 @@ from compilegate.local import ImageSources, LocalExecutor
 executor = LocalExecutor(
     definition=Path(sys.argv[1]).read_bytes(), home=Path(sys.argv[2]),
     images=ImageSources(patterns=(("*", "here"),)), shared=[Path(sys.argv[2]).parent],
-    cores_per_job=1,
+    cores_per_job=None if sys.argv[4:] else 1,
 )
 result = executor.follow(executor.start(sys.argv[3], {}))
 print(result.status)
@@ -138,6 +139,40 @@ def test_more_cores_for_a_job_than_there_are_is_refused(bench: Any) -> None:
         bench.run(bench.training("train"), cores_per_job=1000)
     with pytest.raises(ExecutionError, match="choose from the CPUs of this process"):
         bench.run(bench.training("train"), cores=[100_000])
+
+
+@pytest.mark.slow
+def test_a_second_run_says_for_which_execution_it_waits(bench: Any, tmp_path: Path) -> None:
+    """The first run's job ends when the second has said so."""
+    for name in ("started", "told"):
+        os.mkfifo(tmp_path / name)
+    code = f"""
+        open({str(tmp_path / "started")!r}, "w").write("x")
+        open({str(tmp_path / "told")!r}).read()
+    """
+    path = tmp_path / "first.json"
+    path.write_text(bench.definition(bench.training("train", code)))
+    command = [sys.executable, "-c", RUNNER, str(path), str(bench.home), "first", "all"]
+    runner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    (tmp_path / "started").read_text()
+    (first,) = list_executions(bench.home)
+
+    def listener(event: object) -> None:
+        if isinstance(event, StepWaiting) and not any(map(is_wait, bench.events)):
+            (tmp_path / "told").write_text("x")
+        bench.events.append(event)
+
+    def is_wait(event: object) -> bool:
+        return isinstance(event, StepWaiting)
+
+    second = bench.run(
+        bench.training("one"), bench.processing("other"), cores_per_job=1, listener=listener
+    )
+    assert (second.status, runner.communicate(timeout=60)[0]) == ("Succeeded", "Succeeded\n")
+    waited = list(filter(is_wait, bench.events))
+    assert waited[0].holders == (first.execution_id,)
+    assert waited[0].what == "cores"
+    assert len({each.step for each in waited}) == len(waited)
 
 
 @pytest.mark.slow

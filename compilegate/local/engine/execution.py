@@ -23,6 +23,7 @@ from compilegate.execution.events import (
     StepOutput,
     StepRetried,
     StepStarted,
+    StepWaiting,
     StopAsked,
 )
 from compilegate.execution.failure import StepFailure
@@ -84,6 +85,8 @@ class Execution:
         self._stopped_by: str | None = None
         self._signals: set[str] = set()
         self._lacks_cores = self._lacks_gpus = False
+        self._waiting: set[str] = set()
+        """The steps whose wait for another execution has been reported."""
 
     def run(self) -> ExecutionResult:
         """Run to the end. Ctrl-C and SIGTERM stop the jobs and leave a resumable execution."""
@@ -261,11 +264,13 @@ class Execution:
         gpus = plan.gpus.acquire(prepared.job_step.job.gpus)
         if gpus is None:
             self._lacks_gpus = True
+            self._report_wait(name, "GPUs", plan.gpus.refused_by)
             return
         cores = acquire(plan.cores_for(prepared.job_step.job.processes))
         if cores is None:
             gpus.release()
             self._lacks_cores = True
+            self._report_wait(name, "cores", plan.cores.refused_by)
             return
         del self._prepared[name]
         active = self._active.setdefault(name, _ActiveStep(time.monotonic()))
@@ -286,6 +291,12 @@ class Execution:
         )
         attempt = before.attempts + 1
         self._listener(StepStarted(name, job.name, attempt, cores.cpus, gpus=gpus.names))
+
+    def _report_wait(self, name: str, what: str, holders: frozenset[str]) -> None:
+        """Report once for which other executions a step waits."""
+        if holders and name not in self._waiting:
+            self._waiting.add(name)
+            self._listener(StepWaiting(name, what, tuple(sorted(holders))))
 
     # Messages
 
