@@ -82,7 +82,7 @@ def test_a_number_of_machines_that_is_none_names_its_step(bench: Any) -> None:
         ({"DataSource": {"S3DataSource": {"S3Uri": "https://b/x"}}}, "is not of the form"),
         (
             {"DataSource": {"S3DataSource": {"S3Uri": "s3://b/x", "S3DataType": "Odd"}}},
-            "S3DataType is 'Odd', allowed here: S3Prefix, ManifestFile, AugmentedManifestFile",
+            "S3DataType is 'Odd', allowed here: S3Prefix, ManifestFile",
         ),
         (
             {

@@ -152,12 +152,12 @@ class Source:
 
 def read_source(s3: RequestReader, where: str) -> Source:
     """An S3DataSource or S3Input. Raises StepRequestError, `where` first."""
-    kind = one_of(s3, "S3DataType", (_PREFIX, _MANIFEST, _AUGMENTED), _PREFIX, where)
-    if kind == _AUGMENTED:
+    if s3.text_or("S3DataType", _PREFIX) == _AUGMENTED:
         raise StepRequestError(
             f"{where}: S3DataType {_AUGMENTED} is read through a pipe, which is not done here; "
             f"name the objects by {_PREFIX} or {_MANIFEST}, or {INSTEAD}"
         )
+    kind = one_of(s3, "S3DataType", (_PREFIX, _MANIFEST), _PREFIX, where)
     allowed = (_REPLICATED, _SHARDED)
     distribution = one_of(s3, "S3DataDistributionType", allowed, _REPLICATED, where)
     return Source(s3.uri("S3Uri"), kind == _MANIFEST, distribution == _SHARDED)

@@ -119,7 +119,7 @@ class RunningJob:
         self._lock = threading.Lock()
         self._lifeline: IO[bytes] | None = None
         self._said = b""
-        """What every process of the job is told: `s` to stop, `k` to kill."""
+        """What goes to every process of the job: `s` to stop, `k` to kill."""
 
     @property
     def stopping(self) -> bool:
@@ -152,7 +152,7 @@ class RunningJob:
         printed_at: PrintedAt | None = None,
     ) -> JobEnd:
         """Run one process of the job to its end; its output is added to `log`, and goes by line to
-        `on_line`. `printed_at` is told when it printed what.
+        `on_line`; `printed_at` records when it printed what.
         """
         printed_at = PrintedAt() if printed_at is None else printed_at
         last: deque[str] = deque(maxlen=_TAIL_LINES)

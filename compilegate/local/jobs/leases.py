@@ -62,7 +62,7 @@ class _Locks:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._holder = folder, holder
         self.refused_by: set[str] = set()
-        """Who else held what `take` could not have."""
+        """Who else held what `take` could not lock."""
 
     def take(self, name: str, *, shared: bool = False) -> IO[bytes] | None:
         """The open file, locked; None where somebody else holds it."""
@@ -159,7 +159,7 @@ class CorePool:
 
     @property
     def refused_by(self) -> frozenset[str]:
-        """The other executions that held cores when a lease was last asked for."""
+        """The other executions that stood in the way of the latest lease of cores."""
         return frozenset(self._locks.refused_by)
 
     def _acquire(
@@ -271,7 +271,7 @@ class GpuPool:
 
     @property
     def refused_by(self) -> frozenset[str]:
-        """The other executions that held GPUs when a lease was last asked for."""
+        """The other executions that stood in the way of the latest lease of GPUs."""
         return frozenset(self._locks.refused_by)
 
 

@@ -93,15 +93,16 @@ def final_metrics(
     """FinalMetricDataList of DescribeTrainingJob: the last value of each metric in a job's log.
 
     A metric whose last value is NaN or infinite is left out: whoever reads it then fails, instead
-    of comparing with something that is no number. So is one whose expression takes too long, which
-    `say` is told. None as soon as `given_up` says so. Raises StepError when the log cannot be read.
+    of comparing with something that is no number. So is one whose expression takes too long, with
+    a sentence to `say`. None as soon as `given_up` says so. Raises StepError when the log cannot be
+    read.
     """
     if not definitions or not printed_at.marks or not log.is_file():
         return []
     import regex  # noqa: PLC0415 - 20 ms that only jobs with metrics need
 
     wanted = {each.name: regex.compile(each.expression) for each in definitions}
-    found: list[dict[str, Any]] = []
+    last: dict[str, tuple[float, float]] = {}
     offsets = [offset for offset, _ in printed_at.marks]
     try:
         for offset, lines in _chunks_from_the_end(log, offsets[0]):
@@ -118,14 +119,17 @@ def final_metrics(
                     del wanted[name]
                     continue
                 if value is not None:
-                    timestamp = printed_at.marks[bisect_right(offsets, offset) - 1][1]
-                    found.append({"MetricName": name, "Value": value, "Timestamp": timestamp})
+                    last[name] = value, printed_at.marks[bisect_right(offsets, offset) - 1][1]
                     del wanted[name]
             if not wanted:
                 break
     except OSError as error:
         raise StepError(f"the metrics in {log} could not be read: {error}") from error
-    return [metric for metric in found if math.isfinite(metric["Value"])]
+    return [
+        {"MetricName": name, "Value": last[name][0], "Timestamp": last[name][1]}
+        for name in dict.fromkeys(each.name for each in definitions)
+        if name in last and math.isfinite(last[name][0])
+    ]
 
 
 def _chunks_from_the_end(log: Path, start: int) -> Iterator[tuple[int, list[str]]]:
