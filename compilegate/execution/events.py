@@ -69,6 +69,24 @@ class StepStarted(_Event):
 
 
 @dataclass(frozen=True)
+class StepWaiting(_Event):
+    """A job that is ready to start waits for what jobs of other executions hold."""
+
+    step: str
+    what: str
+    """cores or GPUs."""
+    holders: tuple[str, ...]
+    """The IDs of these executions."""
+
+    @property
+    def sentence(self) -> str:
+        """For the person at the terminal."""
+        one = len(self.holders) == 1
+        holders = f"execution {self.holders[0]}" if one else f"executions {', '.join(self.holders)}"
+        return f"waiting for {self.what} that {holders} {'holds' if one else 'hold'}"
+
+
+@dataclass(frozen=True)
 class StepOutput(_Event):
     """One line of a job's output, without the line end."""
 
@@ -145,6 +163,7 @@ Event = (
     | EnvironmentBuilding
     | PathsChosen
     | StepStarted
+    | StepWaiting
     | StepOutput
     | StepRetried
     | StepEnded

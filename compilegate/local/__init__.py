@@ -16,7 +16,7 @@ folder too. What it cannot run it refuses by name before anything starts.
     executor.py    start, follow, resume, stop
     selection/     which steps are carried out; explaining/ says what they would do
     engine/        what may start next, on which cores, from which cached result; what is refused
-    jobs/          a job: its sandbox, its process, what it leaves
+    jobs/          a job: its sandbox, its process, what it leaves; calls of functions and commands
     home/          what stays: executions, objects, registry, environments
 """
 

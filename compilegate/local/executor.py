@@ -46,9 +46,14 @@ from compilegate.local.home.images import Environment, ImageSources, build_envir
 from compilegate.local.home.journal import Journal, journal_of, resumable_steps
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import list_groups, list_packages
-from compilegate.local.jobs.container.choice import choose_paths, shared_folders
-from compilegate.local.jobs.leases.cores import CorePool, available_cpus, physical_cores
-from compilegate.local.jobs.leases.gpus import GpuPool, gpus_here
+from compilegate.local.jobs.leases import (
+    CorePool,
+    GpuPool,
+    available_cpus,
+    gpus_here,
+    physical_cores,
+)
+from compilegate.local.jobs.sandbox import Sandboxes, choose_root, shared_folders
 from compilegate.local.selection.choosing import ALL_STEPS, Chosen, Selection, choose
 from compilegate.local.selection.keeping import read_selection, write_selection
 
@@ -196,7 +201,8 @@ class LocalExecutor:
             }
             if resumed:  # its writer may have been killed in the middle of a file
                 self._store.drop_abandoned(time.time() - _ABANDONED_SECONDS)
-            paths = choose_paths(self._home, self.own_root)
+            root = choose_root(self._home, self.own_root)
+            locks = self._home / "locks"
             plan = ExecutionPlan(
                 facts=facts,
                 graph=checked.graph,
@@ -208,12 +214,11 @@ class LocalExecutor:
                 home=self._home,
                 journal=journal,
                 store=self._store,
-                cores=CorePool(checked.cores, self._home / "locks" / "cores"),
+                cores=CorePool(checked.cores, locks / "cores", reference),
                 cores_per_job=checked.cores_per_job,
-                gpus=GpuPool(checked.gpus, self._home / "locks" / "gpus"),
+                gpus=GpuPool(checked.gpus, locks / "gpus", reference),
                 max_parallel_steps=checked.max_parallel_steps,
-                paths=paths,
-                shared=shared_folders(self.shared),
+                sandboxes=Sandboxes(journal.jobs, root, shared_folders(self.shared)),
                 use_cache=self.use_cache,
                 grace_seconds=self.grace_seconds,
                 chosen=checked.chosen,

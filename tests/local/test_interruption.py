@@ -21,7 +21,7 @@ from compilegate.local import (
     latest_unfinished,
     list_executions,
 )
-from compilegate.local.jobs.leases.cores import CorePool, available_cpus, physical_cores
+from compilegate.local.jobs.leases import CorePool, available_cpus, physical_cores
 
 pytestmark = pytest.mark.slow
 

@@ -122,7 +122,7 @@ def test_a_write_that_fails_leaves_the_old_content_and_no_litter(tmp_path: Path)
 )
 def test_only_container_paths_are_rewritten(text: str, rewritten: str) -> None:
     sandbox = Sandbox(Path("/job"), ["/data"])
-    assert sandbox.rewrite(text) == rewritten.replace("ROOT", str(sandbox.alias))
+    assert sandbox.rewrite(text) == rewritten.replace("ROOT", str(sandbox.alias.name))
     assert Sandbox(Path("/job"), ["/data"], own_root=True).rewrite(text) == text
 
 

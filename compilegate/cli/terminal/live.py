@@ -23,6 +23,7 @@ from compilegate.execution.events import (
     StepEnded,
     StepRetried,
     StepStarted,
+    StepWaiting,
     StopAsked,
 )
 
@@ -90,6 +91,9 @@ class LiveTable:
             case PathsChosen():
                 if not event.own_root:  # what works as in a container needs no word
                     self._console.print(event.sentence, markup=False, highlight=False)
+            case StepWaiting():
+                waits = f"{event.step}: {event.sentence}"
+                self._console.print(waits, markup=False, highlight=False)
             case StepRetried():
                 said = self._board.rows[event.step].said
                 self._console.print(f"{event.step}: {said}", markup=False, highlight=False)

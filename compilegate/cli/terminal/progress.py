@@ -20,6 +20,7 @@ from compilegate.execution.events import (
     StepOutput,
     StepRetried,
     StepStarted,
+    StepWaiting,
     StillRunning,
     StopAsked,
 )
@@ -82,13 +83,8 @@ class ProgressLines:
                 self._started(event)
             case StepOutput():
                 self._output(event)
-            case StepRetried():
-                self._line(
-                    event,
-                    event.step,
-                    f"attempt {event.attempt} failed ({event.failure.headline}); "
-                    f"trying again in {event.wait_seconds:.0f} s",
-                )
+            case StepRetried() | StepWaiting():
+                self._line(event, event.step, _delay(event))
             case StepEnded():
                 self._ended(event)
             case StopAsked() | StillRunning():
@@ -129,6 +125,15 @@ class ProgressLines:
     def _line(self, event: Event, step: str, text: str) -> None:
         began = event.at if self._began is None else self._began
         self._lines.show(event.at - began, step, text)
+
+
+def _delay(event: StepRetried | StepWaiting) -> str:
+    if isinstance(event, StepWaiting):
+        return event.sentence
+    return (
+        f"attempt {event.attempt} failed ({event.failure.headline}); "
+        f"trying again in {event.wait_seconds:.0f} s"
+    )
 
 
 def _show_start(event: ExecutionStarted) -> None:

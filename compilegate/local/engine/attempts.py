@@ -1,13 +1,13 @@
-"""The attempts at jobs that run at this moment, each on a thread of its own.
+"""The jobs and calls that run at this moment, each on a thread of its own.
 
-What the threads have to say goes into one inbox, which the thread that decides reads.
+What the threads report goes into one inbox, which the thread that decides reads.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,10 @@ from pathlib import Path
 from compilegate.execution.events import StepOutput
 from compilegate.local.aws.variables import JobVariables
 from compilegate.local.engine.plan import PreparedStep
-from compilegate.local.functions.calling import FunctionCall
-from compilegate.local.functions.command import CommandCall
 from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
+from compilegate.local.jobs.calls import Call
 from compilegate.local.jobs.launcher import RunningJob
-from compilegate.local.jobs.leases.cores import CoreLease
-from compilegate.local.jobs.leases.gpus import GpuLease
+from compilegate.local.jobs.leases import CoreLease, GpuLease, Lease
 from compilegate.local.tuning.job import TuningJob
 
 
@@ -53,70 +51,21 @@ end must neither fill the memory nor wait for a terminal."""
 Inbox = queue.SimpleQueue[StepOutput | AttemptEnded | AttemptCrashed | StopRequested]
 
 
+Work = Callable[[RunningJob, Callable[[str], None]], AttemptResult]
+"""What a thread does: it has a handle to be stopped by, and passes lines on."""
+
+
 @dataclass(frozen=True)
-class _Attempt:
-    prepared: PreparedStep
-    cores: CoreLease
-    gpus: GpuLease
+class _Running:
+    prepared: PreparedStep | None
+    """None for a call."""
+    leases: tuple[Lease, ...]
     process: RunningJob
     thread: threading.Thread
 
 
-def _show_line(inbox: Inbox, step: str, line: str) -> None:
-    if inbox.qsize() < _MOST_WAITING:
-        inbox.put(StepOutput(step, line))
-
-
-class RunningCalls:
-    """Functions and commands that run, by step; they hold no core."""
-
-    def __init__(self, inbox: Inbox) -> None:
-        self._inbox = inbox
-        self._calls: dict[str, tuple[RunningJob, threading.Thread]] = {}
-
-    @property
-    def steps(self) -> Collection[str]:
-        """The steps whose function runs."""
-        return self._calls.keys()
-
-    def start(self, step: str, call: FunctionCall | CommandCall) -> None:
-        """Call the function."""
-        process = RunningJob()
-        thread = threading.Thread(target=self._work, args=(step, call, process))
-        self._calls[step] = (process, thread)
-        thread.start()
-
-    def collect(self, step: str) -> None:
-        """Forget a call that has ended."""
-        _, thread = self._calls.pop(step)
-        thread.join()
-
-    def stop(self) -> None:
-        """Ask every function to end."""
-        for process, _ in self._calls.values():
-            process.stop()
-
-    def kill(self) -> None:
-        """End every function at once."""
-        for process, _ in self._calls.values():
-            process.kill()
-
-    def halt(self) -> None:
-        """Leave no process and no thread behind."""
-        self.stop()
-        for step in list(self._calls):
-            self.collect(step)
-
-    def _work(self, step: str, call: FunctionCall | CommandCall, process: RunningJob) -> None:
-        try:
-            result = call.run(process, partial(_show_line, self._inbox, step))
-            self._inbox.put(AttemptEnded(step, result))
-        except BaseException as error:  # noqa: BLE001 - raised again on the deciding thread
-            self._inbox.put(AttemptCrashed(error))
-
-
-class RunningAttempts:
-    """By step; each holds its cores and GPUs until it is collected."""
+class RunningSteps:
+    """By step; each holds what it has leased until it is collected."""
 
     def __init__(
         self, inbox: Inbox, grace_seconds: float, home: Path, variables: JobVariables
@@ -125,58 +74,86 @@ class RunningAttempts:
         self._home = home
         self._grace_seconds = grace_seconds
         self._variables = variables
-        self._attempts: dict[str, _Attempt] = {}
+        self._running: dict[str, _Running] = {}
 
     @property
     def steps(self) -> Collection[str]:
-        """The steps with an attempt that runs."""
-        return self._attempts.keys()
+        """The steps that run."""
+        return self._running.keys()
 
-    def start(self, step: str, prepared: PreparedStep, cores: CoreLease, gpus: GpuLease) -> None:
+    @property
+    def jobs(self) -> int:
+        """How many of them are jobs; calls hold no core."""
+        return sum(each.prepared is not None for each in self._running.values())
+
+    def start_job(
+        self, step: str, prepared: PreparedStep, cores: CoreLease, gpus: GpuLease
+    ) -> None:
         """Run the job on these."""
+        job = prepared.job_step.job
+
+        def work(process: RunningJob, on_line: Callable[[str], None]) -> AttemptResult:
+            slot = JobSlot(
+                environment=prepared.environment,
+                cores=cores,
+                gpus=gpus,
+                running=process,
+                grace_seconds=self._grace_seconds,
+                home=self._home,
+                variables=self._variables,
+            )
+            return (
+                job.run(slot, on_line)
+                if isinstance(job, TuningJob)
+                else run_attempt(job, slot, on_line)
+            )
+
+        self._start(step, work, prepared, (cores, gpus))
+
+    def start_call(self, step: str, call: Call) -> None:
+        """Call the function or the command."""
+        self._start(step, call.run, None, ())
+
+    def _start(
+        self, step: str, work: Work, prepared: PreparedStep | None, leases: tuple[Lease, ...]
+    ) -> None:
         process = RunningJob()
-        slot = JobSlot(
-            environment=prepared.environment,
-            cores=cores,
-            gpus=gpus,
-            running=process,
-            grace_seconds=self._grace_seconds,
-            home=self._home,
-            variables=self._variables,
-        )
-        thread = threading.Thread(target=self._work, args=(step, prepared, slot))
-        self._attempts[step] = _Attempt(prepared, cores, gpus, process, thread)
+        thread = threading.Thread(target=self._work, args=(step, work, process))
+        self._running[step] = _Running(prepared, leases, process, thread)
         thread.start()
 
-    def collect(self, step: str) -> PreparedStep:
-        """Release what an ended attempt held; returns what it ran."""
-        attempt = self._attempts.pop(step)
-        attempt.thread.join()
-        attempt.cores.release()
-        attempt.gpus.release()
-        return attempt.prepared
+    def collect(self, step: str) -> PreparedStep | None:
+        """Release what an ended step held; returns the job that it ran, None for a call."""
+        ended = self._running.pop(step)
+        ended.thread.join()
+        for lease in ended.leases:
+            lease.release()
+        return ended.prepared
 
     def stop(self) -> None:
-        """Ask every job to end."""
-        for attempt in self._attempts.values():
-            attempt.process.stop()
+        """Ask every process to end."""
+        for each in self._running.values():
+            each.process.stop()
 
     def kill(self) -> None:
-        """End every job at once."""
-        for attempt in self._attempts.values():
-            attempt.process.kill()
+        """End every process at once."""
+        for each in self._running.values():
+            each.process.kill()
 
     def halt(self) -> None:
-        """Leave no job and no thread behind."""
+        """Leave no process and no thread behind."""
         self.stop()
-        for step in list(self._attempts):
+        for step in list(self._running):
             self.collect(step)
 
-    def _work(self, step: str, prepared: PreparedStep, slot: JobSlot) -> None:
+    def _work(self, step: str, work: Work, process: RunningJob) -> None:
         try:
-            job = prepared.job_step.job
-            run = job.run if isinstance(job, TuningJob) else partial(run_attempt, job)
-            result = run(slot, partial(_show_line, self._inbox, step))
+            result = work(process, partial(_show_line, self._inbox, step))
             self._inbox.put(AttemptEnded(step, result))
         except BaseException as error:  # noqa: BLE001 - raised again on the deciding thread
             self._inbox.put(AttemptCrashed(error))
+
+
+def _show_line(inbox: Inbox, step: str, line: str) -> None:
+    if inbox.qsize() < _MOST_WAITING:
+        inbox.put(StepOutput(step, line))

@@ -23,6 +23,7 @@ from compilegate.execution.events import (
     StepOutput,
     StepRetried,
     StepStarted,
+    StepWaiting,
     StopAsked,
 )
 from compilegate.execution.failure import StepFailure
@@ -31,8 +32,7 @@ from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local.engine.attempts import (
     AttemptEnded,
     Inbox,
-    RunningAttempts,
-    RunningCalls,
+    RunningSteps,
     StopRequested,
 )
 from compilegate.local.engine.inline_steps import INLINE_STEPS, run_inline_step, stand_in
@@ -81,11 +81,12 @@ class Execution:
         self._inbox: Inbox = queue.SimpleQueue()
         self._prepared: dict[str, PreparedStep] = {}
         self._active: dict[str, _ActiveStep] = {}
-        self._running = RunningAttempts(self._inbox, plan.grace_seconds, plan.home, plan.variables)
-        self._calls = RunningCalls(self._inbox)
+        self._running = RunningSteps(self._inbox, plan.grace_seconds, plan.home, plan.variables)
         self._stopped_by: str | None = None
         self._signals: set[str] = set()
         self._lacks_cores = self._lacks_gpus = False
+        self._waiting: set[str] = set()
+        """The steps whose wait for another execution has been reported."""
 
     def run(self) -> ExecutionResult:
         """Run to the end. Ctrl-C and SIGTERM stop the jobs and leave a resumable execution."""
@@ -97,7 +98,6 @@ class Execution:
                     self._receive()
             finally:
                 self._running.halt()  # whatever made the loop end
-                self._calls.halt()
         return self._finish()
 
     def _begin(self) -> None:
@@ -112,7 +112,7 @@ class Execution:
                 plan.most_at_once,
             )
         )
-        self._listener(PathsChosen(plan.paths.own_root, plan.paths.sentence))
+        self._listener(PathsChosen(plan.sandboxes.root.own, plan.sandboxes.root.sentence))
 
     # Deciding what happens next
 
@@ -167,7 +167,7 @@ class Execution:
 
     def _has_room(self) -> bool:
         limit = self._plan.max_parallel_steps
-        return limit is None or len(self._running.steps) < limit
+        return limit is None or self._running.jobs < limit
 
     def _due_retries(self) -> list[str]:
         now = time.monotonic()
@@ -220,10 +220,9 @@ class Execution:
             )
         )
         self._listener(StepStarted(name, None, before.attempts + 1))
-        self._calls.start(name, call)
+        self._running.start_call(name, call)
 
     def _end_call(self, name: str, result: AttemptResult) -> None:
-        self._calls.collect(name)
         ended = {"Completed": StepStatus.SUCCEEDED, "Stopped": StepStatus.STOPPED}
         status = ended.get(result.status, StepStatus.FAILED)
         step = replace(self._steps[name], failure=result.failure, properties=result.properties)
@@ -265,18 +264,20 @@ class Execution:
         gpus = plan.gpus.acquire(prepared.job_step.job.gpus)
         if gpus is None:
             self._lacks_gpus = True
+            self._report_wait(name, "GPUs", plan.gpus.refused_by)
             return
         cores = acquire(plan.cores_for(prepared.job_step.job.processes))
         if cores is None:
             gpus.release()
             self._lacks_cores = True
+            self._report_wait(name, "cores", plan.cores.refused_by)
             return
         del self._prepared[name]
         active = self._active.setdefault(name, _ActiveStep(time.monotonic()))
         active.retry_at = None
         job = prepared.job_step.job
         before = self._steps[name]
-        self._running.start(name, prepared, cores, gpus)
+        self._running.start_job(name, prepared, cores, gpus)
         self._update(
             replace(
                 before,
@@ -290,6 +291,12 @@ class Execution:
         )
         attempt = before.attempts + 1
         self._listener(StepStarted(name, job.name, attempt, cores.cpus, gpus=gpus.names))
+
+    def _report_wait(self, name: str, what: str, holders: frozenset[str]) -> None:
+        """Report once for which other executions a step waits."""
+        if holders and name not in self._waiting:
+            self._waiting.add(name)
+            self._listener(StepWaiting(name, what, tuple(sorted(holders))))
 
     # Messages
 
@@ -317,15 +324,15 @@ class Execution:
         now = time.monotonic()
         waits = [a.retry_at - now for a in self._active.values() if a.retry_at is not None]
         if self._lacks_cores or self._lacks_gpus:
-            busy = bool(self._running.steps)
+            busy = self._running.jobs > 0
             waits.append(_CORES_POLL_SECONDS_WHILE_RUNNING if busy else _CORES_POLL_SECONDS)
         return max(0.0, min(waits)) if waits else None
 
     def _end_attempt(self, name: str, result: AttemptResult) -> None:
-        if name in self._calls.steps:
+        prepared, active = self._running.collect(name), self._active[name]
+        if prepared is None:
             self._end_call(name, result)
             return
-        prepared, active = self._running.collect(name), self._active[name]
         step = replace(self._steps[name], failure=result.failure, properties=result.properties)
         if result.status == "Completed":
             if result.failure is None:  # what failed, the machine's doing or not, is tried again
@@ -376,11 +383,10 @@ class Execution:
     # Ends
 
     def _stop(self, signal_name: str) -> None:
-        running = (*self._running.steps, *self._calls.steps)
+        running = tuple(self._running.steps)
         if self._stopped_by is not None:
             if signal_name in self._signals:  # not another that the same hang-up sends
                 self._running.kill()
-                self._calls.kill()
                 self._listener(StopAsked(signal_name, running, 0.0))
             self._signals.add(signal_name)
             return
@@ -388,10 +394,9 @@ class Execution:
         self._stopped_by = signal_name
         self._lacks_cores = self._lacks_gpus = False
         self._running.stop()
-        self._calls.stop()
         if running:
             self._listener(StopAsked(signal_name, running, self._plan.grace_seconds))
-        for name in set(self._active) - set(self._running.steps) - set(self._calls.steps):
+        for name in set(self._active) - set(self._running.steps):
             self._end_step(replace(self._steps[name], status=StepStatus.STOPPED))
 
     def _finish(self) -> ExecutionResult:

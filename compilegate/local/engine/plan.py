@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,12 @@ from compilegate.local.engine.making import JobStep, job_name_member, make_job, 
 from compilegate.local.engine.scope import ExecutionFacts, step_scope
 from compilegate.local.engine.step_cache import CacheSlot, cache_slot
 from compilegate.local.errors import StepRequestError
-from compilegate.local.functions.calling import FunctionCall
-from compilegate.local.functions.command import CommandCall
 from compilegate.local.home.functions import FunctionSources, find_handler
 from compilegate.local.home.images import Environment
 from compilegate.local.home.journal import Journal
 from compilegate.local.home.object_store import ObjectStore
-from compilegate.local.jobs.container.choice import Paths
-from compilegate.local.jobs.leases.cores import CorePool
-from compilegate.local.jobs.leases.gpus import GpuPool
+from compilegate.local.jobs.calls import Call, CommandCall, FunctionCall
+from compilegate.local.jobs.leases import CorePool, GpuPool
 from compilegate.local.jobs.sandbox import Sandboxes, own_requirements
 from compilegate.local.selection.choosing import Chosen
 
@@ -66,10 +63,8 @@ class ExecutionPlan:
     """Physical cores; a Processing job gets at most as many."""
     gpus: GpuPool
     max_parallel_steps: int | None
-    paths: Paths
-    """Whether jobs get a root of their own."""
-    shared: Sequence[Path]
-    """Folders of this machine that they may write to even so."""
+    sandboxes: Sandboxes
+    """Where its jobs run."""
     use_cache: bool
     grace_seconds: float
     variables: JobVariables
@@ -89,11 +84,6 @@ class ExecutionPlan:
     def cores_for(self, processes: int) -> int:
         """How many a job takes whose processes compute side by side."""
         return max(self.cores_per_job, min(processes, len(self.cores.cores)))
-
-    @property
-    def sandboxes(self) -> Sandboxes:
-        """Where its jobs run."""
-        return Sandboxes(self.journal.jobs, self.paths.own_root, self.shared)
 
     def scope(self, results: Mapping[str, StepResult], job_variables: Mapping[str, str]) -> Scope:
         """What the expressions of a step see, whose upstream steps have these results."""
@@ -131,7 +121,7 @@ class ExecutionPlan:
         """Whether a function or a command is called for a step."""
         return step.type == LAMBDA or step.name in self.commands
 
-    def call(self, step: Step, results: Mapping[str, StepResult]) -> FunctionCall | CommandCall:
+    def call(self, step: Step, results: Mapping[str, StepResult]) -> Call:
         """Resolve a step's call. Raises ExpressionError, StepError."""
         scope = self.scope(results, {})
         if step.name in self.commands:

@@ -44,9 +44,9 @@ from compilegate.local.home.functions import FunctionSources, Handler, find_hand
 from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
-from compilegate.local.jobs.cluster.hosts import Host, read_hosts
-from compilegate.local.jobs.cluster.launchers import is_on, launcher_fault
+from compilegate.local.jobs.job import Instances, read_instances
 from compilegate.local.jobs.processing import ProcessingRequest
+from compilegate.local.jobs.toolkit import is_on, launcher_fault
 from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
 from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
@@ -333,12 +333,12 @@ def _no_faults(_checked: _Checked) -> Iterator[str]:
 
 def _processing_faults(checked: _Checked) -> Iterator[str]:
     resources = RequestReader(checked.arguments).section("ProcessingResources")
-    yield from _machine_faults(read_hosts(resources.section("ClusterConfig")))
+    yield from _machine_faults(read_instances(resources.section("ClusterConfig")))
 
 
 def _training_faults(checked: _Checked) -> Iterator[str]:
     reader = RequestReader(checked.arguments)
-    yield from _machine_faults(read_hosts(reader.section("ResourceConfig")))
+    yield from _machine_faults(read_instances(reader.section("ResourceConfig")))
     if reader.section("AlgorithmSpecification").texts("ContainerEntrypoint"):
         return  # The toolkit, which reads these hyperparameters, does not start the script.
     hyperparameters = reader.text_map("HyperParameters")
@@ -358,10 +358,9 @@ def _tuning_faults(checked: _Checked) -> Iterator[str]:
     yield from search_faults(read_tuning_request(checked.arguments).search)
 
 
-def _machine_faults(hosts: Iterable[Host]) -> Iterator[str]:
-    for kind in dict.fromkeys(host.instance_type for host in hosts):
-        if _ACCELERATORS_ABSENT_HERE.match(kind):
-            yield f"InstanceType {kind} needs Trainium or Inferentia, which is not here"
+def _machine_faults(instances: Instances) -> Iterator[str]:
+    if _ACCELERATORS_ABSENT_HERE.match(instances.kind):
+        yield f"InstanceType {instances.kind} needs Trainium or Inferentia, which is not here"
 
 
 REQUEST_FAULTS: Mapping[str, Callable[[_Checked], Iterator[str]]] = {

@@ -1,4 +1,4 @@
-"""One attempt at a job step: stage, run, collect, and say how it went."""
+"""One attempt at a job step: stage, install, run, collect, and say how it went."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,22 +17,21 @@ from compilegate.job.errors import killed_by
 from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
 from compilegate.local.errors import NO_SPACE, CapacityError, StepError
 from compilegate.local.home.images import Environment
-from compilegate.local.jobs.cluster.running import HostCommand, run_hosts
-from compilegate.local.jobs.container.host import HostFolder
-from compilegate.local.jobs.container.installing import (
+from compilegate.local.jobs.environment import (
     Wanted,
-    is_whole,
-    mark_whole,
+    base_environment,
+    hugging_face_cache,
+    image_python,
+    make_environment,
     one_at_a_time,
+    pip_cache,
     wanted_by,
 )
-from compilegate.local.jobs.container.layers import image_python, keep_layer, make_layer
-from compilegate.local.jobs.environment import base_environment, hugging_face_cache, pip_cache
 from compilegate.local.jobs.job import Job, JobOutcome
-from compilegate.local.jobs.launcher import Alias, JobCommand, JobEnd, RunningJob
-from compilegate.local.jobs.leases.cores import CoreLease
-from compilegate.local.jobs.leases.gpus import GpuLease
-from compilegate.local.jobs.printed.metrics import PrintedAt, final_metrics
+from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob
+from compilegate.local.jobs.leases import CoreLease, GpuLease, PortLease
+from compilegate.local.jobs.printed import PrintedAt, final_metrics
+from compilegate.local.jobs.sandbox import HostFolder
 
 SERVICE_FAULT = "Step.SERVICE_FAULT"
 """The job's process could not be started."""
@@ -47,6 +46,8 @@ CLIENT_ERROR = "ClientError"
 
 _SHELL_SIGNAL = 128
 """A shell's exit status for a program that a signal killed is this and the signal's number."""
+_MARKER = "complete"
+"""The last file of an environment: without it, its installation was interrupted."""
 
 AttemptStatus = Literal["Completed", "Failed", "Stopped"]
 
@@ -64,16 +65,6 @@ class AttemptResult:
 
 
 @dataclass(frozen=True)
-class _Failure:
-    exception_type: str
-    sentence: str
-    last_lines: Sequence[str] = ()
-
-    def told(self, log: Path) -> StepFailure:
-        return StepFailure(self.sentence, log, tuple(self.last_lines))
-
-
-@dataclass(frozen=True)
 class JobSlot:
     """What a job runs with: an environment, cores, GPUs, and a handle to stop it by."""
 
@@ -83,23 +74,32 @@ class JobSlot:
     running: RunningJob
     grace_seconds: float
     home: Path
-    """Whose kept layers the job's environment may lie over."""
+    """Where the environments are that sources have had installed."""
     variables: JobVariables = NO_VARIABLES
     """What the execution adds to the job's environment."""
 
 
+@dataclass(frozen=True)
+class _Failure:
+    exception_type: str
+    sentence: str
+    last_lines: Sequence[str] = ()
+
+
 def run_attempt(job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> AttemptResult:
     """Run one attempt to its end. A failure of any kind is a result, not an exception."""
-    attempt = _Attempt(job, slot, on_line)
     started = time.time()
-    failure = attempt.run()
-    end = attempt.end
-    for each in attempt.members:
-        each.sandbox.drop_scratch()
+    with contextlib.closing(_Attempt(job, slot, on_line)) as attempt:
+        failure = attempt.run()
+    end, log = attempt.end, job.sandbox.log
     status: AttemptStatus = "Completed" if failure is None else "Failed"
     if end is not None and end.reason in {"stopped", "timeout"}:
         status = "Stopped"
-    recorded = job.recorded_failure() if status == "Completed" else None
+    why = None
+    if failure is not None:
+        why = StepFailure(failure.sentence, log, tuple(failure.last_lines))
+    elif (recorded := job.recorded_failure()) is not None:
+        why = StepFailure(recorded, log)
     outcome = JobOutcome(
         status=status,
         started=started,
@@ -111,28 +111,24 @@ def run_attempt(job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> Atte
     return AttemptResult(
         status=status,
         exception_type=failure.exception_type if failure and status == "Failed" else None,
-        failure=_told(failure, recorded, attempt.log),
+        failure=why,
         properties=job.describe(outcome),
     )
 
 
-def _told(failure: _Failure | None, recorded: str | None, log: Path) -> StepFailure | None:
-    if failure is not None:
-        return failure.told(log)
-    return None if recorded is None else StepFailure(recorded, log)
-
-
 class _Attempt:
-    """One attempt at the job of every host, the first of which is the job itself."""
-
     def __init__(self, job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> None:
-        self.members = (job, *job.others)
         self.metrics: Sequence[Mapping[str, Any]] = ()
-        self.log = job.sandbox.log
-        """The log of the host that decided how it went."""
         self.end: JobEnd | None = None
-        """If the job came to one."""
+        """If a process of the job came to one."""
         self._job, self._slot, self._on_line = job, slot, on_line
+        self._port: PortLease | None = None
+
+    def close(self) -> None:
+        """Leave nothing of it but the job's folders."""
+        if self._port is not None:
+            self._port.release()
+        self._job.sandbox.drop_scratch()
 
     def run(self) -> _Failure | None:
         """Run it; returns why it did not complete, if it did not."""
@@ -152,153 +148,124 @@ class _Attempt:
 
     def _run(self) -> _Failure | None:
         job, slot = self._job, self._slot
-        for each in self.members:
-            each.sandbox.clear()
-        inputs = _InputGuard([file for m in self.members for file in m.stage(slot.environment)])
-        layers = [_Layer(each, slot, self._on_line, len(self.members)) for each in self.members]
-        for layer in layers:
-            self.end = layer.install()
+        self._port = PortLease()
+        job.sandbox.clear()
+        inputs = _InputGuard(job.stage(slot.environment))
+        below = None
+        wanted = wanted_by(job.source_folder(), slot.environment)
+        if wanted is not None:
+            below = slot.home / "environments" / wanted.digest
+            self.end = self._install(wanted, below, self._port)
             if self.end is not None:
-                return layer.failure(self.end)
+                return _installation_failure(wanted, self.end)
+        folder = job.sandbox.scratch / "python"
+        seen_at = job.sandbox.inside(folder)
+        python = make_environment(folder, seen_at, image_python(slot.environment), below)
         host = None if job.sandbox.own_root else HostFolder()
-        commands = self._commands(layers)
-        with contextlib.ExitStack() as stack:
-            for each in self.members:
-                stack.enter_context(each.feeding())
-            decided = run_hosts(slot.running, commands, self._on_line)
-        self.end, self.log = decided.end, decided.log
+        printed_at = PrintedAt()
+        command = self._command(python, self._port, () if below is None else (below,))
+        self.end = slot.running.run(command, job.sandbox.log, self._on_line, printed_at)
         inputs.check()
         if host is not None:
             host.check()
         if self.end.reason != "stopped":
-            self._note(job.collect(self.end))
-            self.end = self._read_metrics(commands, self.end)
-        return self._failure(self.end, decided.name)
-
-    def _commands(self, layers: Sequence[_Layer]) -> list[HostCommand]:
-        return [
-            HostCommand(each.host, layer.command(), each.sandbox.log, PrintedAt())
-            for each, layer in zip(self.members, layers, strict=True)
-        ]
-
-    def _read_metrics(self, hosts: Sequence[HostCommand], end: JobEnd) -> JobEnd:
-        """The latest value counts, whichever host printed it."""
-        found: dict[str, Mapping[str, Any]] = {}
-        running = self._slot.running
-        for host in hosts:
+            job.collect(self.end)
             metrics = final_metrics(
-                self._job.metrics,
-                host.log,
-                host.printed_at,
-                lambda: running.stopping,
-                lambda said: self._note([said]),
+                job.metrics,
+                job.sandbox.log,
+                printed_at,
+                lambda: slot.running.stopping,
+                self._note,
             )
             if metrics is None:
-                return replace(end, reason="stopped")
-            for metric in metrics:
-                before = found.get(metric["MetricName"])
-                if before is None or before["Timestamp"] <= metric["Timestamp"]:
-                    found[metric["MetricName"]] = metric
-        self.metrics = list(found.values())
-        return end
+                self.end = replace(self.end, reason="stopped")
+            self.metrics = metrics or ()
+        return _failure(self.end, job)
 
-    def _note(self, sentences: Iterable[str]) -> None:
-        """Tell what the job itself did not, where it is read later, too."""
-        for sentence in sentences:
-            self._on_line(sentence)
-            with self._job.sandbox.log.open("a", encoding="utf-8") as log:
-                log.write(f"compilegate: {sentence}\n")
+    def _install(self, wanted: Wanted, folder: Path, port: PortLease) -> JobEnd | None:
+        """Have what the source needs in the environment `folder`, which jobs share.
 
-    def _failure(self, end: JobEnd, host: str) -> _Failure | None:
-        failure = _failure(end, self._job)
-        if failure is None or len(self.members) == 1:
-            return failure
-        return replace(failure, sentence=f"{failure.sentence} (on {host})")
-
-
-class _Layer:
-    """The environment that this attempt may change, and the commands that run in it."""
-
-    def __init__(
-        self, job: Job, slot: JobSlot, read_line: Callable[[str], None], hosts: int
-    ) -> None:
-        self._hosts = hosts
-        self._job, self._slot, self._read_line = job, slot, read_line
-        self._image = image_python(slot.environment)
-        self._folder = job.sandbox.scratch / "python"
-        self._wanted = wanted_by(job.source_folder(), slot.environment)
-        self._layers = slot.home / "environments" / "layers"
-        self._environment = slot.environment
-
-    def install(self) -> JobEnd | None:
-        """Make the layer; returns the end of an installation that did not succeed."""
-        if self._wanted is None:
-            self._make()
-            return None
-        kept = self._layers / self._wanted.digest
-        lock = self._slot.home / "locks" / f"layer-{self._wanted.digest}.lock"
-        with one_at_a_time(lock, lambda: self._slot.running.stopping) as is_mine:
+        Returns the end of an installation that did not succeed. pip runs as the job does, because
+        what it runs is the source's.
+        """
+        running = self._slot.running
+        lock = self._slot.home / "locks" / f"environment-{wanted.digest}.lock"
+        with one_at_a_time(lock, lambda: running.stopping) as is_mine:
             if not is_mine:
                 return JobEnd("stopped", 0, "", ())
-            if not is_whole(kept):
-                end = self._pip(self._wanted)
-                if not end.succeeded:
-                    return end
-                keep_layer(self._folder, self._image, kept)
-                mark_whole(kept)
-                shutil.rmtree(self._folder)
-        self._make(kept)
-        return None
+            if (folder / _MARKER).is_file():
+                return None
+            shutil.rmtree(folder, ignore_errors=True)
+            python = make_environment(folder, str(folder), image_python(self._slot.environment))
+            self._on_line(f"installing what {wanted.files} of the source names")
+            command = replace(
+                self._command(python, port, shared=(folder,)),
+                argv=[str(python.python), "-m", "pip", *wanted.arguments, "--no-input"],
+            )
+            end = running.run(command, self._job.sandbox.log, self._on_line)
+            if end.succeeded:
+                (folder / _MARKER).touch()
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+            return None if end.succeeded else end
 
-    def _make(self, *below: Path) -> None:
-        seen_at = self._job.sandbox.inside(self._folder)
-        self._environment = make_layer(self._folder, seen_at, self._image, below)
+    def _command(
+        self,
+        python: Environment,
+        port: PortLease,
+        shown: Sequence[Path] = (),
+        shared: Sequence[Path] = (),
+    ) -> JobCommand:
+        """The job's own command in this environment.
 
-    def _pip(self, wanted: Wanted) -> JobEnd:
-        self._make()
-        self._read_line(f"installing what {wanted.files} of the source asks for")
-        pip = [str(self._environment.python), "-m", "pip", *wanted.arguments, "--no-input"]
-        command = replace(self.command(), argv=pip)
-        return self._slot.running.run(command, self._job.sandbox.log, self._read_line)
-
-    def failure(self, end: JobEnd) -> _Failure:
-        """Why an installation did not succeed."""
-        if end.reason == "stopped":
-            return _Failure(ALGORITHM_ERROR, "the job was stopped", end.last_lines)
-        files = "its source" if self._wanted is None else f"{self._wanted.files} of its source"
-        told = [line for line in end.last_lines if line.startswith("ERROR:")]
-        why = told[-1].removeprefix("ERROR:").strip() if told else end.error or f"code {end.code}"
-        sentence = f"what {files} asks for could not be installed: {why}"
-        return _Failure(ALGORITHM_ERROR, sentence, end.last_lines)
-
-    def command(self) -> JobCommand:
-        """The job's own command in this environment."""
+        `shown` and `shared` are folders that it must find even where all around them is hidden,
+        and those that it may also write to.
+        """
         job, slot = self._job, self._slot
-        sandbox, gpus = job.sandbox, slot.gpus
-        seen = gpus.part(job.rank, self._hosts)
-        cores = max(1, len(slot.cores.cores) // self._hosts)
-        shared = [hugging_face_cache(os.environ), pip_cache(os.environ)]
+        sandbox, cores, gpus = job.sandbox, max(1, len(slot.cores.cores)), len(slot.gpus.names)
+        shared = (*shared, hugging_face_cache(os.environ), pip_cache(os.environ))
         for folder in shared:
             with contextlib.suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
-        variables = base_environment(sandbox, self._environment, cores, os.environ)
-        shown = (*self._image.folders, slot.environment.python.parent.parent, self._layers)
-        with contextlib.suppress(OSError):
-            shown = (*shown, Path.cwd())  # a project below /tmp is there as one elsewhere is
+        image = slot.environment
+        shown = (*shown, *image_python(image).folders, image.python.parent.parent, *_project())
+        variables = base_environment(sandbox, python, cores, port.number, os.environ)
         return JobCommand(
-            argv=job.argv(self._environment, cores, len(seen.names)),
+            argv=job.argv(python, cores, gpus),
             working_directory=job.working_directory(),
             environment={
-                **slot.variables.merged(variables, job.variables(cores, len(seen.names))),
-                **seen.variables,
+                **slot.variables.merged(variables, job.variables(cores, gpus)),
+                **slot.gpus.variables,
             },
             cpus=slot.cores.cpus,
             max_seconds=job.max_seconds,
             grace_seconds=slot.grace_seconds,
-            alias=None if sandbox.own_root else Alias(sandbox.alias, sandbox.folder),
+            alias=None if sandbox.own_root else sandbox.alias,
             view=sandbox.view(shown, shared),
-            locks=(*slot.cores.descriptors, *gpus.descriptors),
+            locks=(*slot.cores.descriptors, *slot.gpus.descriptors, *port.descriptors),
         )
+
+    def _note(self, sentence: str) -> None:
+        """Say what the job itself did not, in its log too."""
+        self._on_line(sentence)
+        with self._job.sandbox.log.open("a", encoding="utf-8") as log:
+            log.write(f"compilegate: {sentence}\n")
+
+
+def _project() -> Iterator[Path]:
+    """The folder that the runner was started in: a project below /tmp is there for jobs, as one
+    elsewhere is."""
+    with contextlib.suppress(OSError):
+        yield Path.cwd()
+
+
+def _installation_failure(wanted: Wanted, end: JobEnd) -> _Failure:
+    if end.reason == "stopped":
+        return _Failure(ALGORITHM_ERROR, "the job was stopped", end.last_lines)
+    errors = [line for line in end.last_lines if line.startswith("ERROR:")]
+    why = errors[-1].removeprefix("ERROR:").strip() if errors else end.error or f"code {end.code}"
+    sentence = f"what {wanted.files} of its source names could not be installed: {why}"
+    return _Failure(ALGORITHM_ERROR, sentence, end.last_lines)
 
 
 def _failure(end: JobEnd, job: Job) -> _Failure | None:

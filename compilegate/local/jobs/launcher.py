@@ -1,8 +1,9 @@
-"""Starts a job through `process.py`, keeps its log and says how it ended."""
+"""Starts a job through the program `process.py`, keeps its log, and says how it ended."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -14,22 +15,53 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, cast
 
-from compilegate.local.jobs.printed.metrics import PrintedAt
-from compilegate.local.jobs.printed.reading import LineReader
-from compilegate.local.jobs.view import View
+from compilegate.local.jobs.printed import LineReader, PrintedAt
 
 _PROGRAM = Path(__file__).with_name("process.py")
 _TAIL_LINES = 15
+_IN_MEMORY = ("/dev/shm",)  # noqa: S108 - each job has its own
 
 JobEndReason = Literal["exited", "stopped", "timeout", "not started"]
 
 _REPORT = re.compile(
     r"(?P<reason>exited|stopped|timeout|not started)\t(?P<code>-?\d+)\t(?P<error>.*)", re.DOTALL
 )
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A folder of this machine at a path of the job's root."""
+
+    source: Path
+    target: str
+    may_write: bool = True
+
+
+@dataclass(frozen=True)
+class View:
+    """The root that a job sees. What no bind names is this machine's, and read-only."""
+
+    root: Path
+    """The folder that becomes the root: what a job makes there, beside the binds, stays here."""
+    binds: Sequence[Bind]
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """By path of the job's root, a file that is shown instead of the one there."""
+
+    def as_json(self) -> str:
+        """As `process.py` wants it: a folder comes before what lies in it."""
+        binds = sorted(self.binds, key=lambda bind: bind.target.count("/"))
+        return json.dumps(
+            {
+                "root": str(self.root),
+                "binds": [[str(b.source), b.target, b.may_write] for b in binds],
+                "files": [[str(source), target] for target, source in self.files.items()],
+                "memory": _IN_MEMORY,
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -85,15 +117,13 @@ class RunningJob:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lifelines: list[IO[bytes]] = []
-        """One for each of its hosts."""
+        self._lifeline: IO[bytes] | None = None
         self._said = b""
-        """What every launcher has been told: `s` to stop, `k` to kill."""
-        self._ended_together = False
+        """What goes to every process of the job: `s` to stop, `k` to kill."""
 
     @property
     def stopping(self) -> bool:
-        """Whether somebody has asked for its end."""
+        """Whether its end was requested."""
         return bool(self._said)
 
     def stop(self) -> None:
@@ -104,23 +134,15 @@ class RunningJob:
         """Stop the job at once: SIGKILL to its processes."""
         self._say(b"k")
 
-    def start_together(self) -> None:
-        """From here on, `end_together` ends the runs that are to come, too."""
-        with self._lock:
-            self._ended_together = False
-
-    def end_together(self) -> None:
-        """Stop the job's other hosts, because one has failed; it was not stopped from outside."""
-        with self._lock:
-            self._ended_together = True
-            for lifeline in self._lifelines:
-                _tell(lifeline, b"s")
-
     def _say(self, word: bytes) -> None:
         with self._lock:
             self._said += word
-            for lifeline in self._lifelines:
-                _tell(lifeline, word)
+            self._tell(word)
+
+    def _tell(self, word: bytes) -> None:
+        if self._lifeline is not None and word:
+            with contextlib.suppress(BrokenPipeError):  # the job has just ended
+                self._lifeline.write(word)
 
     def run(
         self,
@@ -129,9 +151,8 @@ class RunningJob:
         on_line: Callable[[str], None],
         printed_at: PrintedAt | None = None,
     ) -> JobEnd:
-        """Run the job to its end; its output is added to `log`, and goes by line to `on_line`.
-
-        `printed_at` is told when it printed what.
+        """Run one process of the job to its end; its output is added to `log`, and goes by line to
+        `on_line`; `printed_at` records when it printed what.
         """
         printed_at = PrintedAt() if printed_at is None else printed_at
         last: deque[str] = deque(maxlen=_TAIL_LINES)
@@ -153,10 +174,8 @@ class RunningJob:
         lifeline, output, report = _pipes(process)
         with process, log.open("ab", buffering=0) as log_file:
             with self._lock:
-                self._lifelines.append(lifeline)
-                told = self._said or (b"s" if self._ended_together else b"")
-                if told:
-                    _tell(lifeline, told)
+                self._lifeline = lifeline
+                self._tell(self._said)
             try:
                 lines = LineReader(read_line)
                 offset = log_file.seek(0, os.SEEK_END)
@@ -170,13 +189,8 @@ class RunningJob:
                 end = report.read()
             finally:
                 with self._lock:
-                    self._lifelines.remove(lifeline)
+                    self._lifeline = None
         return _job_end(end, tuple(last))
-
-
-def _tell(lifeline: IO[bytes], word: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the job has just ended
-        lifeline.write(word)
 
 
 def _launcher_argv(command: JobCommand) -> list[str]:
@@ -188,7 +202,7 @@ def _launcher_argv(command: JobCommand) -> list[str]:
         str(command.grace_seconds),
         ",".join(map(str, command.locks)),
         *(("", "") if alias is None else (str(alias.name), str(alias.folder))),
-        "" if view is None else view.told(),
+        "" if view is None else view.as_json(),
         folder,
         *command.argv,
     ]

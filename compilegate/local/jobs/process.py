@@ -16,7 +16,7 @@ socket has at most 108 characters and a shell splits a path at its spaces. LOCKS
 open files whose locks must last as long as this process: the runner may be gone before the job is.
 
 VIEW, unless it is empty, is a JSON object that gives the job a root of its own, as a container has
-(`view.py` says what is in it): a mount namespace, within a user namespace where this
+(`launcher.py:View` says what is in it): a mount namespace, within a user namespace where this
 process may not mount. The job keeps its user and group.
 
 Standard library only: it runs before, and apart from, any job environment.

@@ -1,13 +1,8 @@
-"""A processing job: CreateProcessingJob's container contract on a sandbox folder.
-
-A CreateProcessingJob request, as far as a local run needs it.
-"""
+"""A processing job: CreateProcessingJob's container contract on a sandbox folder."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,54 +11,60 @@ from compilegate.document.evaluation import Unresolved
 from compilegate.local.errors import StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
-from compilegate.local.jobs.cluster.gathering import gather
-from compilegate.local.jobs.cluster.hosts import (
-    Host,
-    members,
-    reachable,
-    read_hosts,
-    resource_config,
+from compilegate.local.jobs.job import (
+    INSTEAD,
+    Instances,
+    JobOutcome,
+    Source,
+    interpreter_for,
+    read_instances,
+    read_message,
+    read_source,
+    refuse_pipe,
 )
-from compilegate.local.jobs.inputs.channels import is_manifest, is_sharded, objects_of
-from compilegate.local.jobs.job import Job, JobOutcome, interpreter_for, read_message
 from compilegate.local.jobs.launcher import JobEnd
-from compilegate.local.jobs.leases.gpus import gpus_wanted
-from compilegate.local.jobs.printed.metrics import MetricDefinition
+from compilegate.local.jobs.leases import gpus_wanted
+from compilegate.local.jobs.printed import MetricDefinition
 from compilegate.local.jobs.sandbox import ML, Sandboxes, container_path
+from compilegate.local.jobs.toolkit import resource_config
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 
 
 @dataclass(frozen=True)
-class ProcessingPath:
-    """An input or output: objects at `uri` against the folder `local_path` in the container."""
+class ProcessingInput:
+    """Objects that appear in the folder `local_path` of the container."""
 
-    name: str
+    source: Source
+    local_path: str
+
+
+@dataclass(frozen=True)
+class ProcessingOutput:
+    """The folder `local_path` of the container, which is stored at `uri`."""
+
     uri: str
     local_path: str
-    is_manifest: bool = False
-    sharded: bool = False
-    """Whether each host gets its share of the objects."""
 
 
 @dataclass(frozen=True)
 class ProcessingRequest:
-    """What a processing job is asked to be."""
+    """A CreateProcessingJob request, as far as a local run needs it."""
 
     image: str
     entrypoint: tuple[str, ...]
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
-    inputs: tuple[ProcessingPath, ...]
-    outputs: tuple[ProcessingPath, ...]
+    inputs: tuple[ProcessingInput, ...]
+    outputs: tuple[ProcessingOutput, ...]
     max_seconds: int
-    hosts: tuple[Host, ...]
+    instances: Instances
     raw: Mapping[str, Any]
     """The whole resolved request, which DescribeProcessingJob echoes."""
 
     @property
     def gpus(self) -> int:
         """How many it computes with, where this machine has any."""
-        return sum(gpus_wanted(host.instance_type) for host in self.hosts)
+        return gpus_wanted(self.instances.kind, self.instances.count)
 
     @property
     def local_paths(self) -> tuple[str, ...]:
@@ -73,7 +74,7 @@ class ProcessingRequest:
     @property
     def input_uris(self) -> tuple[str, ...]:
         """Every object or prefix that must exist when the job starts."""
-        return tuple(path.uri for path in self.inputs)
+        return tuple(path.source.uri for path in self.inputs)
 
     @property
     def output_prefixes(self) -> tuple[str, ...]:
@@ -81,7 +82,7 @@ class ProcessingRequest:
         return tuple(path.uri for path in self.outputs)
 
     def job(self, name: str, sandboxes: Sandboxes, store: ObjectStore) -> ProcessingJob:
-        """The job that is asked for, in a sandbox of its own."""
+        """The job that is requested, in a sandbox of its own."""
         return ProcessingJob(name, self, sandboxes, store)
 
 
@@ -96,8 +97,7 @@ def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
     if not entrypoint:
         raise StepRequestError(
             "AppSpecification.ContainerEntrypoint is missing: an image has no entry point of its "
-            "own here; do the step by a command of yours (--command), leave it out (--skip), or "
-            "say what it gives (--stub)"
+            f"own here; {INSTEAD}"
         )
     outputs = reader.section_or_empty("ProcessingOutputConfig").sections("Outputs")
     return ProcessingRequest(
@@ -108,38 +108,30 @@ def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
         inputs=tuple(_input(item) for item in reader.sections("ProcessingInputs")),
         outputs=tuple(_output(item) for item in outputs),
         max_seconds=reader.max_seconds(),
-        hosts=read_hosts(
+        instances=read_instances(
             reader.section_or_empty("ProcessingResources").section_or_empty("ClusterConfig")
         ),
         raw=raw,
     )
 
 
-def _input(reader: RequestReader) -> ProcessingPath:
-    name = reader.text("InputName")
+def _input(reader: RequestReader) -> ProcessingInput:
+    where = f"input {reader.text('InputName')}"
     if not reader.has("S3Input"):
-        raise StepRequestError(f"input {name} has no S3Input; a DatasetDefinition needs AWS")
+        raise StepRequestError(f"{where} has no S3Input; a DatasetDefinition needs AWS")
     s3 = reader.section("S3Input")
-    if s3.text_or("S3InputMode", "File") == "Pipe":
-        raise StepRequestError(f"input {name}: S3InputMode Pipe is not supported here, use File")
+    refuse_pipe(s3.text_or("S3InputMode", "File"), where)
     if s3.text_or("S3CompressionType", "None") != "None":
-        raise StepRequestError(f"input {name}: S3CompressionType must be None here")
-    where = f"input {name}"
-    return ProcessingPath(
-        name,
-        s3.uri("S3Uri"),
-        _local_path(s3),
-        is_manifest=is_manifest(s3, where),
-        sharded=is_sharded(s3, where),
-    )
+        raise StepRequestError(f"{where}: S3CompressionType must be None here")
+    return ProcessingInput(read_source(s3, where), _local_path(s3))
 
 
-def _output(reader: RequestReader) -> ProcessingPath:
+def _output(reader: RequestReader) -> ProcessingOutput:
     name = reader.text("OutputName")
     if not reader.has("S3Output"):
         raise StepRequestError(f"output {name} has no S3Output; a feature store needs AWS")
     s3 = reader.section("S3Output")
-    return ProcessingPath(name, s3.uri("S3Uri"), _local_path(s3))
+    return ProcessingOutput(s3.uri("S3Uri"), _local_path(s3))
 
 
 def _local_path(reader: RequestReader) -> str:
@@ -153,23 +145,10 @@ class ProcessingJob:
     """Implements `compilegate.local.jobs.job.Job`."""
 
     def __init__(
-        self,
-        name: str,
-        request: ProcessingRequest,
-        sandboxes: Sandboxes,
-        store: ObjectStore,
-        *,
-        rank: int = 0,
+        self, name: str, request: ProcessingRequest, sandboxes: Sandboxes, store: ObjectStore
     ) -> None:
         self.name = name
-        self.rank = rank
-        self._hosts = reachable(request.hosts, own_root=sandboxes.own_root)
-        self.host = self._hosts[rank].name
-        self.sandbox = sandboxes.make(name, request.local_paths, members(self._hosts), rank)
-        self.others: Sequence[Job] = [
-            ProcessingJob(name, request, sandboxes, store, rank=other)
-            for other in (range(1, len(self._hosts)) if rank == 0 else ())
-        ]
+        self.sandbox = sandboxes.make(name, request.local_paths)
         self.metrics: Sequence[MetricDefinition] = ()
         self.max_seconds = request.max_seconds
         self.gpus = request.gpus
@@ -186,25 +165,18 @@ class ProcessingJob:
             self.sandbox.make(ML / folder)
         files: list[Path] = []
         for path in self._request.inputs:
-            share = (self.rank, len(self._hosts)) if path.sharded else (0, 1)
-            found = objects_of(self._store, path.uri, share, manifest=path.is_manifest)
-            files += self._store.place(found, self.sandbox.make(path.local_path))
+            files += path.source.place(self._store, self.sandbox.make(path.local_path))
         for path in self._request.outputs:
             self.sandbox.make(path.local_path)
-        self._write_config("processingjobconfig", {**self._request.raw, **self._identity()})
-        config = resource_config(self._hosts, self._hosts[self.rank])
-        self._write_config("resourceconfig", config)
+        config = ML / "config"
+        described = {**self._request.raw, **self._identity()}
+        self.sandbox.write_json(config / "processingjobconfig.json", described)
+        resources = resource_config(self._request.instances.kind)
+        self.sandbox.write_json(config / "resourceconfig.json", resources)
         return files
 
     def _identity(self) -> dict[str, str]:
         return {"ProcessingJobName": self.name, "ProcessingJobArn": self.arn}
-
-    def _write_config(self, name: str, content: Mapping[str, Any]) -> None:
-        path = self.sandbox.make(ML / "config") / f"{name}.json"
-        path.write_text(json.dumps(content), encoding="utf-8")
-
-    def feeding(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def argv(self, environment: Environment, cores: int, gpus: int) -> list[str]:
         del cores, gpus
@@ -222,17 +194,10 @@ class ProcessingJob:
     def source_folder(self) -> Path | None:
         return None  # a processor that wants something installed does so in its command
 
-    def collect(self, end: JobEnd) -> Iterable[str]:
+    def collect(self, end: JobEnd) -> None:
         """Store every output of a job that succeeded; what a failed one left may be half done."""
-        said: list[str] = []
-        if not end.succeeded:
-            return said
-        for path in self._request.outputs:
-            folder = self.sandbox.path(path.local_path)
-            others = [(job.host, job.sandbox.path(path.local_path)) for job in self.others]
-            said += gather(folder, others)
-            self._store.upload_folder(folder, path.uri)
-        return said
+        for path in self._request.outputs if end.succeeded else ():
+            self._store.upload_folder(self.sandbox.path(path.local_path), path.uri)
 
     def message(self) -> str | None:
         return read_message(self.sandbox.path(ML / "output/message"))

@@ -1,14 +1,28 @@
 """What SageMaker's training toolkit (sagemaker-training 5.1) makes of a training job's files: the
-SM_* variables and the command line that a training script sees. Pure.
+SM_* variables and the command line that a training script sees, and what starts the script.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from compilegate.local.jobs.sandbox import HOST
+
+_INTERFACE = "lo"
+_GROUP = "homogeneousCluster"
+_BY_TORCHRUN = ("sagemaker_torch_distributed_enabled", "sagemaker_pytorch_ddp_enabled")
+_ELSEWHERE = {
+    "sagemaker_mpi_enabled": "starts the script by MPI",
+    "sagemaker_parameter_server_enabled": "starts TensorFlow's parameter servers",
+    "sagemaker_distributed_dataparallel_enabled": "needs a library that is in AWS's images only",
+    "sagemaker_pytorch_xla_multi_worker_enabled": "starts the script by XLA's own launcher",
+    "sagemaker_multi_worker_mirrored_strategy_enabled": "starts TensorFlow's workers",
+}
 _PREFIX = "sagemaker_"
 
 # Hyperparameters that the toolkit keeps to itself; other sagemaker_* ones are framework parameters.
@@ -199,3 +213,52 @@ def _properties(
         "topology": [],
         "user_entry_point": program,
     }
+
+
+def resource_config(instance_type: str) -> dict[str, Any]:
+    """resourceconfig.json of a job, which has one host here."""
+    return {
+        "current_host": HOST,
+        "current_instance_type": instance_type,
+        "current_group_name": _GROUP,
+        "hosts": [HOST],
+        "instance_groups": [
+            {"instance_group_name": _GROUP, "instance_type": instance_type, "hosts": [HOST]}
+        ],
+        "network_interface_name": _INTERFACE,
+    }
+
+
+def is_on(hyperparameters: Mapping[str, str], name: str) -> bool:
+    """Whether a flag among the hyperparameters is set."""
+    return hyperparameters.get(name, "false").strip('"').lower() == "true"
+
+
+def launcher_fault(hyperparameters: Mapping[str, str]) -> str | None:
+    """Why the script cannot be started here as its hyperparameters say, if it cannot."""
+    for name, why in _ELSEWHERE.items():
+        if is_on(hyperparameters, name):
+            return (
+                f"{name} {why}, which is not done here; start it by torchrun (distribution "
+                "torch_distributed), or turn it off for a run on this machine"
+            )
+    return None
+
+
+def script_command(
+    python: str, program: str, hyperparameters: Mapping[str, str], code: Path, processes: int
+) -> list[str]:
+    """What starts the script `program` of the folder `code`; `processes` is how many torchrun
+    starts where a hyperparameter calls for it. They meet at the job's own port (`environment.py`).
+    """
+    arguments = command_line(hyperparameters)
+    if any(is_on(hyperparameters, name) for name in _BY_TORCHRUN):
+        torchrun = ["-m", "torch.distributed.run", "--nnodes=1", f"--nproc_per_node={processes}"]
+        return [python, *torchrun, program, *arguments]
+    if (code / "setup.py").is_file():
+        return [python, "-m", program.removesuffix(".py").replace("/", "."), *arguments]
+    if program.endswith(".py"):
+        return [python, program, *arguments]
+    (code / program).chmod(0o777)
+    # The toolkit has a shell run a file that begins with no `#!`.
+    return ["/bin/sh", "-c", f"./{program} {shlex.join(arguments)}"]

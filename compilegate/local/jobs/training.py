@@ -1,16 +1,10 @@
-"""A training job: CreateTrainingJob's container contract on a sandbox folder.
-
-A CreateTrainingJob request, as far as a local run needs it.
-"""
+"""A training job: CreateTrainingJob's container contract on a sandbox folder."""
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +13,7 @@ from compilegate.document.evaluation import Unresolved
 from compilegate.job.names import (
     DISTRIBUTION,
     MODEL_ARCHIVE,
+    MOST_PROCESSES,
     OUTPUT_ARCHIVE,
     PROCESSES,
     PROCESSES_VARIABLE,
@@ -29,32 +24,49 @@ from compilegate.local.algorithms.metrics import own_metrics, script_metrics
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
-from compilegate.local.jobs.cluster.gathering import gather
-from compilegate.local.jobs.cluster.hosts import (
-    Host,
-    members,
-    reachable,
-    read_hosts,
-    resource_config,
+from compilegate.local.jobs.job import (
+    INSTEAD,
+    Instances,
+    JobOutcome,
+    Source,
+    interpreter_for,
+    one_of,
+    read_instances,
+    read_message,
+    read_source,
+    refuse_pipe,
 )
-from compilegate.local.jobs.cluster.launchers import Launch, by_torchrun, free_port
-from compilegate.local.jobs.inputs.channels import (
-    FILE,
-    Channel,
-    objects_of,
-    read_channel,
-    share_of,
-    unknown_groups,
-)
-from compilegate.local.jobs.inputs.manifest import augmented_records
-from compilegate.local.jobs.inputs.pipes import PipedChannel, fed
-from compilegate.local.jobs.job import Job, JobOutcome, interpreter_for, read_message
 from compilegate.local.jobs.launcher import JobEnd
-from compilegate.local.jobs.leases.gpus import gpus_wanted
-from compilegate.local.jobs.printed.metrics import MetricDefinition
+from compilegate.local.jobs.leases import gpus_wanted
+from compilegate.local.jobs.printed import MetricDefinition
 from compilegate.local.jobs.sandbox import ML, Sandboxes, pack_folder, unpack_source
-from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
+from compilegate.local.jobs.toolkit import (
+    TrainingContainer,
+    resource_config,
+    script_command,
+    toolkit_environment,
+)
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
+
+_FILE = "File"
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One input: its objects appear in /opt/ml/input/data/NAME."""
+
+    name: str
+    source: Source
+    content_type: str | None
+
+    def config(self) -> dict[str, str]:
+        """Its part of inputdataconfig.json."""
+        config = {
+            "TrainingInputMode": _FILE,
+            "S3DistributionType": self.source.distribution,
+            "RecordWrapperType": "None",
+        }
+        return config if self.content_type is None else {**config, "ContentType": self.content_type}
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """What a training job is asked to be."""
+    """A CreateTrainingJob request, as far as a local run needs it."""
 
     image: str
     entrypoint: tuple[str, ...]
@@ -79,7 +91,7 @@ class TrainingRequest:
     channels: tuple[Channel, ...]
     output_uri: str
     checkpoints: Checkpoints | None
-    hosts: tuple[Host, ...]
+    instances: Instances
     max_seconds: int
     raw: Mapping[str, Any]
     """The whole resolved request, which DescribeTrainingJob echoes."""
@@ -99,21 +111,22 @@ class TrainingRequest:
 
     @property
     def processes(self) -> int:
-        """How many its launcher starts, on all of its instances together."""
-        return self._processes * len(self.hosts)
+        """How many compute side by side: what its launcher starts, on each of its instances."""
+        told = self.environment.get(PROCESSES_VARIABLE)
+        if self.by_own_torchrun:
+            told = self._text_hyperparameter(PROCESSES)
+        is_number = told is not None and re.fullmatch(r"[1-9]\d{0,3}", told) is not None
+        return (int(told or 1) if is_number else 1) * self.instances.count
+
+    @property
+    def by_own_torchrun(self) -> bool:
+        """Whether the built-in training program starts the processes."""
+        return self._text_hyperparameter(DISTRIBUTION) == TORCHRUN
 
     @property
     def gpus(self) -> int:
         """How many it computes with, where this machine has any: one for each process."""
-        return sum(gpus_wanted(host.instance_type, self._processes) for host in self.hosts)
-
-    @property
-    def _processes(self) -> int:
-        told = self.environment.get(PROCESSES_VARIABLE)
-        if self._text_hyperparameter(DISTRIBUTION) == TORCHRUN:  # the built-in program's own way
-            told = self._text_hyperparameter(PROCESSES)
-        is_number = told is not None and re.fullmatch(r"[1-9]\d{0,3}", told) is not None
-        return int(told or 1) if is_number else 1
+        return gpus_wanted(self.instances.kind, self.processes)
 
     def _text_hyperparameter(self, name: str) -> str | None:
         # Reserved hyperparameters hold JSON strings; plain ones are what people write by hand.
@@ -126,7 +139,7 @@ class TrainingRequest:
     def input_uris(self) -> tuple[str, ...]:
         """Every object or prefix that must exist when the job starts."""
         source = self.source_uri
-        channels = tuple(channel.uri for channel in self.channels)
+        channels = tuple(channel.source.uri for channel in self.channels)
         return channels if source is None or in_container(source) else (*channels, source)
 
     @property
@@ -135,7 +148,7 @@ class TrainingRequest:
         return (self.output_uri,)
 
     def job(self, name: str, sandboxes: Sandboxes, store: ObjectStore) -> TrainingJob:
-        """The job that is asked for, in a sandbox of its own."""
+        """The job that is requested, in a sandbox of its own."""
         return TrainingJob(name, self, sandboxes, store)
 
 
@@ -151,7 +164,7 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
     """
     reader = RequestReader(raw)
     algorithm = reader.section("AlgorithmSpecification")
-    mode = algorithm.text_or("TrainingInputMode", FILE)
+    mode = algorithm.text_or("TrainingInputMode", _FILE)
     request = TrainingRequest(
         image=algorithm.text("TrainingImage"),
         entrypoint=tuple(algorithm.texts("ContainerEntrypoint")),
@@ -159,62 +172,64 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
         metrics=tuple(_metric(item) for item in algorithm.sections("MetricDefinitions")),
         hyperparameters=reader.text_map("HyperParameters"),
         environment=reader.variables("Environment"),
-        channels=tuple(read_channel(item, mode) for item in reader.sections("InputDataConfig")),
+        channels=tuple(_channel(item, mode) for item in reader.sections("InputDataConfig")),
         output_uri=reader.section("OutputDataConfig").uri("S3OutputPath"),
         checkpoints=_checkpoints(reader),
-        hosts=read_hosts(reader.section("ResourceConfig")),
+        instances=read_instances(reader.section("ResourceConfig")),
         max_seconds=reader.max_seconds(),
         raw=raw,
     )
-    fault = unknown_groups(request.channels, request.hosts)
-    if fault is not None:
-        raise StepRequestError(fault)
-    if not request.entrypoint and not (request.program and request.source_uri):
-        algorithm = _algorithm(request)
-        if algorithm is not None:
-            return _trained_by(request, algorithm)
+    request = _on_one_host(request)
+    unknown = isinstance(request.image, Unresolved)
+    built_in = None if unknown else built_in_algorithm(request.image)
+    if request.entrypoint or (request.program and request.source_uri):
+        if request.program is not None and not _is_plain_path(request.program):
+            raise StepRequestError(
+                f"sagemaker_program is {request.program!r}, expected a path in the source archive"
+            )
+        return request if built_in is None else _with_metrics(request, script_metrics(built_in))
+    if built_in is None or request.program is not None:
         raise StepRequestError(
             "HyperParameters need sagemaker_program and sagemaker_submit_directory, "
-            "or AlgorithmSpecification a ContainerEntrypoint: nothing says what to run, for an "
-            "image has no entry point of its own here; do the step by a command of yours "
-            "(--command), leave it out (--skip), or say what it gives (--stub)"
+            "or AlgorithmSpecification a ContainerEntrypoint: nothing says what to run, because an "
+            f"image has no entry point of its own here; {INSTEAD}"
         )
-    if request.program is not None and not _is_plain_path(request.program):
+    if built_in.program is None:
+        raise StepRequestError(built_in.refusal)
+    own = own_metrics(built_in, request.hyperparameters)
+    return replace(_with_metrics(request, own), algorithm=built_in)
+
+
+def _on_one_host(request: TrainingRequest) -> TrainingRequest:
+    """The request whose launcher starts the processes of all instances on one host."""
+    if request.instances.count == 1:
+        return request
+    if request.processes > MOST_PROCESSES:
         raise StepRequestError(
-            f"sagemaker_program is {request.program!r}, expected a path in the source archive"
+            f"InstanceCount and the processes of each instance are {request.processes} processes "
+            f"on this machine, allowed here: {MOST_PROCESSES}"
         )
-    image = None if isinstance(request.image, Unresolved) else built_in_algorithm(request.image)
-    return request if image is None else _with_metrics(request, script_metrics(image))
-
-
-def _algorithm(request: TrainingRequest) -> Algorithm | None:
-    if isinstance(request.image, Unresolved) or request.program is not None:
-        return None
-    return built_in_algorithm(request.image)
-
-
-def _trained_by(request: TrainingRequest, algorithm: Algorithm) -> TrainingRequest:
-    if algorithm.program is None:
-        raise StepRequestError(algorithm.refusal)
-    divided = [channel.name for channel in request.channels if channel.sharded]
-    if divided and len(request.hosts) > 1:
-        raise StepRequestError(
-            f"the channel {divided[0]} is divided among {len(request.hosts)} instances, but "
-            f"{algorithm.name} trains on one here: set InstanceCount to 1, or "
-            "S3DataDistributionType to FullyReplicated"
-        )
-    # What AWS's image reads from a pipe, the program here reads from files.
-    filed = tuple(replace(channel, piped=False) for channel in request.channels)
-    own = own_metrics(algorithm, request.hyperparameters)
-    return replace(_with_metrics(request, own), algorithm=algorithm, channels=filed)
+    hyperparameters, environment = dict(request.hyperparameters), dict(request.environment)
+    if request.by_own_torchrun and PROCESSES in hyperparameters:
+        hyperparameters[PROCESSES] = str(request.processes)
+    elif PROCESSES_VARIABLE in environment:
+        environment[PROCESSES_VARIABLE] = str(request.processes)
+    else:
+        return request
+    return replace(
+        request,
+        hyperparameters=hyperparameters,
+        environment=environment,
+        instances=replace(request.instances, count=1),
+    )
 
 
 def _with_metrics(
-    request: TrainingRequest, own: Sequence[tuple[str, re.Pattern[str]]]
+    request: TrainingRequest, own: Iterable[tuple[str, re.Pattern[str]]]
 ) -> TrainingRequest:
     """The request with the metrics that its image defines, but for those that it defines itself."""
     declared = {metric.name for metric in request.metrics}
-    added = [MetricDefinition(*each) for each in own if each[0] not in declared]
+    added = [MetricDefinition(name, each.pattern) for name, each in own if name not in declared]
     return replace(request, metrics=(*request.metrics, *added))
 
 
@@ -229,11 +244,26 @@ def _is_plain_path(program: str) -> bool:
 
 
 def _metric(reader: RequestReader) -> MetricDefinition:
-    name, expression = reader.text("Name"), reader.text("Regex")
-    try:
-        return MetricDefinition(name, re.compile(expression))
-    except re.error as error:
-        raise StepRequestError(f"the Regex of metric {name} is malformed: {error}") from error
+    definition = MetricDefinition(reader.text("Name"), reader.text("Regex"))
+    definition.check()
+    return definition
+
+
+def _channel(reader: RequestReader, mode: str) -> Channel:
+    """One member of InputDataConfig; `mode` is the job's own."""
+    name = reader.text("ChannelName")
+    if not re.fullmatch(r"[A-Za-z0-9.\-_]+", name) or name in {".", ".."}:
+        raise StepRequestError(f"ChannelName {name!r} may hold letters, digits, '.', '-' and '_'")
+    where = f"channel {name}"
+    source = reader.section("DataSource")
+    if not source.has("S3DataSource"):
+        raise StepRequestError(f"{where} has no S3DataSource; FSx and EFS are not mounted here")
+    refuse_pipe(reader.text_or("InputMode", mode), where)
+    one_of(reader, "InputMode", (_FILE, "FastFile"), mode, where)
+    one_of(reader, "RecordWrapperType", ("None",), "None", where)
+    one_of(reader, "CompressionType", ("None",), "None", where)
+    content_type = reader.text("ContentType") if reader.has("ContentType") else None
+    return Channel(name, read_source(source.section("S3DataSource"), where), content_type)
 
 
 def _checkpoints(reader: RequestReader) -> Checkpoints | None:
@@ -251,28 +281,11 @@ class TrainingJob:
     """Implements `compilegate.local.jobs.job.Job`."""
 
     def __init__(
-        self,
-        name: str,
-        request: TrainingRequest,
-        sandboxes: Sandboxes,
-        store: ObjectStore,
-        *,
-        leader: TrainingJob | None = None,
-        rank: int = 0,
+        self, name: str, request: TrainingRequest, sandboxes: Sandboxes, store: ObjectStore
     ) -> None:
         local_paths = [] if request.checkpoints is None else [request.checkpoints.local_path]
         self.name = name
-        self.rank = rank
-        self._hosts = reachable(request.hosts, own_root=sandboxes.own_root)
-        self.host = self._hosts[rank].name
-        self.sandbox = sandboxes.make(name, local_paths, members(self._hosts), rank)
-        self.others: Sequence[Job] = [
-            TrainingJob(name, request, sandboxes, store, leader=self, rank=other)
-            for other in (range(1, len(self._hosts)) if leader is None else ())
-        ]
-        self._leader = leader or self
-        self._port: int | None = None
-        self._piped: list[PipedChannel] = []
+        self.sandbox = sandboxes.make(name, local_paths)
         self.metrics: Sequence[MetricDefinition] = request.metrics
         self.max_seconds = request.max_seconds
         self.gpus = request.gpus
@@ -287,55 +300,32 @@ class TrainingJob:
         return f"{ACCOUNT}:training-job/{self.name}"
 
     def stage(self, environment: Environment) -> Sequence[Path]:
+        sandbox, request = self.sandbox, self._request
         for name in ("model", "output/data", "output/intermediate", "code", "input/data"):
-            self.sandbox.make(ML / name)
+            sandbox.make(ML / name)
         files: list[Path] = []
-        self._piped = []
-        for channel, share in self._shares():
-            piped_into = self.sandbox.path(ML / "input/data")
-            if channel.attributes:
-                which, of = share
-                records = augmented_records(self._store, channel.uri, channel.attributes)
-                self._piped.append(PipedChannel(channel, records[which::of], piped_into))
-                continue
-            found = objects_of(self._store, channel.uri, share, manifest=channel.is_manifest)
-            if channel.piped:
-                self._piped.append(PipedChannel(channel, [[file] for file, _ in found], piped_into))
-            else:
-                folder = self.sandbox.make(ML / "input/data" / channel.name)
-                files += self._store.place(found, folder)
-        checkpoints = self._request.checkpoints
+        for channel in request.channels:
+            folder = sandbox.make(ML / "input/data" / channel.name)
+            files += channel.source.place(self._store, folder)
+        config = ML / "input/config"
+        checkpoints = request.checkpoints
         if checkpoints is not None:
-            folder = self.sandbox.make(checkpoints.local_path)
-            self._write_config(
-                "checkpointconfig", {"LocalPath": self.sandbox.rewrite(checkpoints.local_path)}
-            )
+            folder = sandbox.make(checkpoints.local_path)
+            told = {"LocalPath": sandbox.rewrite(checkpoints.local_path)}
+            sandbox.write_json(config / "checkpointconfig.json", told)
             if self._store.exists(checkpoints.uri):
                 self._restored = self._store.download(f"{checkpoints.uri.rstrip('/')}/", folder)
-        if self._request.source_uri is not None and not self._request.entrypoint:
-            self._unpack(self._request.source_uri)
-        algorithm = self._request.algorithm
-        if algorithm is not None and algorithm.program is not None:
-            code = self.sandbox.path(ML / "code")
-            shutil.copyfile(algorithm.program, code / _ALGORITHM)
-            for path in algorithm.beside:
+        if request.source_uri is not None and not request.entrypoint:
+            self._unpack(request.source_uri)
+        if request.algorithm is not None and request.algorithm.program is not None:
+            code = sandbox.path(ML / "code")
+            shutil.copyfile(request.algorithm.program, code / _ALGORITHM)
+            for path in request.algorithm.beside:
                 shutil.copyfile(path, code / path.name)
-        self._write_config("hyperparameters", self._hyperparameters())
-        self._write_config("inputdataconfig", self._input_data_config())
-        self._write_config("resourceconfig", self._resource_config())
+        sandbox.write_json(config / "hyperparameters.json", self._hyperparameters())
+        sandbox.write_json(config / "inputdataconfig.json", self._input_data_config())
+        sandbox.write_json(config / "resourceconfig.json", resource_config(request.instances.kind))
         return files
-
-    def _shares(self) -> Iterator[tuple[Channel, tuple[int, int]]]:
-        """The channels that this host gets, and which part of each."""
-        for channel in self._request.channels:
-            share = share_of(self._hosts, self._hosts[self.rank], channel)
-            if share is not None:
-                yield channel, share
-
-    def _launch(self, cores: int, gpus: int) -> Launch:
-        if self._leader._port is None:
-            self._leader._port = free_port()
-        return Launch(members(self._hosts), self.rank, self._leader._port, gpus or cores)
 
     def _unpack(self, uri: str) -> None:
         code = self.sandbox.path(ML / "code")
@@ -349,21 +339,11 @@ class TrainingJob:
         if not is_package and not (code / program).is_file():
             raise StepError(f"sagemaker_program {program!r} is not in the source archive {uri}")
 
-    def _write_config(self, name: str, content: Mapping[str, Any]) -> None:
-        path = self.sandbox.make(ML / "input/config") / f"{name}.json"
-        path.write_text(json.dumps(content), encoding="utf-8")
-
     def _hyperparameters(self) -> dict[str, str]:
         return {k: self.sandbox.rewrite(v) for k, v in self._request.hyperparameters.items()}
 
     def _input_data_config(self) -> dict[str, dict[str, str]]:
-        return {channel.name: channel.config() for channel, _ in self._shares()}
-
-    def _resource_config(self) -> dict[str, Any]:
-        return resource_config(self._hosts, self._hosts[self.rank])
-
-    def feeding(self) -> AbstractContextManager[None]:
-        return fed(self._piped)
+        return {channel.name: channel.config() for channel in self._request.channels}
 
     def argv(self, environment: Environment, cores: int, gpus: int) -> list[str]:
         request, rewrite = self._request, self.sandbox.rewrite
@@ -371,22 +351,12 @@ class TrainingJob:
             program, *rest = request.entrypoint
             command = [interpreter_for(program, environment), *rest, *request.arguments]
             return [rewrite(part) for part in command]
+        python, code = str(environment.python), self.sandbox.path(ML / "code")
         if request.algorithm is not None:
-            code = rewrite(str(ML / "code" / _ALGORITHM))
-            return [str(environment.python), code, *request.algorithm.arguments]
-        arguments = command_line(self._hyperparameters())
-        program = str(request.program)
-        if by_torchrun(request.hyperparameters):
-            launch = self._launch(cores, gpus)
-            return launch.torchrun(str(environment.python), [program, *arguments])
-        if (self.sandbox.path(ML / "code") / "setup.py").is_file():
-            module = program.removesuffix(".py").replace("/", ".")
-            return [str(environment.python), "-m", module, *arguments]
-        if program.endswith(".py"):
-            return [str(environment.python), program, *arguments]
-        (self.sandbox.path(ML / "code") / program).chmod(0o777)
-        # A file that begins with no `#!` is a shell's, as the toolkit has it.
-        return ["/bin/sh", "-c", f"./{program} {shlex.join(arguments)}"]
+            return [python, rewrite(str(ML / "code" / _ALGORITHM)), *request.algorithm.arguments]
+        # The toolkit has as many processes on a host as it has GPUs, or else cores.
+        started = gpus or max(cores, self.processes)
+        return script_command(python, str(request.program), self._hyperparameters(), code, started)
 
     def variables(self, cores: int, gpus: int) -> dict[str, str]:
         own = {k: self.sandbox.rewrite(v) for k, v in self._request.environment.items()}
@@ -399,13 +369,12 @@ class TrainingJob:
             base=self.sandbox.inside(self.sandbox.path(ML)),
             hyperparameters=self._hyperparameters(),
             input_data_config=self._input_data_config(),
-            resource_config=self._resource_config(),
+            resource_config=resource_config(self._request.instances.kind),
             cpus=cores,
             gpus=gpus,
         )
         path = {"PYTHONPATH": self.working_directory()}
-        meet = self._launch(cores, gpus).variables if len(self._hosts) > 1 else {}
-        return {**toolkit_environment(container), **path, **meet, **job, **own}
+        return {**toolkit_environment(container), **path, **job, **own}
 
     def working_directory(self) -> str:
         return self.sandbox.inside(self.sandbox.path(ML / "code"))
@@ -415,20 +384,13 @@ class TrainingJob:
         toolkit_runs = request.source_uri is not None and not request.entrypoint
         return self.sandbox.path(ML / "code") if toolkit_runs else None
 
-    def collect(self, end: JobEnd) -> Iterable[str]:
+    def collect(self, end: JobEnd) -> None:
         """Store output.tar.gz always, the checkpoints too; model.tar.gz unless the job failed."""
-        checkpoints = self._request.checkpoints
-        kept = [] if checkpoints is None else [checkpoints.local_path]
-        said: list[str] = []
-        for where in (str(ML / "output/data"), str(ML / "model"), *kept):
-            others = [(job.host, job.sandbox.path(where)) for job in self.others]
-            said += gather(self.sandbox.path(where), others)
         self._store_archive("output/data", OUTPUT_ARCHIVE)
         if end.succeeded or end.reason == "timeout":
             self._store_archive("model", MODEL_ARCHIVE)
-        if checkpoints is not None:
-            self._store_checkpoints(checkpoints)
-        return said
+        if self._request.checkpoints is not None:
+            self._store_checkpoints(self._request.checkpoints)
 
     def _store_checkpoints(self, checkpoints: Checkpoints) -> None:
         """As the service does: what the job deleted in its folder is deleted in the store too."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,9 @@ from compilegate.job.names import MODEL_VARIABLE
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
-from compilegate.local.jobs.cluster.hosts import ONE_HOST
-from compilegate.local.jobs.job import Job, JobOutcome
+from compilegate.local.jobs.job import JobOutcome
 from compilegate.local.jobs.launcher import JobEnd
-from compilegate.local.jobs.printed.metrics import MetricDefinition
+from compilegate.local.jobs.printed import MetricDefinition
 from compilegate.local.jobs.sandbox import ML, Sandboxes, unpack_source
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 from compilegate.local.transform.models import ModelContainer, read_containers
@@ -172,8 +170,6 @@ class TransformJob:
     ) -> None:
         self.name = name
         self.sandbox = sandboxes.make(name)
-        self.host, self.rank = ONE_HOST[0].name, 0
-        self.others: Sequence[Job] = ()
         self.metrics: Sequence[MetricDefinition] = ()
         self.max_seconds = request.max_seconds
         self.gpus = request.gpus
@@ -257,9 +253,6 @@ class TransformJob:
         folder = self.sandbox.path(inside)
         return folder if folder.is_dir() else None
 
-    def feeding(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
     def argv(self, environment: Environment, cores: int, gpus: int) -> list[str]:
         del cores, gpus
         serving = self.sandbox.rewrite("/opt/ml/input/config/serving.py")
@@ -279,13 +272,12 @@ class TransformJob:
     def working_directory(self) -> str:
         return self.sandbox.rewrite("/opt/ml/model")
 
-    def collect(self, end: JobEnd) -> Iterable[str]:
+    def collect(self, end: JobEnd) -> None:
         """Store the answers of a job that succeeded; those of a failed one may be half done."""
         if end.succeeded:
             self._store.upload_folder(
                 self.sandbox.path(ML / "output/data"), self._request.output_uri
             )
-        return ()
 
     def message(self) -> str | None:
         return None

@@ -22,7 +22,7 @@ from compilegate.local import ImageSources
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-NAME = "tiny_package_for_a_layer"
+NAME = "tiny_package_for_jobs"
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
             )
             wheel.writestr(
-                f"{info}/entry_points.txt", f"[console_scripts]\ntiny-layer = {NAME}:main\n"
+                f"{info}/entry_points.txt", f"[console_scripts]\ntiny-package = {NAME}:main\n"
             )
             wheel.writestr(f"{info}/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -73,12 +73,12 @@ def test_what_jobs_install_at_one_moment_stays_theirs(bench: Any, wheels: Path) 
     code = """
         import importlib.util, os, subprocess, sys
         version = sys.argv[1]
-        name = "tiny_package_for_a_layer"
+        name = "tiny_package_for_jobs"
         assert importlib.util.find_spec(name) is None
         by_module = [sys.executable, "-m", "pip", "install", "-q", f"{name}=={version}"]
         by_script = ["pip", "install", "-q", f"{name}=={version}"]
         subprocess.run(by_module if version == "1.0" else by_script, check=True)
-        print(subprocess.run(["tiny-layer"], check=True, capture_output=True, text=True).stdout)
+        print(subprocess.run(["tiny-package"], check=True, capture_output=True, text=True).stdout)
     """
     steps = [bench.processing(f"job-{v[0]}", code, arguments=[v]) for v in ("1.0", "2.0")]
     for own_root in (None, False):
@@ -160,8 +160,8 @@ def test_the_requirements_of_a_source_are_installed_once_for_all_jobs(
     assert all("it is 1.0" in log for log in logs)
     assert sum("Successfully installed" in log for log in logs) == 1
     said = [event.line for event in bench.events if isinstance(event, StepOutput)]
-    assert said.count("installing what requirements.txt of the source asks for") == 1
-    assert len(list(bench.home.glob("environments/layers/*/complete"))) == 1
+    assert said.count("installing what requirements.txt of the source names") == 1
+    assert len(list(bench.home.glob("environments/*/complete"))) == 1
     other = bench.run(train_with(bench, "third", {**files, "requirements.txt": f"{NAME}\n"}))
     assert "it is 2.0" in other.steps["third"].log.read_text()
 
@@ -196,11 +196,11 @@ def test_requirements_that_cannot_be_installed_fail_the_step_with_pips_own_words
     result = bench.run(train_with(bench, "train", files))
     assert result.status is ExecutionStatus.FAILED
     assert result.steps["train"].failure.sentence == (
-        "what requirements.txt of its source asks for could not be installed: "
+        "what requirements.txt of its source names could not be installed: "
         "No matching distribution found for nowhere-to-be-found"
     )
     assert any("nowhere-to-be-found" in line for line in result.steps["train"].failure.last_lines)
-    assert not list(bench.home.glob("environments/layers/*/complete"))
+    assert not list(bench.home.glob("environments/*/complete"))
 
 
 def test_requirements_that_the_image_fulfils_install_nothing(bench: Any) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compilegate.local.errors import StepError
-from compilegate.local.jobs.printed.metrics import MetricDefinition, PrintedAt, final_metrics
-from compilegate.local.jobs.printed.reading import LineReader
+from compilegate.local.jobs.printed import LineReader, MetricDefinition, PrintedAt, final_metrics
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +17,7 @@ def read(folder: Path, text: str, *given_up: bool, **patterns: str) -> tuple[Any
     log.write_text(text)
     printed_at = PrintedAt()
     printed_at.mark(0, 100.0)
-    definitions = [MetricDefinition(n, re.compile(pattern)) for n, pattern in patterns.items()]
+    definitions = [MetricDefinition(n, pattern) for n, pattern in patterns.items()]
     found = final_metrics(definitions, log, printed_at, lambda: any(given_up), said.append)
     return found, said
 
@@ -36,29 +33,25 @@ def test_the_last_number_of_each_metric_counts(tmp_path: Path) -> None:
 def test_an_expression_that_backtracks_is_given_up_and_told_and_the_others_count(
     tmp_path: Path,
 ) -> None:
-    found, said = read(tmp_path, "a" * 60 + "b\nloss=2\n", bad="(a+)+c", loss="loss=(.+)")
+    found, said = read(tmp_path, "a" * 60 + "b\nloss=2\n", bad="(a|a)*c|(a|aa)+$", loss="loss=(.+)")
     assert [metric["Value"] for metric in found] == [2.0]
     (sentence,) = said
-    assert sentence.startswith("metric bad has no value: its Regex takes over 5 s for 64 KiB")
+    assert "metric bad has no value" in sentence
 
 
 def test_an_expression_that_backtracks_does_not_outlive_its_execution(tmp_path: Path) -> None:
-    found, said = read(tmp_path, "a" * 60 + "b\n", True, bad="(a+)+c")
+    found, said = read(tmp_path, "a" * 60 + "b\n", True, bad="(a|a)*c|(a|aa)+$")
     assert found is None
     assert said == []
 
 
-def test_a_log_that_cannot_be_read_is_no_log_without_metrics(tmp_path: Path) -> None:
-    printed_at = PrintedAt()
-    printed_at.mark(0, 100.0)
-    log = tmp_path / "log.txt"
-    log.write_text("")
-    # What the program is told must be as it wants it: it says so, and nobody takes it for nothing.
-    printed_at.marks[0] = (-1, 100.0)
-    with pytest.raises(StepError, match=r"the metrics in .*log.txt could not be read: OSError"):
-        final_metrics(
-            [MetricDefinition("m", re.compile("x"))], log, printed_at, lambda: False, print
-        )
+def test_values_count_wherever_a_log_is_divided(tmp_path: Path) -> None:
+    line = "x" * 999 + "\n"
+    text = f"first=1\n{line * 200}bar=1\r{'.' * 200_000}\rbar=2\rlast=3"
+    found, _ = read(tmp_path, text, first="first=(.+)", bar="bar=(.+)", last="last=(.+)")
+    assert {each["MetricName"]: each["Value"] for each in found} == {"first": 1.0, "last": 3.0}
+    found, _ = read(tmp_path, f"a=1\n{line * 200}a=2\n{line}", a="^a=(.+)$", none="none=(.+)")
+    assert [each["Value"] for each in found] == [2.0]
 
 
 def test_lines_are_what_a_terminal_would_show() -> None:

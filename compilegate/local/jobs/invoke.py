@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 class Context:
-    """What a handler is told of its invocation."""
+    """What a handler reads of its invocation."""
 
     def __init__(self, arn: str, seconds: float) -> None:
         self.invoked_function_arn = arn
@@ -38,7 +38,7 @@ def main() -> None:
     sys.path[0] = str(Path(file).parent)
     spec = importlib.util.spec_from_file_location(Path(file).stem, file)
     if spec is None or spec.loader is None:
-        raise SystemExit(f"{file} is no Python file")
+        raise SystemExit(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

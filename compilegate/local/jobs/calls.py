@@ -1,0 +1,213 @@
+"""Calls that stand for a step: a Lambda function's handler, or a command of the user's.
+
+HOME/executions/ID/functions/STEP/      event.json or request.json, result.json, log.txt
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from compilegate.document.model import OutputParameter, matches
+from compilegate.document.reading import refuse_constant
+from compilegate.execution.failure import StepFailure
+from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
+from compilegate.local.errors import StepRequestError
+from compilegate.local.home.functions import Handler
+from compilegate.local.jobs.attempt import AttemptResult
+from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob, short_name
+
+_PROGRAM = Path(__file__).with_name("invoke.py")
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "HOME")
+"""No credentials and no settings of this shell: a function has those of its role."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(ABC):
+    """One call: a process of its own, on any core, with a folder for what it reads and writes."""
+
+    kind: ClassVar[str]
+    seconds: ClassVar[int]
+    """After so many it is stopped."""
+
+    outputs: Sequence[OutputParameter]
+    folder: Path
+    grace_seconds: float
+
+    @property
+    def log(self) -> Path:
+        """What it prints."""
+        return self.folder / "log.txt"
+
+    @property
+    def _result(self) -> Path:
+        return self.folder / "result.json"
+
+    def run(self, running: RunningJob, on_line: Callable[[str], None]) -> AttemptResult:
+        """Call it. A failure of any kind is a result, not an exception."""
+        try:
+            end = running.run(self._prepared(), self.log, on_line)
+            if end.succeeded:
+                return AttemptResult("Completed", None, None, self._properties())
+        except StepRequestError as error:
+            return AttemptResult("Failed", None, StepFailure(str(error), self.log), {})
+        except OSError as error:
+            why = f"the {self.kind} could not be run: {error}"
+            return AttemptResult("Failed", None, StepFailure(why, self.log), {})
+        status = "Stopped" if end.reason == "stopped" else "Failed"
+        why = f"the {self.kind} {self._why(end)}"
+        return AttemptResult(status, None, StepFailure(why, self.log, end.last_lines), {})
+
+    @abstractmethod
+    def _prepared(self) -> JobCommand:
+        """Write what the call reads; returns how to start it."""
+
+    @abstractmethod
+    def _properties(self) -> dict[str, Any]:
+        """What later steps read of it. Raises StepRequestError."""
+
+    def _command(
+        self, argv: Sequence[str], working_directory: Path, variables: Mapping[str, str]
+    ) -> JobCommand:
+        alias = short_name(self.folder / "tmp")
+        return JobCommand(
+            argv=argv,
+            working_directory=str(working_directory),
+            environment={"PYTHONUNBUFFERED": "1", "TMPDIR": str(alias.name), **variables},
+            cpus=(),
+            max_seconds=self.seconds,
+            grace_seconds=self.grace_seconds,
+            alias=alias,
+        )
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> Path:
+        """Write a file into the folder, which is emptied."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.folder / "tmp").mkdir(parents=True)
+        path = self.folder / name
+        path.write_text(json.dumps(dict(content), allow_nan=False), encoding="utf-8")
+        return path
+
+    def _why(self, end: JobEnd) -> str:
+        if end.reason == "not started":
+            return f"could not be started: {end.error}"
+        if end.reason == "timeout":
+            return f"ran longer than {self.seconds} seconds"
+        if end.reason == "stopped":
+            return "was stopped"
+        return f"ended with code {end.code}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionCall(Call):
+    """One call of a Lambda step's handler."""
+
+    kind = "function"
+    seconds = 600  # what SageMaker Pipelines gives a function
+
+    arn: str
+    handler: Handler
+    event: Mapping[str, Any]
+    variables: JobVariables = NO_VARIABLES
+    """What the execution adds to the function's environment."""
+
+    def _prepared(self) -> JobCommand:
+        event = self._write("event.json", self.event)
+        handler = self.handler
+        own = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        return self._command(
+            [
+                *(sys.executable, str(_PROGRAM), str(handler.file.resolve()), handler.function),
+                *(self.arn, str(event), str(self._result), str(self.seconds)),
+            ],
+            self.folder,
+            {**self.variables.merged(own, {}), **handler.environment},
+        )
+
+    def _properties(self) -> dict[str, Any]:
+        try:
+            text = self._result.read_text(encoding="utf-8")
+            returned = json.loads(text, parse_constant=refuse_constant)
+        except (OSError, ValueError, RecursionError) as error:
+            raise StepRequestError(f"what the function returned cannot be read: {error}") from error
+        return {"OutputParameters": _checked(returned, self.outputs)}
+
+    def _why(self, end: JobEnd) -> str:
+        printed = next((line for line in reversed(end.last_lines) if line.strip()), "")
+        return f"failed: {printed}" if end.reason == "exited" and printed else super()._why(end)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandCall(Call):
+    """One run of a step's command, by /bin/sh in the folder that `compilegate run` was started in.
+
+    It reads the step's request from $COMPILEGATE_REQUEST, finds objects below $COMPILEGATE_S3, and
+    may write what the step gives, a JSON object, to $COMPILEGATE_RESULT.
+    """
+
+    kind = "command"
+    seconds = 432_000  # five days, the service's own limit of a processing job
+
+    step: str
+    command: str
+    request: Mapping[str, Any]
+    objects: Path
+
+    def _prepared(self) -> JobCommand:
+        request = self._write("request.json", self.request)
+        passed_on = (*_PASSED_ON, "VIRTUAL_ENV")
+        own = {
+            "COMPILEGATE_STEP": self.step,
+            "COMPILEGATE_REQUEST": str(request),
+            "COMPILEGATE_RESULT": str(self._result),
+            "COMPILEGATE_S3": str(self.objects),
+        }
+        machine = {name: os.environ[name] for name in passed_on if name in os.environ}
+        return self._command(["/bin/sh", "-c", self.command], Path.cwd(), {**machine, **own})
+
+    def _properties(self) -> dict[str, Any]:
+        """The request's members, and those that the command wrote."""
+        found: Any = {}
+        if self._result.is_file():
+            try:
+                found = json.loads(self._result.read_bytes(), parse_constant=refuse_constant)
+            except (OSError, ValueError, RecursionError) as error:
+                raise StepRequestError(
+                    f"what the command wrote to $COMPILEGATE_RESULT cannot be read: {error}"
+                ) from error
+        if not isinstance(found, dict):
+            raise StepRequestError(
+                f"the command wrote {found!r:.60} to $COMPILEGATE_RESULT, expected an object"
+            )
+        if self.outputs:
+            returned = _checked(found.get("OutputParameters"), self.outputs)
+            found = {**found, "OutputParameters": returned}
+        return {**self.request, **found}
+
+
+def _checked(returned: Any, declared: Sequence[OutputParameter]) -> dict[str, Any]:
+    """The declared outputs of what a call returned. Raises StepRequestError."""
+    if not declared:
+        return {}
+    if not isinstance(returned, dict):
+        raise StepRequestError(
+            f"the function returned {returned!r:.60}, expected an object with "
+            f"{', '.join(output.name for output in declared)}"
+        )
+    for output in declared:
+        if output.name not in returned:
+            there = ", ".join(map(str, returned)) or "nothing"
+            raise StepRequestError(f"the function returned no {output.name}, but {there:.200}")
+        if not matches(returned[output.name], output.type):
+            raise StepRequestError(
+                f"the function returned {output.name} = {returned[output.name]!r:.60}, declared "
+                f"as {output.type}"
+            )
+    return {output.name: returned[output.name] for output in declared}

@@ -1,1 +1,0 @@
-"""What jobs do not share while they run: their cores, and their GPUs."""
