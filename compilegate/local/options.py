@@ -99,18 +99,30 @@ class Options:
             return self
         try:
             kept = json.loads(path.read_bytes())
-            faults = [*_take_variables(self, kept, folder), *_others(self, kept)]
-            if not faults:
+            _follow_moves(self, kept)
+            changed = _take_variables(self, kept, folder)
+            others = _others(self, kept)
+            if not changed and not others:
                 return replace(self, **_fields(self, kept))
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ExecutionError(f"{path} cannot be read: {error!r}") from error
+        said = f"is not what execution {folder.name} was started with"
         raise ExecutionError(
-            *(
-                f"{each} is not what execution {folder.name} was started with: leave it out, or "
-                "start a new execution"
-                for each in faults
-            )
+            *(f"{each} {said}: leave it out, or start a new execution" for each in others),
+            *(f"the shell's variable {each} {said}: set it again" for each in changed),
         )
+
+
+def _follow_moves(options: Options, kept: dict[str, Any]) -> None:
+    """Take the given path of what is no longer where it was: the project has been moved."""
+    given = _document(options)
+    root = kept["containers"]
+    if root is not None and not Path(root).exists() and given["containers"] is not None:
+        kept["containers"] = given["containers"]
+    for pattern, (file, function) in kept["functions"].items():
+        own = given["functions"].get(pattern)
+        if own is not None and own[1] == function and not Path(file).exists():
+            kept["functions"][pattern] = own
 
 
 def _take_variables(options: Options, kept: dict[str, Any], folder: Path) -> list[str]:
@@ -122,7 +134,8 @@ def _take_variables(options: Options, kept: dict[str, Any], folder: Path) -> lis
             if now is not None and _digest(folder, name, now) == value["digest"]:
                 kept["variables"][name] = now
             else:
-                changed.append(f"the shell's variable {name}")
+                changed.append(name)
+                kept["variables"][name] = options.variables.get(name)
     return changed
 
 
@@ -133,13 +146,7 @@ def _others(options: Options, kept: Mapping[str, Any]) -> list[str]:
         name = _SPOKEN.get(key, key)
         if isinstance(value, dict):
             own = kept[key]
-            found += [
-                f"{name} {each}"
-                for each in value
-                # A variable whose value was kept as a digest has been compared already.
-                if (each not in own or own[each] != value[each])
-                and not isinstance(own.get(each), dict)
-            ]
+            found += [f"{name} {it}" for it in value if it not in own or own[it] != value[it]]
         elif isinstance(value, list) and key in {"later", "shared"}:
             found += [f"{name} {each}" for each in value if each not in kept[key]]
         elif value not in (default[key], kept[key]):

@@ -55,6 +55,7 @@ def test_what_is_left_out_is_taken_from_the_execution(bench: Workbench) -> None:
         ({"use_cache": False}, "--no-cache"),
         ({"shared": (Path("elsewhere"),)}, "--share"),
         ({"gpus": ("0",)}, "gpus"),
+        ({"given_models": {"m": {"ModelName": "m"}}}, "--model m"),
     ],
 )
 def test_another_option_is_refused_by_name(
@@ -88,3 +89,15 @@ def test_a_variable_of_the_shell_is_not_written_down_and_must_be_the_same(
     (folder / "options.json").write_text(json.dumps([1]))
     with pytest.raises(ExecutionError, match=r"options\.json cannot be read"):
         executor.resume(identifier, {})
+
+
+def test_a_project_that_was_moved_goes_on_with_its_images_there(bench: Workbench) -> None:
+    before, after = bench.home.parent / "before", bench.home.parent / "after"
+    before.mkdir()
+    sources = [ImageSources(root=folder, patterns=(("*", "here"),)) for folder in (before, after)]
+    identifier = interrupted(bench, images=sources[0])
+    with pytest.raises(ExecutionError, match="the folder of images"):
+        LocalExecutor(home=bench.home, images=sources[1]).resume(identifier, {})
+    before.rename(after)
+    executor = LocalExecutor(home=bench.home, images=sources[1])
+    assert executor.follow(executor.resume(identifier, {})).status is ExecutionStatus.SUCCEEDED

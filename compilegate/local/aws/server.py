@@ -77,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         said = _credential(headers.get("authorization", ""), query)
-        refusal = self._refusal(headers.get("host", ""), said, served.key)
+        refusal = self._why_refused(headers.get("host", ""), said, served.key)
         if refusal is not None:
             self.close_connection = True
             self._send(refusal)
@@ -87,16 +87,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(self._elsewhere(service, headers))
             return
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
-        body = _Counted(_body_pieces(self.rfile, headers))
+        body = _body_pieces(self.rfile, headers)
         query.pop("x-id", None)
         for name in [name for name in query if name.lower().startswith("x-amz-")]:
             del query[name]
         answer = served.s3.answer(Asked(self.command, bucket, key, query, headers, body))
-        if not body.ended:
-            self._drain(body)
+        try:
+            for _ in body:  # what the answer did not need
+                pass
+        except BodyError:
+            self.close_connection = True
         self._send(answer)
 
-    def _refusal(self, host: str, said: tuple[str, str] | None, key: str) -> Answer | None:
+    def _why_refused(self, host: str, said: tuple[str, str] | None, key: str) -> Answer | None:
         """Why a request that is signed as `said` is not answered; None where it is."""
         if not host.startswith("127.0.0.1"):
             return failure(403, "AccessDenied", "this address is for the jobs of an execution")
@@ -113,13 +116,6 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = do_GET  # noqa: N815
-
-    def _drain(self, body: _Counted) -> None:
-        try:
-            for _ in body:
-                pass
-        except BodyError:
-            self.close_connection = True
 
     def _elsewhere(self, service: str, headers: Mapping[str, str]) -> Answer:
         """The answer for another service: who one is, and otherwise that it is not here."""
@@ -155,24 +151,6 @@ class _Handler(BaseHTTPRequestHandler):
                     self.connection.sendfile(file, body.start, body.length)
         else:
             self.wfile.write(body)
-
-
-class _Counted:
-    """The pieces of a body, which knows whether all of them were taken."""
-
-    def __init__(self, pieces: Any) -> None:
-        self._pieces = pieces
-        self.ended = False
-
-    def __iter__(self) -> _Counted:
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            return bytes(next(self._pieces))
-        except StopIteration:
-            self.ended = True
-            raise
 
 
 def _credential(authorization: str, query: Mapping[str, str]) -> tuple[str, str] | None:
