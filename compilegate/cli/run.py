@@ -24,7 +24,7 @@ from compilegate.cli.pipeline.sources import (
     source_options,
 )
 from compilegate.cli.terminal.browser import open_option
-from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
+from compilegate.cli.terminal.errors import RefusalError, disk_error, refusing_os_errors
 from compilegate.cli.terminal.origin import note_origin
 from compilegate.cli.terminal.outcome import show_outcome
 from compilegate.cli.terminal.pages import copy_reports
@@ -145,7 +145,7 @@ def command(  # noqa: PLR0917  one argument for each option
     anything starts. `s3://bucket/key` is the file HOME/s3/bucket/key.
     """
     project = Project(workloads=workloads, containers=containers)
-    _check_options(resume, execution, arms, chosen=bool(until or skip or stubs))
+    _check_options(resume, execution, arms, chosen=bool(until or skip or stubs or data))
     if sys.stdout.isatty():  # what comes next may take seconds
         click.echo(f"checking {workload or definition or execution or 'what to run'}")
     name, text, execution_id = "", None, None
@@ -204,11 +204,13 @@ def _placed(data: Mapping[str, str], store: ObjectStore) -> list[str]:
 def _followed(
     executor: LocalExecutor, reference: str, context: click.Context, open_page: bool
 ) -> tuple[ExecutionResult, int]:
-    with progress_shown() as listener:
-        result = executor.follow(reference, listener)
-    status = show_outcome(
-        executor, result, resume=resume_command(reference, context), open_page=open_page
-    )
+    resume = resume_command(reference, context)
+    try:
+        with progress_shown() as listener:
+            result = executor.follow(reference, listener)
+    except OSError as error:
+        raise disk_error(error, resume) or error from error
+    status = show_outcome(executor, result, resume=resume, open_page=open_page)
     return result, status
 
 
@@ -235,7 +237,7 @@ def _must_run_again(workload: str, project: Project, home: Path, result: Executi
 def _check_options(resume: bool, execution: str | None, arms: str | None, *, chosen: bool) -> None:
     if resume and chosen:
         raise click.UsageError(
-            "--until, --skip, --stub: a resumed execution keeps the choice it was started with"
+            "--until, --skip, --stub, --data: a resumed execution keeps what it was started with"
         )
     if resume and arms is not None:
         raise click.UsageError("--arms: a resumed execution keeps its own arms")

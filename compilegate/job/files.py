@@ -11,7 +11,7 @@ import secrets
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping
+from typing import IO, Any, Iterator, List, Mapping, Optional
 
 _OF_THIS_PROCESS: List[str] = []
 
@@ -50,10 +50,17 @@ def whole_file(path: Path, *, alone: bool = False) -> Iterator[Path]:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace `path` durably: after a power cut it holds the old bytes or the new ones."""
-    with whole_file(path) as part, open(part, "xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with whole_file(path) as part, open(part, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # The system names no file when a write fails, and a full disk is such a failure.
+        needed = f"{error.strerror}, {len(content):,} bytes needed"
+        raise OSError(error.errno, needed, str(path)) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -64,6 +71,30 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, document: Any) -> None:
     """Replace `path` by `document` as JSON, durably. Raises ValueError for NaN and infinities."""
     write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def lock(path: Path) -> IO[bytes]:
+    """Wait until no other process of this machine holds the lock `path`, and hold it as long as the
+    returned file is open; the system frees what a killed process held."""
+    held = try_lock(path, wait=True)
+    assert held is not None  # noqa: S101  it waited
+    return held
+
+
+def try_lock(path: Path, *, shared: bool = False, wait: bool = False) -> Optional[IO[bytes]]:
+    """The open file that holds the lock `path`, alone or with other `shared` holders; None where
+    another process holds it otherwise. Whoever inherits the file holds the lock as well."""
+    import fcntl  # noqa: PLC0415  no training script needs it, and Windows has none
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = open(path, "ab")  # noqa: SIM115  whoever holds the lock closes it
+    try:
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
 
 
 def file_digest(path: Path) -> str:

@@ -30,7 +30,6 @@ from compilegate.local.executor import LocalExecutor
 from compilegate.local.explaining.drawing import svg as explanation_svg
 from compilegate.local.explaining.explanation import Explanation
 from compilegate.local.explaining.text import text_lines as explanation_lines
-from compilegate.local.home.data import place_data
 from compilegate.local.home.functions import FunctionSources, Handler, parse_handler
 from compilegate.local.home.images import ImageSources, unmet_requirement
 from compilegate.local.home.journal import (
@@ -38,7 +37,8 @@ from compilegate.local.home.journal import (
     latest_unfinished,
     list_executions,
 )
-from compilegate.local.home.object_store import ObjectStore
+from compilegate.local.home.object_store import ObjectStore, place_data
+from compilegate.local.home.pruning import Pruned, prune
 from compilegate.local.home.registry import (
     ModelPackage,
     describe_package,
@@ -61,6 +61,7 @@ __all__ = [
     "LocalExecutor",
     "ModelPackage",
     "ObjectStore",
+    "Pruned",
     "RefusedDefinitionError",
     "RegistryError",
     "Selection",
@@ -75,6 +76,7 @@ __all__ = [
     "pack_execution",
     "parse_handler",
     "place_data",
+    "prune",
     "read_model",
     "read_stub",
     "set_approval",

@@ -13,7 +13,7 @@ import shutil
 import string
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,7 @@ from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.job.files import whole_file
 from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
-from compilegate.local.aws.endpoint import aws_endpoint
-from compilegate.local.aws.variables import JobVariables
+from compilegate.local.aws.variables import JobVariables, aws_endpoint
 from compilegate.local.engine.execution import Execution
 from compilegate.local.engine.plan import ExecutionPlan
 from compilegate.local.engine.preflight import Image, Preflight, check_definition
@@ -41,9 +40,8 @@ from compilegate.local.errors import (
     RefusedDefinitionError,
 )
 from compilegate.local.explaining.explanation import Explanation, explain, told_image
-from compilegate.local.home.functions import FunctionSources
-from compilegate.local.home.images import Environment, ImageSources, build_environment
-from compilegate.local.home.journal import Journal, journal_of, resumable_steps
+from compilegate.local.home.images import Environment, build_environment
+from compilegate.local.home.journal import Journal, check_writable, journal_of, resumable_steps
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import list_groups, list_packages
 from compilegate.local.jobs.leases import (
@@ -54,10 +52,10 @@ from compilegate.local.jobs.leases import (
     physical_cores,
 )
 from compilegate.local.jobs.sandbox import Sandboxes, choose_root, shared_folders
+from compilegate.local.options import Options
 from compilegate.local.selection.choosing import ALL_STEPS, Chosen, Selection, choose
 from compilegate.local.selection.keeping import read_selection, write_selection
 
-DEFAULT_GRACE_SECONDS = 10.0
 _ABANDONED_SECONDS = 3600.0
 """Nobody takes so long over one file: it is written or linked in one go."""
 _PIPELINE_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,255}")
@@ -68,7 +66,7 @@ def ignore_events(_event: Event) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalExecutor:
+class LocalExecutor(Options):
     """Executes SageMaker pipeline definitions (JSON, version 2020-12-01) without AWS and Docker.
 
     An execution is referred to by its id. A job that fails is no exception: it is in the result,
@@ -77,40 +75,10 @@ class LocalExecutor:
 
     home: Path
     """The folder of all state: executions, objects (`s3://`), registry, cache."""
-    images: ImageSources = field(default_factory=ImageSources)
-    """Which Python environments stand for the images."""
-    functions: FunctionSources = field(default_factory=FunctionSources)
-    """Which files stand for the functions of Lambda steps."""
-    later: Collection[str] = ()
-    """Where in S3 programs put objects while they run: inputs from there need not be there now."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """What is passed to the environment of every job on purpose."""
-    commands: Mapping[str, str] = field(default_factory=dict)
-    """By step, the shell command that stands for it."""
-    given_models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By name, the requests of models that no step of the definition makes."""
     definition: bytes | str | None = None
     """What `start` executes."""
-    cores: Collection[int] | None = None
-    """CPU ids to use; by default all that this process may use."""
-    cores_per_job: int | None = None
-    """Physical cores for each job; by default as many as let all Training steps that can run at
-    one moment do so, at least 1. All jobs get the same number, because they are compared."""
-    gpus: Sequence[str] | None = None
-    """GPUs to use, as CUDA_VISIBLE_DEVICES names them; by default all of this machine, or those
-    that the variable names. A job has as many to itself as it computes with."""
-    max_parallel_steps: int | None = None
-    """The most jobs at one moment, beside the definition's own limit."""
     selection: Selection = ALL_STEPS
     """Which steps `start` carries out; an execution keeps it when it is resumed."""
-    use_cache: bool = True
-    """Whether steps with a CacheConfig may take an earlier result."""
-    own_root: bool | None = None
-    """Whether each job gets a root of its own, with /opt/ml in it; by default where it can."""
-    shared: Sequence[Path] = ()
-    """Folders of this machine that jobs may write to even with a root of their own."""
-    grace_seconds: float = DEFAULT_GRACE_SECONDS
-    """Between SIGTERM and SIGKILL when a job is stopped."""
 
     def start(self, pipeline: str, parameters: Mapping[str, Scalar]) -> str:
         """Check everything, and write down an execution that `follow` carries out.
@@ -125,6 +93,7 @@ class LocalExecutor:
                 f"the pipeline's name is {pipeline!r}, allowed: 1 to 256 letters, "
                 "digits and single '-'"
             )
+        check_writable(self._home)
         text = self.definition.encode() if isinstance(self.definition, str) else self.definition
         facts = ExecutionFacts(_new_id(), pipeline, time.time())
         checked = self._check(text, parameters, facts, self.selection)
@@ -133,6 +102,7 @@ class LocalExecutor:
         steps = {step.name: StepResult(step.name, step.type) for step in whole.steps}
         journal.write_definition(text)
         write_selection(journal.folder, self.selection)
+        self.write(journal.folder)
         journal.begin(facts.pipeline_name, facts.started, steps, checked.parameters)
         return facts.execution_id
 
@@ -140,10 +110,11 @@ class LocalExecutor:
         """Reopen a stopped or failed execution: what had succeeded is kept.
 
         Raises ExecutionError when it does not exist, is running, has ended well, or was started
-        with another definition or other parameters than those that are given.
+        with another definition, other parameters or other options than those that are given.
         """
         journal = journal_of(self._home, reference)
         with journal.alive():
+            self.as_started(journal.folder)
             result, stored = journal.read_files(), journal.definition()
             if self.definition is not None and not _same_json(self.definition, stored):
                 raise ExecutionError(
@@ -174,8 +145,13 @@ class LocalExecutor:
         """Carry the execution out in this process, telling the listener on the calling thread.
 
         Raises RefusedDefinitionError, ImageEnvironmentError when an environment cannot be built,
-        and ExecutionError when another process carries it out.
+        and ExecutionError when another process carries it out, or with other options than these.
         """
+        check_writable(self._home)
+        folder = journal_of(self._home, reference).folder
+        return self.as_started(folder)._follow(reference, listener)
+
+    def _follow(self, reference: str, listener: Callable[[Event], None]) -> ExecutionResult:
         journal = journal_of(self._home, reference)
         with journal.alive():
             # Read where nobody else can change it.
@@ -232,7 +208,9 @@ class LocalExecutor:
             uploads = journal.folder / "uploads"
             with aws_endpoint(self._store, uploads, os.environ, named) as aws:
                 plan = replace(plan, variables=JobVariables(aws, self.variables))
-                return Execution(plan, steps, listener).run()
+                ended = Execution(plan, steps, listener).run()
+            journal.drop_sandboxes()
+            return ended
 
     def left_out(self, reference: str) -> Mapping[str, str]:
         """The steps that an execution does not carry out by choice, and why."""
@@ -297,7 +275,6 @@ class LocalExecutor:
         }
         return [
             f"{package.group}/{package.version}, {package.approval_status}"
-            + _unchanged_since(package.execution_id, result.execution_id)
             for group in list_groups(self._home)
             for package in list_packages(self._home, group)
             if package.arn in arns
@@ -406,12 +383,6 @@ class _Checked:
     cores_per_job: int
     gpus: tuple[str, ...]
     max_parallel_steps: int | None
-
-
-def _unchanged_since(registered_by: str, execution_id: str) -> str:
-    if registered_by == execution_id:
-        return ""
-    return f" (nothing has changed since execution {registered_by} registered it)"
 
 
 def _new_id() -> str:

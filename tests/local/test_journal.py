@@ -1,13 +1,18 @@
-"""What an execution's files tell of a step that failed."""
+"""What an execution's files tell, and which execution is continued."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import StepResult
 from compilegate.execution.status import StepStatus
+from compilegate.local import latest_unfinished
 from compilegate.local.home.journal import Journal
 
 
@@ -37,3 +42,36 @@ def test_a_failure_that_an_earlier_version_kept_as_one_text_reads_the_same(tmp_p
     failure = journal.read_files().steps["train"].failure
     assert failure is not None
     assert (failure.text, failure.headline) == (text, "exit code 1; log: x/log.txt")
+
+
+def begun(
+    home: Path, name: str, started: float, *, pipeline: str = "topics", **changed: Any
+) -> None:
+    journal = Journal(home / "executions" / name)
+    journal.begin(pipeline, started, {}, {})
+    path = journal.folder / "execution.json"
+    ended = {"status": "Stopped", **changed}
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), **ended}))
+
+
+@pytest.mark.parametrize("newest", ["stopped", "failed", "killed"])
+def test_the_newest_unfinished_execution_is_continued_whatever_ran_after_it(
+    tmp_path: Path, newest: str
+) -> None:
+    now = time.time()
+    assert latest_unfinished(tmp_path, "topics") is None
+    begun(tmp_path, "older", now - 60)
+    begun(tmp_path, "newer", now - 50)
+    kinds = {
+        "failed": {"status": "Failed", "failed_by": "job"},
+        "killed": {"status": "Executing"},
+    }
+    begun(tmp_path, "newest", now - 40, **kinds.get(newest, {}))
+    begun(tmp_path, "finished", now - 30, status="Succeeded")
+    begun(tmp_path, "refused", now - 20, status="Failed", failed_by="fail-step")
+    begun(tmp_path, "another", now - 10, pipeline="other")
+    begun(tmp_path, "tomorrow", now + 86_400, status="Succeeded")
+    begun(tmp_path, "misdated", now + 86_400)
+    found = latest_unfinished(tmp_path, "topics")
+    assert found is not None
+    assert found.execution_id == "newest"

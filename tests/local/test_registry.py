@@ -24,7 +24,6 @@ from compilegate.local.home.registry import (
     read_package_request,
 )
 
-OWN = "Execution.PipelineExecutionId"
 MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}
 
 
@@ -69,68 +68,6 @@ def test_a_registered_model_is_the_groups_next_version(bench: Any) -> None:
     arn = "arn:aws:sagemaker:local:000000000000:model-package/reuters/1"
     assert first.steps["announce"].log.read_text() == f"{[arn]}\n"
     assert describe_package(bench.home, arn) == packages[0]
-
-
-def cached_model(bench: Any, code: str = "", **members: Any) -> list[dict[str, Any]]:
-    """A training step that the cache serves, and the registration of its model."""
-    request = {"CustomerMetadataProperties": {"by": {"Get": "Execution.PipelineExecutionId"}}}
-    register = bench.register("register", "g", MODEL)
-    register["Arguments"] |= request | members
-    return [bench.training("train", code, CacheConfig={"Enabled": True}), register]
-
-
-@pytest.mark.slow
-def test_an_execution_in_which_nothing_changed_registers_nothing_anew(bench: Any) -> None:
-    first = bench.run(*cached_model(bench))
-    set_approval(bench.home, "g/1", "Approved", "looked at")
-    again = bench.run(*cached_model(bench))
-    (package,) = list_packages(bench.home, "g")
-    assert package.approval_status == "Approved"
-    assert package.execution_id == first.execution_id
-    arns = [each.steps["register"].properties["ModelPackageArn"] for each in (first, again)]
-    assert arns[0] == arns[1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"code": "print('other')"},
-        {"ModelApprovalStatus": "Approved"},
-        {"ModelPackageDescription": "other words"},
-    ],
-)
-def test_what_has_changed_is_a_new_version_and_so_is_going_back(bench: Any, changed: Any) -> None:
-    for steps in ({}, changed, {}):
-        bench.run(*cached_model(bench, **steps))
-    assert [package.version for package in list_packages(bench.home, "g")] == [1, 2, 3]
-
-
-@pytest.mark.slow
-def test_a_verdict_that_a_later_execution_writes_anew_is_no_change(bench: Any) -> None:
-    """A gate runs in every execution, and writes under the execution's own key."""
-    place = {"Std:Join": {"On": "/", "Values": ["s3://bucket", {"Get": OWN}, "verdict"]}}
-    for text in ("the same", "the same", "another"):
-        steps = cached_model(bench, CustomerMetadataProperties={"verdict": place})
-        gate = bench.processing(
-            "gate",
-            f"open('/opt/ml/processing/verdict/v.json', 'w').write({text!r})",
-            outputs=["verdict"],
-            DependsOn=["train"],
-        )
-        (output,) = gate["Arguments"]["ProcessingOutputConfig"]["Outputs"]
-        output["S3Output"]["S3Uri"] = place
-        bench.run(steps[0], gate, steps[1] | {"DependsOn": ["gate"]})
-    versions = [each.version for each in list_packages(bench.home, "g")]
-    assert versions == [1, 2]
-
-
-@pytest.mark.slow
-def test_another_model_at_the_same_place_is_a_new_version(bench: Any) -> None:
-    for content in ("one", "one more"):
-        model = bench.put("s3://bucket/mine/model.tar.gz", content)
-        bench.run(bench.register("register", "g", model))
-    assert [package.version for package in list_packages(bench.home, "g")] == [1, 2]
 
 
 def test_a_model_that_no_step_makes_is_refused_before_anything_starts(bench: Any) -> None:

@@ -2,32 +2,55 @@
 
 An object's tag is made of its file's size and times, like the tag of an upload in parts: clients
 compare it with itself and never with a digest. Tags, metadata, access lists and versions are not
-kept.
+kept. Uploads in flight are files of a scratch folder: nothing is seen in the store before all of it
+has come.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
 from urllib.parse import quote, unquote
+from xml.sax.saxutils import escape, unescape
 
-from compilegate.local.aws.answers import Answer, Fields, Slice, document, failure
-from compilegate.local.aws.bodies import BodyError
-from compilegate.local.aws.listing import Page, keys_below, page_of
-from compilegate.local.aws.uploads import Uploads, file_pieces
-from compilegate.local.errors import CapacityError, ObjectStoreError
-from compilegate.local.home.object_store import ObjectStore
+from compilegate.local.errors import CapacityError, LocalRunError, ObjectStoreError
+from compilegate.local.home.object_store import ObjectStore, is_upload
 
+PIECE = 1 << 20
+"""Bytes that are held at once of a body or a file."""
+_NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _LARGEST_DOCUMENT = 8 << 20
-_WITHOUT_EFFECT = frozenset({"tagging", "acl"})
-"""What may be asked and set on an object, and changes nothing."""
+_MOST_LISTED = 1000
+_LISTING = frozenset(
+    {
+        *("list-type", "prefix", "delimiter", "max-keys", "marker", "start-after"),
+        *("continuation-token", "encoding-type", "fetch-owner"),
+    }
+)
+"""The members of a query that ask for a part of a bucket's listing."""
+_SUBRESOURCES = (
+    *("uploadId", "uploads", "tagging", "acl", "attributes", "torrent", "retention"),
+    "legal-hold",
+)
+"""The members of a query that ask for something else than an object's content."""
+
+Fields = Sequence[tuple[str, "str | Fields"]]
+"""An XML element's children in order: names with texts, or with children of their own."""
+
+
+class BodyError(LocalRunError):
+    """A body that ends early or whose frames are malformed; nothing of it is stored."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +65,50 @@ class Asked:
     """By name in small letters."""
     body: Iterable[bytes]
 
+    @property
+    def uri(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some bytes of a file."""
+
+    path: Path
+    start: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One HTTP response."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | Slice = b""
+
+
+def failure(status: int, code: str, message: str) -> Answer:
+    """An error as S3 sends it; clients show code and message."""
+    fields = [("Code", code), ("Message", message), ("RequestId", "local")]
+    return _xml_answer(f"<Error>{_xml(fields)}</Error>", status)
+
+
+def _document(name: str, fields: Fields = ()) -> Answer:
+    return _xml_answer(f"<{name} {_NAMESPACE}>{_xml(fields)}</{name}>")
+
+
+def _xml_answer(element: str, status: int = 200) -> Answer:
+    text = f'<?xml version="1.0" encoding="UTF-8"?>\n{element}'
+    return Answer(status, {"Content-Type": "application/xml"}, text.encode())
+
+
+def _xml(fields: Fields) -> str:
+    return "".join(
+        f"<{name}>{escape(value) if isinstance(value, str) else _xml(value)}</{name}>"
+        for name, value in fields
+    )
+
 
 class LocalS3:
     """S3 over the store."""
@@ -50,18 +117,26 @@ class LocalS3:
         """A bucket whose name stands in the text `named` counts as made."""
         self._store = store
         self._named = named
-        self._uploads = Uploads(scratch, store)
+        self._uploads = _Uploads(scratch, store)
+        self._of_bucket: Mapping[tuple[str, str], Callable[[Asked], Answer]] = {
+            ("HEAD", ""): lambda _: Answer(200),
+            ("GET", ""): self._list,
+            ("POST", "delete"): self._delete_many,
+            ("GET", "location"): lambda _: _document("LocationConstraint"),
+        }
+        self._of_object: Mapping[tuple[str, str], Callable[[Asked], Answer]] = {
+            ("PUT", ""): self._put,
+            ("PUT", "uploadId"): self._put_part,
+            ("POST", "uploads"): self._begin,
+            ("POST", "uploadId"): self._complete,
+            ("DELETE", ""): self._delete,
+            ("DELETE", "uploadId"): self._abort,
+        }
 
-    def answer(self, asked: Asked) -> Answer:  # noqa: PLR0911  one for each request
+    def answer(self, asked: Asked) -> Answer:
         """The response; a refusal of any kind is one, too."""
         try:
-            if not asked.bucket:
-                return self._buckets() if asked.method == "GET" else _not_here(asked)
-            if not asked.key:
-                return self._of_bucket(asked)
-            if asked.method in {"GET", "HEAD"}:
-                return self._read(asked)
-            return self._write(asked)
+            return self._answer(asked)
         except BodyError as error:
             return failure(400, "IncompleteBody", str(error))
         except CapacityError as error:
@@ -69,101 +144,35 @@ class LocalS3:
         except ObjectStoreError as error:
             return failure(400, "InvalidArgument", str(error))
         except OSError as error:
-            return failure(400, "InvalidArgument", f"{_uri(asked)}: {error.strerror or error}")
+            return failure(400, "InvalidArgument", f"{asked.uri}: {error.strerror or error}")
+
+    def _answer(self, asked: Asked) -> Answer:
+        if not asked.bucket:
+            return self._buckets() if asked.method == "GET" else _not_here(asked)
+        if asked.key and asked.method in {"GET", "HEAD"}:
+            return self._read(asked)
+        folder = self._store.path(f"s3://{asked.bucket}")
+        if asked.method == "PUT" and not asked.key and not asked.query:
+            folder.mkdir(parents=True, exist_ok=True)
+            return Answer(200, {"Location": f"/{asked.bucket}"})
+        if not self._has(asked.bucket):
+            text = f"there is no bucket {asked.bucket}; make the folder {folder}"
+            return failure(404, "NoSuchBucket", text)
+        if asked.key:
+            kind = _subresource(asked)
+            return self._of_object.get((asked.method, kind), _not_here)(asked)
+        kind = "&".join(sorted(set(asked.query) - _LISTING))
+        return self._of_bucket.get((asked.method, kind), _not_here)(asked)
 
     # Buckets
 
     def _buckets(self) -> Answer:
         root = self._store.root
-        found = sorted(root.iterdir()) if root.is_dir() else []
+        found = [path for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
         names: Fields = [
-            ("Bucket", [("Name", path.name), ("CreationDate", _iso(path.stat().st_mtime))])
-            for path in found
-            if path.is_dir()
+            ("Bucket", [("Name", path.name), ("CreationDate", _modified(path))]) for path in found
         ]
-        return document("ListAllMyBucketsResult", [("Buckets", names)])
-
-    def _of_bucket(self, asked: Asked) -> Answer:  # noqa: PLR0911  one for each request
-        folder = self._store.path(f"s3://{asked.bucket}")
-        subresource = {"location", "delete", "list-type", "versioning", "uploads"} & set(
-            asked.query
-        )
-        if asked.method == "PUT" and not asked.query:
-            folder.mkdir(parents=True, exist_ok=True)
-            return Answer(200, {"Location": f"/{asked.bucket}"})
-        if not self._has(asked.bucket):
-            return _no_bucket(asked.bucket, folder)
-        if asked.method == "HEAD":
-            return Answer(200)
-        if asked.method == "DELETE" and not asked.query:
-            return self._delete_bucket(asked.bucket, folder)
-        if asked.method == "POST" and "delete" in subresource:
-            return self._delete_many(asked)
-        if asked.method == "GET" and "location" in subresource:
-            return document("LocationConstraint", [])
-        if asked.method == "GET" and "versioning" in subresource:
-            return document("VersioningConfiguration", [])
-        if asked.method == "GET" and _is_listing(asked.query):
-            return self._list(asked, folder)
-        return _not_here(asked)
-
-    def _delete_bucket(self, bucket: str, folder: Path) -> Answer:
-        if keys_below(folder, ""):
-            return failure(409, "BucketNotEmpty", f"the bucket {bucket} holds objects")
-        for path in sorted(folder.rglob("*"), reverse=True):
-            path.rmdir()
-        folder.rmdir()
-        return Answer(204)
-
-    def _delete_many(self, asked: Asked) -> Answer:
-        text = _document_of(asked)
-        keys = [_unescaped(key) for key in re.findall(r"<Key>(.*?)</Key>", text, re.DOTALL)]
-        for key in keys:
-            self._remove(asked.bucket, key)
-        quiet = "<Quiet>true</Quiet>" in text
-        return document(
-            "DeleteResult", [] if quiet else [("Deleted", [("Key", key)]) for key in keys]
-        )
-
-    def _list(self, asked: Asked, folder: Path) -> Answer:
-        query = asked.query
-        second = query.get("list-type") == "2"
-        most = min(1000, int(query.get("max-keys") or 1000))
-        after = query.get("marker", "")
-        if second:
-            token = query.get("continuation-token")
-            after = query.get("start-after", "") if token is None else _from_token(token)
-        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        found = page_of(
-            keys_below(folder, prefix),
-            prefix=prefix,
-            delimiter=delimiter,
-            after=after,
-            most=most,
-        )
-        encoded = query.get("encoding-type") == "url"
-
-        def written(text: str) -> str:
-            return quote(text, safe="/") if encoded else text
-
-        fields: list[tuple[str, str | Fields]] = [
-            ("Name", asked.bucket),
-            ("Prefix", written(prefix)),
-            ("MaxKeys", str(most)),
-            ("IsTruncated", "true" if found.next is not None else "false"),
-            *([("Delimiter", written(delimiter))] if delimiter else []),
-            *([("EncodingType", "url")] if encoded else []),
-        ]
-        if second:
-            fields += _second_version(query, found)
-        elif found.next is not None:
-            fields.append(("NextMarker", written(found.next)))
-        for key in found.keys:
-            path = self._store.path(f"s3://{asked.bucket}/{key}")
-            if path.is_file():  # it may have gone since it was listed
-                fields.append(("Contents", [("Key", written(key)), *_described(path)]))
-        fields += [("CommonPrefixes", [("Prefix", written(each))]) for each in found.prefixes]
-        return document("ListBucketResult", fields)
+        return _document("ListAllMyBucketsResult", [("Buckets", names)])
 
     def _has(self, bucket: str) -> bool:
         """Whether there is such a bucket, which is made where the definition names it."""
@@ -174,70 +183,75 @@ class LocalS3:
             folder.mkdir(parents=True, exist_ok=True)
         return folder.is_dir()
 
+    def _delete_many(self, asked: Asked) -> Answer:
+        text = _document_of(asked)
+        keys = [
+            unescape(key, {"&quot;": '"', "&apos;": "'"})
+            for key in re.findall(r"<Key>(.*?)</Key>", text, re.DOTALL)
+        ]
+        for key in keys:
+            self._remove(asked.bucket, key)
+        quiet = "<Quiet>true</Quiet>" in text
+        return _document(
+            "DeleteResult", [] if quiet else [("Deleted", [("Key", key)]) for key in keys]
+        )
+
+    def _list(self, asked: Asked) -> Answer:
+        """Both versions of the listing: clients ask for the first one as well."""
+        query, second = asked.query, asked.query.get("list-type") == "2"
+        token = query.get("continuation-token") if second else None
+        after = query.get("start-after" if second else "marker", "")
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        most = min(_MOST_LISTED, int(query.get("max-keys") or _MOST_LISTED))
+        found = page_of(
+            _keys_below(self._store.path(f"s3://{asked.bucket}"), prefix),
+            prefix=prefix,
+            delimiter=delimiter,
+            after=after if token is None else _from_token(token),
+            most=most,
+        )
+
+        def written(text: str) -> str:
+            return quote(text, safe="/") if query.get("encoding-type") == "url" else text
+
+        fields: list[tuple[str, str | Fields]] = [
+            ("Name", asked.bucket),
+            ("Prefix", written(prefix)),
+            ("MaxKeys", str(most)),
+            ("IsTruncated", "true" if found.next is not None else "false"),
+            *([("Delimiter", written(delimiter))] if delimiter else []),
+            *([("EncodingType", "url")] if query.get("encoding-type") == "url" else []),
+            *([("KeyCount", str(len(found.keys) + len(found.prefixes)))] if second else []),
+            *([("ContinuationToken", token)] if token is not None else []),
+        ]
+        if found.next is not None:
+            name = "NextContinuationToken" if second else "NextMarker"
+            fields.append((name, _token(found.next) if second else written(found.next)))
+        for key in found.keys:
+            path = self._store.path(f"s3://{asked.bucket}/{key}")
+            if path.is_file():  # it may have gone since it was listed
+                fields.append(("Contents", [("Key", written(key)), *_described(path)]))
+        fields += [("CommonPrefixes", [("Prefix", written(each))]) for each in found.prefixes]
+        return _document("ListBucketResult", fields)
+
     # Objects
 
     def _read(self, asked: Asked) -> Answer:
-        if asked.query.get("uploadId") is not None:
-            return self._list_parts(asked)
-        path = self._store.path(_uri(asked))
+        path = self._store.path(asked.uri)
         if asked.key.endswith("/") and path.is_dir():
             return Answer(200, {"Content-Length": "0", "ETag": '"folder"'})
         if asked.key.endswith("/") or not path.is_file():
-            return failure(
-                404,
-                "NoSuchKey",
-                f"{_uri(asked)} is not in the local store; put it at {path}, or let --data "
-                "bring its folder",
-            )
-        if "tagging" in asked.query:
-            return document("Tagging", [("TagSet", "")])
-        if set(asked.query) & {"acl", "attributes", "torrent", "retention", "legal-hold"}:
-            return _not_here(asked)
-        return _content(path, asked.headers)
-
-    def _list_parts(self, asked: Asked) -> Answer:
-        identifier = asked.query["uploadId"]
-        if not self._uploads.is_of(identifier, _uri(asked)):
-            return _no_upload(identifier)
-        parts = [
-            ("Part", [("PartNumber", str(number)), ("Size", str(size)), ("ETag", _part_tag(size))])
-            for number, size in self._uploads.parts(identifier)
-        ]
-        return document("ListPartsResult", [("UploadId", identifier), *parts])
-
-    def _write(self, asked: Asked) -> Answer:  # noqa: PLR0911  one for each request
-        uri, query = _uri(asked), asked.query
-        folder = self._store.path(f"s3://{asked.bucket}")
-        if not self._has(asked.bucket):
-            return _no_bucket(asked.bucket, folder)
-        if asked.method == "DELETE" and "uploadId" in query:
-            self._uploads.drop(query["uploadId"] if self._is_upload(asked) else "")
-            return Answer(204)
-        if set(query) & _WITHOUT_EFFECT:
-            return Answer(204 if asked.method == "DELETE" else 200)
-        if asked.method == "DELETE":
-            self._remove(asked.bucket, asked.key)
-            return Answer(204)
-        if asked.method == "POST" and "uploads" in query:
-            fields = [("Bucket", asked.bucket), ("Key", asked.key)]
-            upload = self._uploads.begin(uri)
-            return document("InitiateMultipartUploadResult", [*fields, ("UploadId", upload)])
-        if asked.method == "POST" and "uploadId" in query:
-            return self._complete(asked)
-        if asked.method == "PUT" and "uploadId" in query:
-            return self._put_part(asked)
-        if asked.method == "PUT":
-            return self._put(asked)
-        return _not_here(asked)
+            text = f"{asked.uri} is not in the local store; put it at {path}, or let --data bring "
+            return failure(404, "NoSuchKey", f"{text}its folder")
+        return _not_here(asked) if _subresource(asked) else _content(path, asked.headers)
 
     def _put(self, asked: Asked) -> Answer:
-        uri = _uri(asked)
-        path = self._store.path(uri)
-        name = path.name
-        if name.startswith(".") and name.endswith(".part"):
-            return failure(400, "InvalidArgument", f"{uri}: a key may not end in {name} here")
+        path = self._store.path(asked.uri)
+        if is_upload(path.name):
+            text = f"{asked.uri}: a key may not end in {path.name} here"
+            return failure(400, "InvalidArgument", text)
         if asked.headers.get("if-none-match") == "*" and path.is_file():
-            return failure(412, "PreconditionFailed", f"{uri} exists")
+            return failure(412, "PreconditionFailed", f"{asked.uri} exists")
         if asked.key.endswith("/"):  # what consoles and scripts make to have a folder
             for _ in asked.body:
                 pass
@@ -246,17 +260,21 @@ class LocalS3:
         source = self._source(asked)
         if isinstance(source, Answer):
             return source
-        pieces = asked.body if source is None else file_pieces(source)
-        self._uploads.put(pieces, uri)
-        tag = _tag(path)
+        self._uploads.put(asked.body if source is None else _file_pieces(source), asked.uri)
         if source is None:
-            return Answer(200, {"ETag": tag})
-        return document("CopyObjectResult", [("LastModified", _modified(path)), ("ETag", tag)])
+            return Answer(200, {"ETag": _tag(path)})
+        fields = [("LastModified", _modified(path)), ("ETag", _tag(path))]
+        return _document("CopyObjectResult", fields)
+
+    def _begin(self, asked: Asked) -> Answer:
+        fields = [("Bucket", asked.bucket), ("Key", asked.key)]
+        upload = self._uploads.begin(asked.uri)
+        return _document("InitiateMultipartUploadResult", [*fields, ("UploadId", upload)])
 
     def _put_part(self, asked: Asked) -> Answer:
         identifier, number = asked.query["uploadId"], asked.query.get("partNumber", "")
-        if not self._is_upload(asked):
-            return _no_upload(identifier)
+        if not self._uploads.is_of(identifier, asked.uri):
+            return _no_upload(asked)
         if not re.fullmatch(r"[1-9]\d{0,4}", number):
             return failure(400, "InvalidArgument", f"partNumber is {number!r:.20}")
         source = self._source(asked)
@@ -266,31 +284,33 @@ class LocalS3:
         if source is not None:
             wanted = _RANGE.fullmatch(asked.headers.get("x-amz-copy-source-range", ""))
             first, last = (int(wanted[1] or 0), int(wanted[2]) + 1) if wanted else (0, None)
-            pieces = file_pieces(source, first, last)
+            pieces = _file_pieces(source, first, last)
         self._uploads.add(identifier, int(number), pieces)
-        tag = _part_tag(int(number))
+        tag = f'"{int(number):032x}"'
         if source is None:
             return Answer(200, {"ETag": tag})
-        return document("CopyPartResult", [("ETag", tag)])
+        return _document("CopyPartResult", [("ETag", tag)])
 
     def _complete(self, asked: Asked) -> Answer:
-        identifier, uri = asked.query["uploadId"], _uri(asked)
-        if not self._is_upload(asked):
-            return _no_upload(identifier)
+        identifier = asked.query["uploadId"]
+        if not self._uploads.is_of(identifier, asked.uri):
+            return _no_upload(asked)
         found = re.findall(r"<PartNumber>\s*(\d+)\s*</PartNumber>", _document_of(asked))
         numbers = [int(number) for number in found]
         if not numbers or numbers != sorted(set(numbers)):
             return failure(400, "InvalidPartOrder", "parts must be listed once, in order")
-        missing = set(numbers) - {number for number, _ in self._uploads.parts(identifier)}
+        missing = set(numbers) - self._uploads.parts(identifier)
         if missing:
-            return failure(400, "InvalidPart", f"part {min(missing)} of {uri} has not come")
-        self._uploads.complete(identifier, numbers, uri)
-        tag = _tag(self._store.path(uri))
+            return failure(400, "InvalidPart", f"part {min(missing)} of {asked.uri} has not come")
+        self._uploads.complete(identifier, numbers, asked.uri)
+        tag = _tag(self._store.path(asked.uri))
         fields = [("Bucket", asked.bucket), ("Key", asked.key), ("ETag", tag)]
-        return document("CompleteMultipartUploadResult", fields)
+        return _document("CompleteMultipartUploadResult", fields)
 
-    def _is_upload(self, asked: Asked) -> bool:
-        return self._uploads.is_of(asked.query["uploadId"], _uri(asked))
+    def _abort(self, asked: Asked) -> Answer:
+        if self._uploads.is_of(asked.query["uploadId"], asked.uri):
+            self._uploads.drop(asked.query["uploadId"])
+        return Answer(204)
 
     def _source(self, asked: Asked) -> Path | Answer | None:
         """The file that is to be copied; None where the body is the object."""
@@ -303,6 +323,10 @@ class LocalS3:
             return failure(404, "NoSuchKey", f"{uri} is not in the local store, at {path}")
         return path
 
+    def _delete(self, asked: Asked) -> Answer:
+        self._remove(asked.bucket, asked.key)
+        return Answer(204)
+
     def _remove(self, bucket: str, key: str) -> None:
         uri = f"s3://{bucket}/{key}"
         path = self._store.path(uri)
@@ -313,27 +337,8 @@ class LocalS3:
             path.rmdir()
 
 
-def _no_bucket(bucket: str, folder: Path) -> Answer:
-    return failure(404, "NoSuchBucket", f"there is no bucket {bucket}; make the folder {folder}")
-
-
-def _is_listing(query: Mapping[str, str]) -> bool:
-    known = {
-        *("list-type", "prefix", "delimiter", "max-keys", "marker", "start-after"),
-        *("continuation-token", "encoding-type", "fetch-owner", "x-id"),
-    }
-    return not set(query) - known
-
-
-def _second_version(query: Mapping[str, str], found: Page) -> list[tuple[str, str | Fields]]:
-    fields: list[tuple[str, str | Fields]] = [
-        ("KeyCount", str(len(found.keys) + len(found.prefixes)))
-    ]
-    if "continuation-token" in query:
-        fields.append(("ContinuationToken", query["continuation-token"]))
-    if found.next is not None:
-        fields.append(("NextContinuationToken", _token(found.next)))
-    return fields
+def _subresource(asked: Asked) -> str:
+    return next((name for name in _SUBRESOURCES if name in asked.query), "")
 
 
 def _content(path: Path, headers: Mapping[str, str]) -> Answer:
@@ -360,18 +365,13 @@ def _content(path: Path, headers: Mapping[str, str]) -> Answer:
     return Answer(206, {**common, **place}, Slice(path, first, last - first + 1))
 
 
-def _uri(asked: Asked) -> str:
-    return f"s3://{asked.bucket}/{asked.key}"
-
-
 def _not_here(asked: Asked) -> Answer:
     what = " ".join([asked.method, "&".join(sorted(asked.query))]).strip()
-    return failure(
-        400, "NotImplemented", f"{what} of s3://{asked.bucket}/{asked.key} is not answered here"
-    )
+    return failure(400, "NotImplemented", f"{what} of {asked.uri} is not answered here")
 
 
-def _no_upload(identifier: str) -> Answer:
+def _no_upload(asked: Asked) -> Answer:
+    identifier = asked.query["uploadId"]
     return failure(404, "NoSuchUpload", f"there is no upload {identifier:.40} of this object")
 
 
@@ -380,12 +380,6 @@ def _document_of(asked: Asked) -> str:
     if len(text) > _LARGEST_DOCUMENT:
         raise BodyError(f"the document has {len(text)} bytes, allowed: {_LARGEST_DOCUMENT}")
     return text.decode("utf-8", errors="replace")
-
-
-def _unescaped(text: str) -> str:
-    for name, character in (("lt", "<"), ("gt", ">"), ("quot", '"'), ("apos", "'"), ("amp", "&")):
-        text = text.replace(f"&{name};", character)
-    return text
 
 
 def _described(path: Path) -> Fields:
@@ -403,17 +397,9 @@ def _tag(path: Path) -> str:
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}-1"'
 
 
-def _part_tag(number: int) -> str:
-    return f'"{number:032x}"'
-
-
 def _modified(path: Path) -> str:
-    return _iso(path.stat().st_mtime)
-
-
-def _iso(seconds: float) -> str:
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    moment = datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(tzinfo=None)
+    return f"{moment.isoformat(timespec='milliseconds')}Z"
 
 
 def _token(text: str) -> str:
@@ -425,3 +411,134 @@ def _from_token(token: str) -> str:
         return base64.urlsafe_b64decode(token).decode("utf-8", "surrogateescape")
     except ValueError as error:
         raise ObjectStoreError(f"the continuation token {token!r:.40} is malformed") from error
+
+
+# Listings
+
+
+@dataclass(frozen=True)
+class Page:
+    """A part of a listing."""
+
+    keys: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    """What several keys have in common up to the delimiter; it stands for them."""
+    next: str | None
+    """What the next page comes after; None on the last one."""
+
+
+def _keys_below(bucket: Path, prefix: str) -> list[str]:
+    """The keys that begin with `prefix`, in S3's order (that of their UTF-8)."""
+    folder = bucket / prefix.rpartition("/")[0] if "/" in prefix else bucket
+    found: list[str] = []
+    for parent, _, names in os.walk(folder, followlinks=True):
+        base = Path(parent).relative_to(bucket).as_posix()
+        keys = (name if base == "." else f"{base}/{name}" for name in names if not is_upload(name))
+        found += [key for key in keys if key.startswith(prefix)]
+    return sorted(found, key=os.fsencode)
+
+
+def page_of(keys: Iterable[str], *, prefix: str, delimiter: str, after: str, most: int) -> Page:
+    """The page of sorted `keys` that comes after `after`, with at most `most` entries."""
+    listed: list[str] = []
+    prefixes: list[str] = []
+    last = after
+    start = os.fsencode(after)
+    for key in keys:
+        end = key.find(delimiter, len(prefix)) if delimiter else -1
+        entry = key if end < 0 else key[: end + len(delimiter)]
+        if os.fsencode(entry) <= start or (prefixes and entry == prefixes[-1]):
+            continue
+        if len(listed) + len(prefixes) >= most:
+            return Page(tuple(listed), tuple(prefixes), last)
+        (listed if end < 0 else prefixes).append(entry)
+        last = entry
+    return Page(tuple(listed), tuple(prefixes), None)
+
+
+# Uploads
+
+
+@dataclass(frozen=True)
+class _Uploads:
+    """Uploads in flight, as files below `folder`."""
+
+    folder: Path
+    store: ObjectStore
+
+    def put(self, pieces: Iterable[bytes], uri: str) -> None:
+        """Store one object; raises what reading it raises, and stores nothing then."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = self.folder / secrets.token_hex(8)
+        try:
+            _write(pieces, part)
+            self.store.upload(part, uri)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def begin(self, uri: str) -> str:
+        """A new upload in parts; returns its id."""
+        identifier = secrets.token_hex(16)
+        folder = self.folder / identifier
+        folder.mkdir(parents=True)
+        (folder / "target.json").write_text(json.dumps(uri), encoding="utf-8")
+        return identifier
+
+    def is_of(self, identifier: str, uri: str) -> bool:
+        """Whether there is such an upload of that object."""
+        target = self.folder / identifier / "target.json"
+        return (
+            re.fullmatch(r"[0-9a-f]{32}", identifier) is not None
+            and target.is_file()
+            and json.loads(target.read_text(encoding="utf-8")) == uri
+        )
+
+    def add(self, identifier: str, number: int, pieces: Iterable[bytes]) -> None:
+        """One part; a second one of the same number takes the first one's place."""
+        part = self.folder / identifier / secrets.token_hex(8)
+        try:
+            _write(pieces, part)
+            part.replace(self._part(identifier, number))
+        finally:
+            part.unlink(missing_ok=True)
+
+    def parts(self, identifier: str) -> set[int]:
+        """The numbers of the parts that have come."""
+        found = (self.folder / identifier).glob("part-*")
+        return {int(path.name.removeprefix("part-")) for path in found}
+
+    def complete(self, identifier: str, numbers: Sequence[int], uri: str) -> None:
+        """Store the object that these parts make. Raises FileNotFoundError when one is absent."""
+        first, *others = [self._part(identifier, number) for number in numbers]
+        for other in others:
+            other.stat()
+        with first.open("ab") as whole:
+            for other in others:
+                with other.open("rb") as part:
+                    shutil.copyfileobj(part, whole, PIECE)
+                other.unlink()
+        self.store.upload(first, uri)
+        self.drop(identifier)
+
+    def drop(self, identifier: str) -> None:
+        """Forget an upload and what has come of it."""
+        shutil.rmtree(self.folder / identifier, ignore_errors=True)
+
+    def _part(self, identifier: str, number: int) -> Path:
+        return self.folder / identifier / f"part-{number:05d}"
+
+
+def _write(pieces: Iterable[bytes], path: Path) -> None:
+    with path.open("xb") as file:
+        for piece in pieces:
+            file.write(piece)
+
+
+def _file_pieces(path: Path, start: int = 0, end: int | None = None) -> Iterable[bytes]:
+    """A file's bytes from `start` up to `end`, in pieces."""
+    with path.open("rb") as file:
+        file.seek(start)
+        left = (path.stat().st_size if end is None else end) - start
+        while left > 0 and (piece := file.read(min(left, PIECE))):
+            left -= len(piece)
+            yield piece

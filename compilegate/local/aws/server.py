@@ -1,4 +1,4 @@
-"""The HTTP side: whose request it is, for which service, and what is refused."""
+"""The HTTP side: whose request it is, for which service, what is refused, and how bodies come."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import json
 import re
 import select
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from compilegate.local.aws.answers import Answer, Slice, failure
-from compilegate.local.aws.bodies import BodyError, body_pieces
-from compilegate.local.aws.s3 import Asked, LocalS3
+from compilegate.local.aws.s3 import PIECE, Answer, Asked, BodyError, LocalS3, Slice, failure
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.requests import ACCOUNT
 
@@ -24,6 +22,7 @@ _CREDENTIAL = re.compile(
 )
 _ACCOUNT_ID = ACCOUNT.rpartition(":")[2]
 _READS = frozenset({"GET", "HEAD"})
+_LONGEST_LINE = 1 << 16
 
 
 def serve(
@@ -69,77 +68,58 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "compilegate"
     wbufsize = -1
 
-    def do_GET(self) -> None:
-        self._handle()
-
-    def do_HEAD(self) -> None:
-        self._handle()
-
-    def do_PUT(self) -> None:
-        self._handle()
-
-    def do_POST(self) -> None:
-        self._handle()
-
-    def do_DELETE(self) -> None:
-        self._handle()
-
-    def do_PATCH(self) -> None:
-        self._handle()
-
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is printed: the execution's own table is on the terminal."""
 
-    def _handle(self) -> None:
+    def do_GET(self) -> None:
         parts = urlsplit(self.path)
         served = cast(_Server, self.server)
         headers = {name.lower(): value for name, value in self.headers.items()}
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         said = _credential(headers.get("authorization", ""), query)
-        if not headers.get("host", "").startswith("127.0.0.1"):
+        refusal = self._why_refused(headers.get("host", ""), said, served.key)
+        if refusal is not None:
             self.close_connection = True
-            self._send(failure(403, "AccessDenied", "this address is for the jobs of an execution"))
-            return
-        if said is None and self.command not in _READS:
-            self.close_connection = True
-            self._send(failure(403, "AccessDenied", "a request that changes something is signed"))
-            return
-        if said is not None and said[0] != served.key:
-            self.close_connection = True
-            self._send(
-                failure(
-                    403,
-                    "InvalidAccessKeyId",
-                    "this is the local S3, and the key is not the one that the job was given in "
-                    "AWS_ACCESS_KEY_ID; to reach an account on purpose: "
-                    "--env AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true and its keys with --env",
-                )
-            )
+            self._send(refusal)
             return
         service = "s3" if said is None else said[1]
         if service not in {"s3", "s3express"}:
             self._send(self._elsewhere(service, headers))
             return
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
-        body = _Counted(body_pieces(self.rfile, headers))
+        body = _body_pieces(self.rfile, headers)
         query.pop("x-id", None)
         for name in [name for name in query if name.lower().startswith("x-amz-")]:
             del query[name]
         answer = served.s3.answer(Asked(self.command, bucket, key, query, headers, body))
-        if not body.ended:
-            self._drain(body)
-        self._send(answer)
-
-    def _drain(self, body: _Counted) -> None:
         try:
-            for _ in body:
+            for _ in body:  # what the answer did not need
                 pass
         except BodyError:
             self.close_connection = True
+        self._send(answer)
+
+    def _why_refused(self, host: str, said: tuple[str, str] | None, key: str) -> Answer | None:
+        """Why a request that is signed as `said` is not answered; None where it is."""
+        if not host.startswith("127.0.0.1"):
+            return failure(403, "AccessDenied", "this address is for the jobs of an execution")
+        if said is None and self.command not in _READS:
+            return failure(403, "AccessDenied", "a request that changes something is signed")
+        if said is None or said[0] == key:
+            return None
+        return failure(
+            403,
+            "InvalidAccessKeyId",
+            "this is the local S3, and the key is not the one that the job was given in "
+            "AWS_ACCESS_KEY_ID; to reach an account on purpose: "
+            "--env AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true and its keys with --env",
+        )
+
+    do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = do_GET  # noqa: N815
 
     def _elsewhere(self, service: str, headers: Mapping[str, str]) -> Answer:
         """The answer for another service: who one is, and otherwise that it is not here."""
-        content = b"".join(body_pieces(self.rfile, headers))
+        content = b"".join(_body_pieces(self.rfile, headers))
         operation = _operation(headers, content, self.command, self.path)
         if service == "sts" and operation == "GetCallerIdentity":
             return _identity()
@@ -171,24 +151,6 @@ class _Handler(BaseHTTPRequestHandler):
                     self.connection.sendfile(file, body.start, body.length)
         else:
             self.wfile.write(body)
-
-
-class _Counted:
-    """The pieces of a body, which knows whether all of them were taken."""
-
-    def __init__(self, pieces: Any) -> None:
-        self._pieces = pieces
-        self.ended = False
-
-    def __iter__(self) -> _Counted:
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            return bytes(next(self._pieces))
-        except StopIteration:
-            self.ended = True
-            raise
 
 
 def _credential(authorization: str, query: Mapping[str, str]) -> tuple[str, str] | None:
@@ -239,3 +201,98 @@ def _refusal(content_type: str, sentence: str) -> Answer:
     body = json.dumps({"__type": code, "message": sentence, "Message": sentence}).encode()
     kind = content_type or "application/json"
     return Answer(400, {"Content-Type": kind, "x-amzn-ErrorType": code}, body)
+
+
+# Bodies, without what their transport wraps around them
+
+
+class _Stream(Protocol):
+    """Where bytes come from."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; none at the end."""
+
+    def readline(self, limit: int, /) -> bytes:
+        """A line with its end, or what is left."""
+
+
+def _body_pieces(stream: _Stream, headers: Mapping[str, str]) -> Iterator[bytes]:
+    """The body's bytes; exactly as many as were announced, or BodyError."""
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        raw = _chunks(stream)
+    else:
+        raw = _exactly(stream, _length(headers))
+    if _is_aws_chunked(headers):
+        return _chunks(_Joined(raw))
+    return raw
+
+
+def _is_aws_chunked(headers: Mapping[str, str]) -> bool:
+    return "aws-chunked" in headers.get("content-encoding", "") or headers.get(
+        "x-amz-content-sha256", ""
+    ).startswith("STREAMING-")
+
+
+def _length(headers: Mapping[str, str]) -> int:
+    text = headers.get("content-length", "0")
+    if not text.isdecimal():
+        raise BodyError(f"Content-Length is {text!r:.40}, expected a whole number")
+    return int(text)
+
+
+def _exactly(stream: _Stream, length: int) -> Iterator[bytes]:
+    while length:
+        piece = stream.read(min(length, PIECE))
+        if not piece:
+            raise BodyError(f"the body ended {length} bytes early")
+        length -= len(piece)
+        yield piece
+
+
+def _chunks(stream: _Stream) -> Iterator[bytes]:
+    """SIZE in hexadecimal[;EXTENSION], a line end, that many bytes, a line end; 0 is the last.
+
+    HTTP's own chunks and those of AWS's signed streams have the same form; signatures and trailing
+    checksums are read over.
+    """
+    while True:
+        line = stream.readline(_LONGEST_LINE)
+        size = line.partition(b";")[0].strip()
+        try:
+            length = int(size, 16)
+        except ValueError:
+            raise BodyError(f"a chunk begins with {line!r:.40}, expected its size") from None
+        if length == 0:
+            break
+        yield from _exactly(stream, length)
+        if stream.readline(_LONGEST_LINE).strip():
+            raise BodyError("a chunk is longer than it says")
+    while stream.readline(_LONGEST_LINE).strip():
+        pass  # trailers
+
+
+class _Joined:
+    """Pieces as one stream."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """At most `size` bytes; none at the end."""
+        if not self._rest:
+            self._rest = next(self._pieces, b"")
+        taken, self._rest = self._rest[:size], self._rest[size:]
+        return taken
+
+    def readline(self, limit: int) -> bytes:
+        """A line with its end, or what is left."""
+        line = b""
+        while not line.endswith(b"\n") and len(line) < limit:
+            if not self._rest:
+                self._rest = next(self._pieces, b"")
+            if not self._rest:
+                break
+            end = self._rest.find(b"\n") + 1 or len(self._rest)
+            line, self._rest = line + self._rest[:end], self._rest[end:]
+        return line

@@ -335,9 +335,9 @@ class Execution:
             return
         step = replace(self._steps[name], failure=result.failure, properties=result.properties)
         if result.status == "Completed":
-            if result.failure is None:  # what failed, the machine's doing or not, is tried again
-                self._record(prepared, result)
             self._end_step(replace(step, status=StepStatus.SUCCEEDED))
+            if result.failure is None:  # what failed, the machine's doing or not, is tried again
+                self._record(name, prepared, result)
         elif result.status == "Stopped" or result.failure is None:
             self._end_step(replace(step, status=StepStatus.STOPPED))
         else:
@@ -357,14 +357,17 @@ class Execution:
         history = RetryHistory(active.failures, time.monotonic() - active.started)
         return retry_wait(self._plan.graph.steps[name].retry_policies, exception_type, history)
 
-    def _record(self, prepared: PreparedStep, result: AttemptResult) -> None:
+    def _record(self, name: str, prepared: PreparedStep, result: AttemptResult) -> None:
         if prepared.slot is None:
             return
         job = prepared.job_step.job
-        prepared.slot.record(
-            CachedResult(job.name, self._plan.facts.execution_id, result.properties),
-            job.output_uris(),
-        )
+        try:
+            prepared.slot.record(
+                CachedResult(job.name, self._plan.facts.execution_id, result.properties),
+                job.output_uris(),
+            )
+        except OSError as error:  # the step has ended well, and other jobs are running
+            self._listener(StepOutput(name, f"not kept in the step cache: {error}"))
 
     def _end_step(self, step: StepResult) -> None:
         active = self._active.pop(step.name, None)

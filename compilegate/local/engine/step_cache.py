@@ -9,7 +9,6 @@ pipeline and the step; only successful runs leave one; the most recent one count
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,8 @@ from typing import Any
 
 from compilegate.document.model import CachePolicy
 from compilegate.document.step_types import STEP_TYPES
-from compilegate.job.files import write_json
+from compilegate.job.files import settings_digest, write_json
+from compilegate.local.errors import ObjectStoreError
 from compilegate.local.home.object_store import ObjectStore
 
 
@@ -40,19 +40,26 @@ class CacheSlot:
     store: ObjectStore
 
     def find(self, policy: CachePolicy) -> CachedResult | None:
-        """The latest result, unless it is too old or its outputs are gone or changed."""
+        """The latest result, unless it is too old or its outputs are gone or changed.
+
+        A file of another shape, as another version may have left it, is none.
+        """
         try:
             entry = json.loads(self.path.read_bytes())
-            age = time.time() - entry["finished"]
-            too_old = policy.expire_after and age > policy.expire_after.total_seconds()
-            if too_old or not self._outputs_unchanged(entry["outputs"]):
+            outputs = entry["outputs"]
+            found = CachedResult(entry["job_name"], entry["execution_id"], entry["properties"])
+            age = time.time() - float(entry["finished"])
+            if not (isinstance(found.job_name, str) and isinstance(found.execution_id, str)):
                 return None
-            return CachedResult(entry["job_name"], entry["execution_id"], entry["properties"])
-        except (OSError, ValueError, LookupError, TypeError):
-            # No entry, or one of another version of this program: the step simply runs.
+            if not (isinstance(found.properties, dict) and isinstance(outputs, dict)):
+                return None
+            if policy.expire_after and age > policy.expire_after.total_seconds():
+                return None
+            return found if self._outputs_unchanged(outputs) else None
+        except (OSError, ValueError, LookupError, TypeError, ObjectStoreError):
             return None
 
-    def _outputs_unchanged(self, outputs: Mapping[str, list[list[Any]]]) -> bool:
+    def _outputs_unchanged(self, outputs: Mapping[str, Any]) -> bool:
         return all(
             [list(item) for item in self.store.fingerprints(uri)] == recorded
             for uri, recorded in outputs.items()
@@ -82,6 +89,7 @@ def cache_slot(
 ) -> CacheSlot:
     """The slot for a step's resolved request."""
     members = {key: request.get(key) for key in STEP_TYPES[step_type].cache_key}
-    text = json.dumps([step_type, members, environment_identity], sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    digest = settings_digest(
+        {"type": step_type, "request": members, "environment": environment_identity}
+    )
     return CacheSlot(home / "cache" / pipeline / step / f"{digest}.json", store)

@@ -7,7 +7,6 @@ once, in the home.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import platform
@@ -15,12 +14,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from compilegate.job.files import lock
 from compilegate.local.algorithms.images import built_in_algorithm
 from compilegate.local.errors import ImageEnvironmentError
 
@@ -248,7 +247,7 @@ def build_environment(
     folder = home / "environments" / digest
     marker = folder / "complete"
     python = folder / "bin" / "python"
-    with _locked(home / "locks" / f"environment-{digest}.lock"):
+    with lock(home / "locks" / f"environment-{digest}.lock"):
         if not marker.is_file():
             log = home / "environments" / f"{digest}.log"
             on_building(log)
@@ -263,14 +262,6 @@ def build_environment(
 def _requirements_digest(requirements: Path) -> str:
     content = f"{_INTERPRETER}\n".encode()
     return hashlib.sha256(content + requirements.read_bytes()).hexdigest()[:16]
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _build(unbuilt: UnbuiltEnvironment, folder: Path, log: Path) -> None:

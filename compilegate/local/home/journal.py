@@ -2,6 +2,7 @@
 
     HOME/executions/ID/execution.json    status, parameters, order of the steps
                        definition.json   the definition as it was given
+                       options.json      with what it is carried out (`local/options.py`)
                        steps/NAME.json   one StepResult each, written at every change
                        jobs/JOB/         the jobs' sandboxes
                        alive.lock        locked as long as a runner works on the execution
@@ -11,27 +12,39 @@ Every write is atomic, so whatever kills the runner, the files tell what had bee
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
+import shutil
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from compilegate.document.model import Scalar
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
-from compilegate.job.files import write_bytes, write_json
+from compilegate.job.files import try_lock, write_bytes, write_json
 from compilegate.local.errors import ExecutionError
 
 SCHEMA_VERSION = 1
 
 _INTERRUPTED = "the runner was interrupted"
+_FOLDERS = ("cache", "environments", "executions", "locks", "registry", "s3")
+_KEPT_OF_A_JOB = (
+    "log.txt",
+    "root",
+    "opt/ml/code",
+    "opt/ml/config",
+    "opt/ml/input/config",
+    "opt/ml/output/failure",
+    "opt/ml/output/message",
+)
+"""In the folder of a job that ended; `root` is what it wrote where nobody would store it."""
 
 
 @dataclass(frozen=True)
@@ -143,16 +156,21 @@ class Journal:
         known = {field.name for field in fields(StepResult)}  # not so what another version wrote
         return StepResult(**{name: value for name, value in raw.items() if name in known})
 
+    def drop_sandboxes(self) -> None:
+        """Remove what ended jobs leave but for their logs, code and messages.
+
+        Inputs, models and outputs lie in the object store, as far as the service would store them.
+        """
+        for sandbox in self.jobs.glob("*/"):
+            _drop_others(sandbox, sandbox)
+
     @contextmanager
     def alive(self) -> Iterator[None]:
         """Work on the execution. Raises ExecutionError when another runner does."""
-        with self._lock_file() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ExecutionError(
-                    f"execution {self.folder.name} is running in another process"
-                ) from None
+        file = try_lock(self._lock_file)
+        if file is None:
+            raise ExecutionError(f"execution {self.folder.name} is running in another process")
+        with file:
             file.truncate(0)
             file.write(str(os.getpid()).encode())
             file.flush()
@@ -160,22 +178,32 @@ class Journal:
 
     def is_alive(self) -> bool:
         """Whether a runner works on the execution at this moment."""
-        with self._lock_file() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            return False
+        file = try_lock(self._lock_file, shared=True)
+        if file is not None:
+            file.close()
+        return file is None
 
     def stop(self) -> None:
         """Interrupt the runner that works on the execution. Raises ExecutionError without one."""
         if not self.is_alive():
             raise ExecutionError(f"execution {self.folder.name} is not running")
-        os.kill(int((self.folder / "alive.lock").read_bytes()), signal.SIGTERM)
+        os.kill(int(self._lock_file.read_bytes()), signal.SIGTERM)
 
-    def _lock_file(self) -> IO[bytes]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return (self.folder / "alive.lock").open("ab")
+    @property
+    def _lock_file(self) -> Path:
+        return self.folder / "alive.lock"
+
+
+def _drop_others(folder: Path, sandbox: Path) -> None:
+    for path in folder.iterdir():
+        name = path.relative_to(sandbox).as_posix()
+        is_folder = path.is_dir() and not path.is_symlink()
+        if is_folder and any(kept.startswith(f"{name}/") for kept in _KEPT_OF_A_JOB):
+            _drop_others(path, sandbox)
+        elif is_folder and name not in _KEPT_OF_A_JOB:
+            shutil.rmtree(path, ignore_errors=True)
+        elif name not in _KEPT_OF_A_JOB:
+            path.unlink(missing_ok=True)
 
 
 def _written(log: Path | str | None) -> str | None:
@@ -194,14 +222,29 @@ def _read_failure(raw: Mapping[str, Any] | str | None) -> StepFailure | None:
 def journal_of(home: Path, execution_id: str) -> Journal:
     """The journal of an execution that exists. Raises ExecutionError."""
     folder = home / "executions" / execution_id
-    if not re.fullmatch(r"[a-z0-9]+", execution_id) or not (folder / "execution.json").is_file():
+    if not re.fullmatch(r"[a-z0-9]+", execution_id) or not _is_execution(folder):
         raise ExecutionError(f"there is no execution {execution_id!r} in {home}")
     return Journal(folder)
 
 
+def check_writable(home: Path) -> None:
+    """Raise ExecutionError where a folder of the home may not be written to.
+
+    It is for the start: a step may take hours to get as far as the cache or the registry.
+    """
+    folders = [home, *(home / name for name in _FOLDERS), *(home / "registry").glob("*")]
+    faults = [
+        f"{folder} cannot be written to: this user has no permission"
+        for folder in folders
+        if folder.is_dir() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK)
+    ]
+    if faults:
+        raise ExecutionError(*faults)
+
+
 def execution_named(home: Path, beginning: str) -> str:
     """The ID of the execution whose ID begins so. Raises ExecutionError for none or several."""
-    known = sorted(path.parent.name for path in (home / "executions").glob("*/execution.json"))
+    known = [journal.folder.name for journal in _journals(home)]
     found = [each for each in known if each.startswith(beginning)] if beginning else []
     if beginning in found:
         return beginning
@@ -212,21 +255,36 @@ def execution_named(home: Path, beginning: str) -> str:
     return found[0]
 
 
+def _journals(home: Path) -> list[Journal]:
+    folder = home / "executions"
+    if not folder.is_dir():
+        return []
+    # glob would take a folder that may not be read for an empty one.
+    return [Journal(path) for path in sorted(folder.iterdir()) if _is_execution(path)]
+
+
+def _is_execution(folder: Path) -> bool:
+    return (folder / "execution.json").is_file()
+
+
 def list_executions(home: Path) -> list[ExecutionResult]:
     """All executions of a home, the latest first."""
-    found = [Journal(path.parent).read() for path in (home / "executions").glob("*/execution.json")]
+    found = [journal.read() for journal in _journals(home)]
     return sorted(found, key=lambda result: result.started, reverse=True)
 
 
 def latest_unfinished(home: Path, pipeline_name: str) -> ExecutionResult | None:
-    """The latest execution of a pipeline if it can go on: it was stopped or interrupted, or one of
-    its steps failed. Else None, also when a Fail step ended it: it would only do so again."""
-    own = (result for result in list_executions(home) if result.pipeline_name == pipeline_name)
-    latest = next(own, None)
-    if latest is None:
-        return None
-    stopped = latest.status is ExecutionStatus.STOPPED
-    return latest if stopped or latest.failed_by == "job" else None
+    """The newest execution of a pipeline that can go on, whatever ran after it: it was stopped or
+    interrupted, or one of its steps failed. None where there is none; what a Fail step ended would
+    only end so again. A date in the future is a wrong one, and comes last."""
+    now = time.time()
+    unfinished = [
+        result
+        for result in list_executions(home)
+        if result.pipeline_name == pipeline_name
+        and (result.status is ExecutionStatus.STOPPED or result.failed_by == "job")
+    ]
+    return max(unfinished, key=lambda it: (it.started <= now, it.started), default=None)
 
 
 def resumable_steps(result: ExecutionResult) -> Mapping[str, StepResult]:

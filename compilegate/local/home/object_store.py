@@ -2,13 +2,16 @@
 
 A prefix is a folder or one object. Large objects are hard-linked between the store and the jobs'
 folders instead of copied, and are read-only, because a write would change both.
+
+Folders and files of this machine can stand for what lies in S3 (`place_data`): each file gets a
+symbolic link in the store. A job's input is a copy of what the link leads to, and an object that is
+stored takes the link's place: nothing is ever written through one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 import stat
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compilegate.job.files import whole_file
-from compilegate.local.errors import NO_SPACE, CapacityError, ObjectStoreError
+from compilegate.local.errors import NO_SPACE, ExecutionError, ObjectStoreError, no_space
 
 # Below this a copy costs less than the surprise of a read-only, shared file.
 _LINK_FROM_BYTES = 1 << 20
@@ -56,7 +59,7 @@ class ObjectStore:
         try:
             return path.read_bytes()
         except OSError as error:
-            raise ObjectStoreError(f"{uri} cannot be read: {self._absent(path)}") from error
+            raise ObjectStoreError(f"{uri} cannot be read: put its files at {path}") from error
 
     def download(self, uri: str, folder: Path) -> list[Path]:
         """Place all objects that the URI stands for into `folder`; return the files.
@@ -74,7 +77,7 @@ class ObjectStore:
         """
         found = sorted(self._matching(uri), key=lambda item: item[1])
         if not found:
-            raise ObjectStoreError(f"{uri} has no objects: {self._absent(self.path(uri))}")
+            raise ObjectStoreError(f"{uri} has no objects: put its files at {self.path(uri)}")
         return found
 
     def has_objects(self, uri: str) -> bool:
@@ -88,7 +91,7 @@ class ObjectStore:
         if uri.endswith("/") or path.parent == self.root or not path.parent.is_dir():
             return
         for entry in sorted(path.parent.iterdir()):
-            if not entry.name.startswith(path.name) or _is_upload(entry.name):
+            if not entry.name.startswith(path.name) or is_upload(entry.name):
                 continue
             if entry.is_file():
                 yield entry, entry.name
@@ -117,7 +120,7 @@ class ObjectStore:
         """Remove what writers that were killed have left, if nobody has touched it since `before`
         (seconds since the epoch)."""
         for parent, _, names in os.walk(self.root):
-            for name in filter(_is_upload, names):
+            for name in filter(is_upload, names):
                 path = Path(parent) / name
                 with contextlib.suppress(OSError):  # its writer lives, and has just ended
                     if path.lstat().st_ctime < before:
@@ -134,31 +137,15 @@ class ObjectStore:
             found.append((f"s3://{key}", status.st_size, status.st_mtime_ns))
         return found
 
-    def content_digest(self, uri: str) -> str | None:
-        """The digest of the bytes at and below `uri`, wherever that is; None without objects."""
-        path = self.path(uri)
-        files = [path] if path.is_file() else sorted(_files_below(path))
-        if not files:
-            return None
-        digest = hashlib.sha256()
-        for file in files:
-            with file.open("rb") as opened:
-                found = hashlib.file_digest(opened, "sha256").hexdigest()
-            digest.update(f"{file.relative_to(path)} {found}\n".encode())
-        return digest.hexdigest()
-
-    def _absent(self, path: Path) -> str:
-        return f"put its files at {path}"
-
 
 def _files_below(folder: Path) -> Iterator[Path]:
     for parent, _, names in os.walk(folder, followlinks=True):
         for name in names:
-            if not _is_upload(name):
+            if not is_upload(name):
                 yield Path(parent) / name
 
 
-def _is_upload(name: str) -> bool:
+def is_upload(name: str) -> bool:
     """Hidden `.part` files are uploads in flight, or what is left of one."""
     return name.startswith(".") and name.endswith(".part")
 
@@ -172,7 +159,7 @@ def _place(source: Path, target: Path, *, protect: bool = False) -> Path:
                 part.chmod(0o444 if protect else 0o644 | (source.stat().st_mode & 0o111))
     except OSError as error:
         if error.errno in NO_SPACE:
-            raise CapacityError(f"no space left for {target}") from error
+            raise no_space(target, source.stat().st_size) from error
         raise ObjectStoreError(f"{source} cannot be stored as {target}: {error}") from error
     return target
 
@@ -194,3 +181,67 @@ def _link(source: Path, target: Path, *, may_protect: bool) -> bool:
             return False
         raise
     return True
+
+
+def place_data(store: ObjectStore, uri: str, where: Path) -> int:
+    """Let `where`, a file or a folder, stand for what lies at `uri`; returns how many files it has.
+
+    Raises ExecutionError when it has none, or when the store holds an object of its own there.
+    """
+    try:
+        target = store.path(uri)
+    except ObjectStoreError as error:
+        raise ExecutionError(f"--data: {error}") from error
+    source = where.expanduser().absolute()
+    wanted = dict(_links(source, target))
+    if not wanted:
+        found = "no files" if source.is_dir() else "nothing"
+        raise ExecutionError(f"--data: {where} holds {found}, allowed: a file or a folder of files")
+    for link, file in wanted.items():
+        if _occupied(link):
+            raise ExecutionError(
+                f"--data: {link} is an object that was stored there; remove it, or let {file} "
+                "stand for another URI"
+            )
+    _drop_links(target, keep=wanted)
+    for link, file in wanted.items():
+        _let_stand(link, file)
+    return len(wanted)
+
+
+def _links(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
+    if source.is_file():
+        yield target, source
+        return
+    for parent, _, names in os.walk(source, followlinks=True):
+        for name in sorted(names):
+            file = Path(parent) / name
+            if file.is_file():
+                yield target / file.relative_to(source), file
+
+
+def _occupied(link: Path) -> bool:
+    """Whether something is in the way that is no link; also a file where a folder must be."""
+    if link.exists() and not link.is_symlink():
+        return True
+    return any(parent.is_file() and not parent.is_symlink() for parent in link.parents)
+
+
+def _drop_links(target: Path, *, keep: dict[Path, Path]) -> None:
+    """Remove what an earlier folder at the same place has left."""
+    links = [target] if target.is_symlink() else sorted(target.rglob("*"))
+    for path in links:
+        if path.is_symlink() and path not in keep:
+            path.unlink()
+
+
+def _let_stand(link: Path, file: Path) -> None:
+    if link.is_symlink():
+        if link.readlink() == file:
+            return
+        link.unlink()
+    for parent in reversed(link.parents):
+        if parent.is_symlink() and not parent.is_dir():
+            parent.unlink()
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(file)

@@ -1,31 +1,27 @@
 """The local model registry: model package groups and their versions, as SageMaker describes them.
 
-HOME/registry/GROUP/VERSION.json      one DescribeModelPackage response each, with `Origin`: which
-                                      step of which execution registered it, and from what
+HOME/registry/GROUP/VERSION.json    a DescribeModelPackage response each, with `Origin`: which
+                                    step of which execution registered it
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from compilegate.document.evaluation import Unresolved
-from compilegate.job.files import write_json
+from compilegate.job.files import lock, write_json
 from compilegate.local.errors import RegistryError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 
 APPROVAL_STATUSES = ("Approved", "Rejected", "PendingManualApproval")
 
-_OBJECT_URI = re.compile(r"s3://[^/\0]+(/(?!\.{1,2}(/|$))[^/\0]+)*/?")
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
 # The members of a CreateModelPackage request that describe the package and are kept as they are.
@@ -64,15 +60,16 @@ class ModelPackage:
         return str(self.description["ModelApprovalStatus"])
 
     @property
-    def origin(self) -> Mapping[str, Any]:
-        """Which step of which execution registered it, and of what content."""
-        known: Mapping[str, Any] = self.description.get("Origin", {})
-        return known
+    def origin(self) -> PackageOrigin | None:
+        """What registered it; None where an earlier version did not write that down."""
+        found = self.description.get("Origin", {})
+        step = found.get("Step")
+        return None if step is None else PackageOrigin(found.get("ExecutionId", ""), step)
 
     @property
     def execution_id(self) -> str:
         """The execution that registered it."""
-        return str(self.origin.get("ExecutionId", ""))
+        return "" if self.origin is None else self.origin.execution_id
 
 
 @dataclass(frozen=True)
@@ -130,70 +127,21 @@ def create_package(
 ) -> ModelPackage:
     """Register a request as its group's next version.
 
-    A step that registers again, because its execution was interrupted right after it did, gets
-    the package it made. So does one that asks for the model that was registered last, from the
-    same files: where nothing has changed there is no new version, and the approval stands.
+    A step that registers again, because its execution was interrupted right after it did, gets the
+    package that it made.
     """
-    content = _content_digest(request, origin, store)
-    with _locked(home, request.group):
+    with lock(_lock(home, request.group)):
         packages = list_packages(home, request.group)
-        there = _registered_before(packages, origin, content)
-        if there is not None:
-            return there
+        for package in packages:
+            if package.origin == origin:
+                return package
         version = max((package.version for package in packages), default=0) + 1
-        card = _card(request, store)
-        description = {**_description(request, version, origin, content), **card}
+        description = {**_description(request, version, origin), **_card(request, store)}
         write_json(_path(home, request.group, version), description)
     return ModelPackage(request.group, version, description)
 
 
-def _registered_before(
-    packages: Sequence[ModelPackage], origin: PackageOrigin, content: str
-) -> ModelPackage | None:
-    """The package that this step made, here or in the latest execution of the same content.
-
-    An older one does not count: who goes back to an earlier model makes it the latest again.
-    """
-    by_step = [each for each in packages if each.origin.get("Step") == origin.step]
-    for package in by_step:
-        if package.execution_id == origin.execution_id:
-            return package
-    for package in by_step:
-        of_latest = package.execution_id == packages[-1].execution_id
-        if of_latest and package.origin.get("Content") == content:
-            return package
-    return None
-
-
-def _content_digest(request: PackageRequest, origin: PackageOrigin, store: ObjectStore) -> str:
-    """The digest of all that a request says, but its execution's name.
-
-    The model counts by its place and age: one that was trained again is another. What else the
-    request names counts by its bytes: an execution has places of its own, and the verdict that a
-    later one writes there is the same where nothing has changed.
-    """
-
-    def content(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {name: content(each) for name, each in value.items()}
-        if isinstance(value, list):
-            return [content(each) for each in value]
-        if not isinstance(value, str):
-            return value
-        # The ID or the ARN as a whole: the names of jobs, which hold the ID, tell models apart.
-        if value == origin.execution_id or value.endswith(f"/execution/{origin.execution_id}"):
-            return "the execution"
-        if value in request.model_data_uris:
-            return [value, store.fingerprints(value)]
-        return (_OBJECT_URI.fullmatch(value) and store.content_digest(value)) or value
-
-    text = json.dumps(content(request.raw), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _description(
-    request: PackageRequest, version: int, origin: PackageOrigin, content: str
-) -> dict[str, Any]:
+def _description(request: PackageRequest, version: int, origin: PackageOrigin) -> dict[str, Any]:
     now = iso_time(time.time())
     return {
         "ModelPackageGroupName": request.group,
@@ -203,11 +151,7 @@ def _description(
         "ModelApprovalStatus": request.approval_status,
         "CreationTime": now,
         "LastModifiedTime": now,
-        "Origin": {
-            "ExecutionId": origin.execution_id,
-            "Step": origin.step,
-            "Content": content,
-        },
+        "Origin": {"ExecutionId": origin.execution_id, "Step": origin.step},
         **{key: request.raw[key] for key in _KEPT if request.raw.get(key) is not None},
     }
 
@@ -225,7 +169,10 @@ def _card(request: PackageRequest, store: ObjectStore) -> dict[str, Any]:
 
 def list_groups(home: Path) -> list[str]:
     """The names of all groups that have a version."""
-    return sorted({path.parent.name for path in (home / "registry").glob("*/*.json")})
+    folder = home / "registry"
+    if not folder.is_dir():
+        return []
+    return [each.name for each in sorted(folder.iterdir()) if any(each.glob("*.json"))]
 
 
 def list_packages(home: Path, group: str) -> list[ModelPackage]:
@@ -256,7 +203,7 @@ def set_approval(
         raise RegistryError(f"approval status {status!r} is unknown, allowed are {allowed}")
     group, version = _parse_reference(reference)
     describe_package(home, reference)
-    with _locked(home, group):
+    with lock(_lock(home, group)):
         now = iso_time(time.time())
         changed = {
             **_read(home, group, version).description,
@@ -292,10 +239,5 @@ def _read(home: Path, group: str, version: int) -> ModelPackage:
     return ModelPackage(group, version, document)
 
 
-@contextmanager
-def _locked(home: Path, group: str) -> Iterator[None]:
-    path = home / "locks" / f"registry-{group}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _lock(home: Path, group: str) -> Path:
+    return home / "locks" / f"registry-{group}.lock"

@@ -6,14 +6,11 @@ happened.
 
 from __future__ import annotations
 
-import fcntl
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from compilegate.job.files import write_text
+from compilegate.job.files import lock, write_text
 from compilegate.posture.errors import ConflictError, DamagedRecordError, PostureError
 from compilegate.posture.records.record import read_record
 
@@ -44,7 +41,7 @@ class FileRecords:
 
     def write(self, workload: str, text: str, *, tag: str) -> None:
         """Replace the text that was read, under a lock that executions of this machine share."""
-        with self._locked(workload):
+        with lock(self.folder / f".{workload}.lock"):
             before, found = self.read(workload)
             if found != tag:
                 raise ConflictError(f"the record of {workload} was changed meanwhile")
@@ -56,13 +53,6 @@ class FileRecords:
         path = self.path(workload)
         number = len(list(path.parent.glob(f"{path.name}.damaged-*"))) + 1
         return path.with_name(f"{path.name}.damaged-{number}")
-
-    @contextmanager
-    def _locked(self, workload: str) -> Iterator[None]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / f".{workload}.lock").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 def _is_damaged(text: str, workload: str) -> bool:

@@ -116,7 +116,7 @@ def test_ctrl_c_leaves_the_whole_command_that_goes_on(bench: Workbench) -> None:
         (resume,) = [line for line in at.lines if line.startswith("resume:")]
     words = shlex.split(resume.removeprefix("resume:"))
     assert words[:4] == ["compilegate", "run", "--resume", "--execution"]
-    assert words[5:] == HERE
+    assert words[5:] == ["--home", "home"]
     (folder / "go").unlink()
     (folder / "go").write_text("")
     (folder / "on").unlink()

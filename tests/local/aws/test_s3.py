@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.local import ObjectStore
-from compilegate.local.aws.endpoint import aws_endpoint
-from compilegate.local.aws.listing import page_of
+from compilegate.local.aws.s3 import page_of
+from compilegate.local.aws.variables import aws_endpoint
 
 pytestmark = pytest.mark.slow
 
@@ -99,8 +99,7 @@ def test_listings_are_paged_and_grouped(s3: Any, store: ObjectStore) -> None:
     objects = [{"Key": key} for key in keys]
     s3.delete_objects(Bucket="bucket", Delete={"Objects": objects})
     assert s3.list_objects_v2(Bucket="bucket")["KeyCount"] == 0
-    s3.delete_bucket(Bucket="bucket")
-    assert s3.list_buckets()["Buckets"] == []
+    assert [each["Name"] for each in s3.list_buckets()["Buckets"]] == ["bucket"]
 
 
 @pytest.mark.slow
