@@ -77,7 +77,7 @@ def _truth(name: str, precision: str, backend: str) -> Row:
         ended, seconds = _in_child(folder, _find_truth, name, precision, backend)
         found = {"answer": "unclear", "planted": [], **read_row(folder / "truth.json")}
         if ended:
-            found["why"] = f"{ended}: {_last_line(folder)}"
+            found["why"] = f"{ended}: {_last_line(folder)}" if "status" in ended else ended
         return {**found, "seconds": round(seconds, 1)}
 
 
@@ -93,6 +93,7 @@ def _find_truth(name: str, precision: str, backend: str) -> None:
     number = list(HUNDRED).index(name)
     trained = truth.Trained(HUNDRED[name], precision)
     operations: set[str] = set()
+    write_row(Path("truth.json"), {"answer": truth.REFUSED, "planted": []})  # if it never ends
     true = trained.judge(planted.recording(backend, operations))
     if true.answer == truth.SOUND and not operations:
         true = truth.Truth(truth.LEFT)
