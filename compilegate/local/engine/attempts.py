@@ -21,7 +21,6 @@ from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
 from compilegate.local.jobs.launcher import RunningJob
 from compilegate.local.jobs.leases.cores import CoreLease
 from compilegate.local.jobs.leases.gpus import GpuLease
-from compilegate.local.tuning.job import TuningJob
 
 
 @dataclass(frozen=True)
@@ -174,9 +173,8 @@ class RunningAttempts:
 
     def _work(self, step: str, prepared: PreparedStep, slot: JobSlot) -> None:
         try:
-            job = prepared.job_step.job
-            run = job.run if isinstance(job, TuningJob) else partial(run_attempt, job)
-            result = run(slot, partial(_show_line, self._inbox, step))
+            show_line = partial(_show_line, self._inbox, step)
+            result = run_attempt(prepared.job_step.job, slot, show_line)
             self._inbox.put(AttemptEnded(step, result))
         except BaseException as error:  # noqa: BLE001 - raised again on the deciding thread
             self._inbox.put(AttemptCrashed(error))

@@ -9,7 +9,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from compilegate.document.conditions import condition_faults
@@ -33,7 +33,6 @@ from compilegate.document.step_types import (
     STEP_TYPES,
     TRAINING,
     TRANSFORM,
-    TUNING,
 )
 from compilegate.job.names import TRAINING_COMPILER_HYPERPARAMETER
 from compilegate.local.engine.inputs import Needs, input_faults, places_in
@@ -51,8 +50,6 @@ from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
 from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
 from compilegate.local.transform.models import read_containers
-from compilegate.local.tuning.job import read_tuning_request
-from compilegate.local.tuning.search import search_faults
 
 SPARK_LAUNCHER = "smspark-submit"
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
@@ -226,7 +223,7 @@ def _property_faults(reference: StepReference, target: Step) -> Iterator[str]:
         if root != "OutputParameters" or len(rest) != 1 or rest[0] not in outputs:
             yield f"Get {name}: {target.name} declares the OutputParameters {outputs}"
         return
-    given = (*STEP_TYPES[target.type].properties, *STEP_TYPES[target.type].listed)
+    given = STEP_TYPES[target.type].properties
     if root in given:
         return
     if root not in target.arguments:
@@ -352,12 +349,6 @@ def _training_faults(checked: _Checked) -> Iterator[str]:
         )
 
 
-def _tuning_faults(checked: _Checked) -> Iterator[str]:
-    trial = read_tuning_request(checked.arguments).example
-    yield from _training_faults(replace(checked, arguments=trial.raw, job=trial))
-    yield from search_faults(read_tuning_request(checked.arguments).search)
-
-
 def _machine_faults(hosts: Iterable[Host]) -> Iterator[str]:
     for kind in dict.fromkeys(host.instance_type for host in hosts):
         if _ACCELERATORS_ABSENT_HERE.match(kind):
@@ -373,7 +364,6 @@ REQUEST_FAULTS: Mapping[str, Callable[[_Checked], Iterator[str]]] = {
     LAMBDA: _no_faults,
     MODEL: _model_faults,
     TRANSFORM: _no_faults,
-    TUNING: _tuning_faults,
 }
 """What this machine cannot do for each type of step, though its request could be read."""
 
