@@ -40,7 +40,7 @@ from compilegate.local.errors import (
     ObjectStoreError,
     RefusedDefinitionError,
 )
-from compilegate.local.explaining.explanation import Explanation, explain, told_image
+from compilegate.local.explain import Explanation, explain, image_text
 from compilegate.local.home.functions import FunctionSources
 from compilegate.local.home.images import Environment, ImageSources, build_environment
 from compilegate.local.home.journal import Journal, journal_of, resumable_steps
@@ -243,7 +243,7 @@ class LocalExecutor:
         facts = ExecutionFacts(_new_id(), pipeline, time.time())
         read = self._read(text, parameters, facts, self.selection)
         processes = {
-            step: f"a process in {told_image(read.found.images[image], image)}"
+            step: f"a process in {image_text(read.found.images[image], image)}"
             for step, image in read.found.image_of.items()
             if image in read.found.images
         }

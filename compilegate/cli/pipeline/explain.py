@@ -19,10 +19,8 @@ from compilegate.cli.pipeline.sources import (
     image_sources,
     source_options,
 )
-from compilegate.cli.terminal.errors import writing
 from compilegate.execution import exit_codes
-from compilegate.job.files import write_bytes
-from compilegate.local import LocalExecutor, explanation_lines, explanation_svg
+from compilegate.local import LocalExecutor, explanation_lines
 
 
 @click.command("explain")
@@ -31,11 +29,6 @@ from compilegate.local import LocalExecutor, explanation_lines, explanation_svg
 @source_options
 @selection_options
 @data_option
-@click.option(
-    "--svg",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Draw the steps as a graph, too.",
-)
 @home_option
 @containers_option
 def command(  # noqa: PLR0917  one argument for each option
@@ -50,16 +43,14 @@ def command(  # noqa: PLR0917  one argument for each option
     stubs: tuple[str, ...],
     commands: tuple[str, ...],
     register_from_stubs: bool,
-    svg: Path | None,
     home: Path,
     containers: Path,
 ) -> None:
     """Say what each step of a definition would do here, and start nothing.
 
     \b
-      compilegate explain pipeline.json                    what runs where, what is refused and why
-      compilegate explain pipeline.json --svg steps.svg    the same as a picture
-      compilegate explain pipeline.json --skip deploy      without a step
+      compilegate explain pipeline.json                  what runs where, what is refused and why
+      compilegate explain pipeline.json --skip deploy    without a step
 
     It takes what `compilegate run --definition` takes, and ends with status 2 where that would
     refuse the definition.
@@ -78,9 +69,5 @@ def command(  # noqa: PLR0917  one argument for each option
     explanation = executor.explain(definition_name(definition), parameter_pairs(parameters))
     for line in explanation_lines(explanation):
         click.echo(line)
-    if svg is not None:
-        with writing(f"--svg: {svg}", svg.parent):
-            write_bytes(svg, explanation_svg(explanation).encode())
-        click.echo(f"drawn: {svg}")
     if not explanation.runs:
         raise SystemExit(exit_codes.REFUSED)
