@@ -14,7 +14,7 @@ a process in a folder with the layout of /opt/ml, `s3://` is a folder, and the m
 folder too. What it cannot run it refuses by name before anything starts.
 
     executor.py    start, follow, resume, stop
-    selection/     which steps are carried out; explain.py says what they would do
+    selection.py   which steps are carried out; explain.py says what they would do
     engine/        what may start next, on which cores, from which cached result; what is refused
     jobs/          a job: its sandbox, its process, what it leaves
     home/          what stays: executions, objects, registry, environments
@@ -45,8 +45,7 @@ from compilegate.local.home.registry import (
     set_approval,
 )
 from compilegate.local.packing import pack_execution
-from compilegate.local.selection.choosing import Selection
-from compilegate.local.selection.keeping import read_stub
+from compilegate.local.selection import Selection
 from compilegate.local.transform.models import read_model
 
 __all__ = [
@@ -73,7 +72,6 @@ __all__ = [
     "parse_handler",
     "place_data",
     "read_model",
-    "read_stub",
     "set_approval",
     "unmet_requirement",
 ]

@@ -49,8 +49,14 @@ from compilegate.local.home.registry import list_groups, list_packages
 from compilegate.local.jobs.container.choice import choose_paths, shared_folders
 from compilegate.local.jobs.leases.cores import CorePool, available_cpus, physical_cores
 from compilegate.local.jobs.leases.gpus import GpuPool, gpus_here
-from compilegate.local.selection.choosing import ALL_STEPS, Chosen, Selection, choose
-from compilegate.local.selection.keeping import read_selection, write_selection
+from compilegate.local.selection import (
+    ALL_STEPS,
+    Chosen,
+    Selection,
+    choose,
+    read_selection,
+    write_selection,
+)
 
 DEFAULT_GRACE_SECONDS = 10.0
 _ABANDONED_SECONDS = 3600.0
@@ -216,7 +222,6 @@ class LocalExecutor:
                 shared=shared_folders(self.shared),
                 use_cache=self.use_cache,
                 grace_seconds=self.grace_seconds,
-                chosen=checked.chosen,
                 resumed=resumed,
                 variables=JobVariables(given=self.variables),
             )
@@ -320,18 +325,17 @@ class LocalExecutor:
         chosen, faults = choose(read_definition(text)[0], selection)
         if faults:
             raise RefusedDefinitionError(*faults)
-        definition, faults = read_definition(text, {*chosen.unread(), *self.commands})
+        definition, faults = read_definition(text, {*chosen.left_out, *self.commands})
         definition = chosen.applied(definition)
         values, parameter_faults = parameter_values(definition.parameters, parameters)
         gpus = gpus_here(os.environ) if self.gpus is None else tuple(self.gpus)
         found = check_definition(
             definition,
-            preflight_scope(facts, values, chosen.stubs),
+            preflight_scope(facts, values),
             self.images,
             self._store,
             gpus=len(gpus),
             functions=self.functions,
-            stubs=chosen.stubs,
             commands=self.commands,
             models=self.given_models,
             later=self.later,
@@ -469,7 +473,7 @@ def _environments(
 
 
 def _output_uris(properties: Mapping[str, Any]) -> list[str]:
-    """Where a step's outputs lie. A stub or a command says it, too, in any form."""
+    """Where a step's outputs lie. A command says it, too, in any form."""
     section = properties.get("ProcessingOutputConfig")
     outputs = section.get("Outputs") if isinstance(section, Mapping) else None
     if isinstance(outputs, Mapping):

@@ -16,7 +16,7 @@ from compilegate.document.step_types import (
     STEP_TYPES,
 )
 from compilegate.local.home.images import Environment, UnbuiltEnvironment
-from compilegate.local.selection.choosing import Chosen
+from compilegate.local.selection import Chosen
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,6 @@ def explain(
             general.append(fault)
 
     def where(step: Step) -> str:
-        if step.name in chosen.stubs:
-            return "a stub stands for it"
         if step.name in commands:
             return f"the command {commands[step.name]}"
         return places.get(step.name) or _inline(step)

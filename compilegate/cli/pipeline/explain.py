@@ -10,7 +10,7 @@ from compilegate.cli.options.home import home_option
 from compilegate.cli.options.jobs import data_option, data_pairs
 from compilegate.cli.options.parameters import name_value_pairs, parameter_option, parameter_pairs
 from compilegate.cli.options.project import containers_option
-from compilegate.cli.pipeline.selecting import selection_of, selection_options
+from compilegate.cli.pipeline.selecting import selection_options
 from compilegate.cli.pipeline.sources import (
     definition_name,
     definition_text,
@@ -20,7 +20,7 @@ from compilegate.cli.pipeline.sources import (
     source_options,
 )
 from compilegate.execution import exit_codes
-from compilegate.local import LocalExecutor, explanation_lines
+from compilegate.local import LocalExecutor, Selection, explanation_lines
 
 
 @click.command("explain")
@@ -40,9 +40,7 @@ def command(  # noqa: PLR0917  one argument for each option
     data: tuple[str, ...],
     until: tuple[str, ...],
     skip: tuple[str, ...],
-    stubs: tuple[str, ...],
     commands: tuple[str, ...],
-    register_from_stubs: bool,
     home: Path,
     containers: Path,
 ) -> None:
@@ -64,7 +62,7 @@ def command(  # noqa: PLR0917  one argument for each option
         later=list(data_pairs(data)),
         commands=name_value_pairs("--command", commands),
         definition=text,
-        selection=selection_of(until, skip, stubs, register_from_stubs),
+        selection=Selection(until, skip),
     )
     explanation = executor.explain(definition_name(definition), parameter_pairs(parameters))
     for line in explanation_lines(explanation):

@@ -41,8 +41,8 @@ class Algorithm:
         here = ", ".join(sorted({made.name for made in _KNOWN.values() if made.program}))
         return (
             f"the image is the built-in algorithm {self.name}, which is in AWS's images only (of "
-            f"them {here} train here); leave the step out with --skip, give its result with "
-            "--stub, or let a command of yours train with --command"
+            f"them {here} train here); let a command do the step (--command), "
+            "or leave it out (--skip)"
         )
 
 

@@ -31,7 +31,6 @@ from compilegate.local.jobs.container.choice import Paths
 from compilegate.local.jobs.leases.cores import CorePool
 from compilegate.local.jobs.leases.gpus import GpuPool
 from compilegate.local.jobs.sandbox import Sandboxes, own_requirements
-from compilegate.local.selection.choosing import Chosen
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,6 @@ class ExecutionPlan:
     grace_seconds: float
     variables: JobVariables
     """What every job's environment has besides its own."""
-    chosen: Chosen
-    """What is left out, and what stubs stand for."""
     resumed: bool
     """Whether an earlier run of this execution has left results."""
 
@@ -103,7 +100,6 @@ class ExecutionPlan:
             self.graph,
             results,
             self.store,
-            stubs=self.chosen.stubs,
             job_variables=job_variables,
         )
 

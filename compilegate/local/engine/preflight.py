@@ -48,7 +48,6 @@ from compilegate.local.jobs.cluster.launchers import is_on, launcher_fault
 from compilegate.local.jobs.processing import ProcessingRequest
 from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
-from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
 from compilegate.local.transform.models import read_containers
 
 SPARK_LAUNCHER = "smspark-submit"
@@ -57,7 +56,6 @@ _ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")
 
 Image = Environment | UnbuiltEnvironment
 NO_FUNCTIONS = FunctionSources()
-NO_STUBS: Mapping[str, Stub] = {}
 NO_COMMANDS: Mapping[str, str] = {}
 NO_MODELS: Mapping[str, Mapping[str, Any]] = {}
 
@@ -94,14 +92,13 @@ def check_definition(
     *,
     gpus: int = 0,
     functions: FunctionSources = NO_FUNCTIONS,
-    stubs: Mapping[str, Stub] = NO_STUBS,
     commands: Mapping[str, str] = NO_COMMANDS,
     models: Mapping[str, Mapping[str, Any]] = NO_MODELS,
     later: Collection[str] = (),
 ) -> Preflight:
     """Check every step of a definition whose parameters have values.
 
-    Of a step that a stub or a command stands for, little is checked: what others read of a stub.
+    Of a step that a command stands for, only its references are checked.
     `scope` must leave step properties and property files Unresolved. `gpus` is how many this
     machine has, `later` where programs put objects while they run. An image's interpreter is asked
     for the library that a built-in algorithm needs; nothing else runs.
@@ -109,16 +106,15 @@ def check_definition(
     faults = list(_name_faults(definition))
     steps = {step.name: step for step in definition.steps}
     faults += _command_faults(definition, commands)
-    carried_out = [step for step in definition.steps if step.name not in stubs]
-    for step in carried_out:
-        found = _reference_faults(step, steps, stubs, commands)
+    for step in definition.steps:
+        found = _reference_faults(step, steps, commands)
         faults += (f"{step.name}: {fault}" for fault in found)
     if not faults:
         cycle = find_cycle(build_graph(definition))
         if cycle is not None:
             faults.append(f"the steps {' -> '.join((*cycle, cycle[0]))} wait for each other")
     checked: list[_Checked] = []
-    carried_out = [step for step in carried_out if step.name not in commands]
+    carried_out = [step for step in definition.steps if step.name not in commands]
     for step in carried_out:
         try:
             checked.append(_check_step(step, scope, steps, models))
@@ -142,6 +138,11 @@ def check_definition(
     faults += _gpu_faults(wanted, gpus)
     image_of = {item.step.name: item.job.image for item in checked if item.job is not None}
     return Preflight(tuple(dict.fromkeys(faults)), images, wanted, image_of, handlers)
+
+
+def _remedy(step: str) -> str:
+    """What to do about a step that cannot run here."""
+    return f"let a command do it (--command {step}=COMMAND), or leave it out (--skip {step})"
 
 
 def _gpu_faults(wanted: Mapping[str, int], gpus: int) -> Iterator[str]:
@@ -180,7 +181,6 @@ def _command_faults(definition: Definition, commands: Mapping[str, str]) -> Iter
 def _reference_faults(
     step: Step,
     steps: Mapping[str, Step],
-    stubs: Mapping[str, Stub],
     commands: Mapping[str, str],
 ) -> Iterator[str]:
     for dependency in step.depends_on:
@@ -189,25 +189,8 @@ def _reference_faults(
     for reference in step_references(step.arguments):
         if reference.step not in steps:
             yield f"Get {describe_reference(reference)} names no step of this definition"
-        elif reference.step in stubs:
-            yield from _stub_faults(reference, steps[reference.step], stubs[reference.step])
         elif reference.step not in commands and steps[reference.step].type in STEP_TYPES:
             yield from _property_faults(reference, steps[reference.step])
-
-
-def _stub_faults(reference: StepReference, target: Step, stub: Stub) -> Iterator[str]:
-    """What a stub must say because somebody reads it."""
-    name, root = describe_reference(reference), reference.path[0]
-    if root == PROPERTY_FILES and target.property_files:
-        yield from _property_faults(reference, target)
-    elif root in stub:
-        try:
-            lookup(stub, reference.path, by_name=True)
-        except ExpressionError as error:
-            yield f"Get {name}: the stub of {target.name}: {error}"
-    elif root not in target.arguments:
-        there = ", ".join(sorted({*stub, *target.arguments})) or "nothing"
-        yield f"Get {name}: the stub of {target.name} needs {root}; it and the request have {there}"
 
 
 def _property_faults(reference: StepReference, target: Step) -> Iterator[str]:
@@ -254,9 +237,7 @@ def _check_step(
     if step.type not in STEP_TYPES:
         allowed = ", ".join(STEP_TYPES)
         raise StepError(
-            f"a step of type {step.type} cannot run here, only {allowed}; leave it out (--skip "
-            f"{step.name}), say what it gives (--stub {step.name}=FILE), or do it by a command of "
-            f"your own (--command {step.name}=COMMAND)"
+            f"a step of type {step.type} cannot run here, only {allowed}; {_remedy(step.name)}"
         )
     for policy in step.retry_policies:
         for name in policy.exception_types:
@@ -265,11 +246,7 @@ def _check_step(
                 raise StepError(f"a retry policy names {name}, allowed are {allowed}")
     if STEP_TYPES[step.type].by_command:
         kind = f"an {step.type}" if step.type.startswith("E") else f"a {step.type}"
-        raise StepError(
-            f"{kind} step needs what only AWS has; name a command that stands for it "
-            f"(--command {step.name}=COMMAND), leave it out (--skip {step.name}), or say what it "
-            f"gives (--stub {step.name}=FILE)"
-        )
+        raise StepError(f"{kind} step needs what only AWS has; {_remedy(step.name)}")
     arguments = resolve(dict(step.arguments), scope)
     if step.type == TRANSFORM:
         arguments["Model"] = _model_of(step, arguments, scope, steps, models)
@@ -376,8 +353,8 @@ def _image_faults(
     image = checked.job.image
     if isinstance(image, Unresolved):
         yield (
-            f"the image {image} must be known before the execution starts; say what its step gives "
-            "(--stub)"
+            f"the image {image} must be known before the execution starts; "
+            f"{_remedy(checked.step.name)}"
         )
         return
     try:
@@ -409,8 +386,7 @@ def _program_faults(checked: _Checked, image: Image) -> Iterator[str]:
     if program == SPARK_LAUNCHER and not there:
         yield (
             f"{SPARK_LAUNCHER} is in AWS's Spark images only; let a command do the step with a "
-            f"Spark of yours (--command {name}='spark-submit ...'), leave it out (--skip {name}), "
-            f"or say what it gives (--stub {name}=FILE)"
+            f"Spark of yours (--command {name}='spark-submit ...'), or leave it out (--skip {name})"
         )
 
 

@@ -96,8 +96,7 @@ def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
     if not entrypoint:
         raise StepRequestError(
             "AppSpecification.ContainerEntrypoint is missing: an image has no entry point of its "
-            "own here; do the step by a command of yours (--command), leave it out (--skip), or "
-            "say what it gives (--stub)"
+            "own here; let a command do the step (--command), or leave it out (--skip)"
         )
     outputs = reader.section_or_empty("ProcessingOutputConfig").sections("Outputs")
     return ProcessingRequest(

@@ -176,8 +176,8 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
         raise StepRequestError(
             "HyperParameters need sagemaker_program and sagemaker_submit_directory, "
             "or AlgorithmSpecification a ContainerEntrypoint: nothing says what to run, for an "
-            "image has no entry point of its own here; do the step by a command of yours "
-            "(--command), leave it out (--skip), or say what it gives (--stub)"
+            "image has no entry point of its own here; let a command do the step (--command), or "
+            "leave it out (--skip)"
         )
     if request.program is not None and not _is_plain_path(request.program):
         raise StepRequestError(

@@ -260,7 +260,7 @@ def test_an_algorithm_that_cannot_train_here_is_refused_by_name(bench: Any) -> N
     (reason,) = caught.value.problems
     assert "the image is the built-in algorithm BlazingText" in reason
     assert "--skip" in reason
-    assert "--stub" in reason
+    assert "--command" in reason
 
 
 @pytest.mark.parametrize(
