@@ -46,7 +46,7 @@ from compilegate.local.home.registry import (
 )
 from compilegate.local.packing import pack_execution
 from compilegate.local.selection import Selection
-from compilegate.local.transform.models import read_model
+from compilegate.local.transform import read_model
 
 __all__ = [
     "ExecutionError",

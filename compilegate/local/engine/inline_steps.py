@@ -20,7 +20,7 @@ from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageOrigin, create_package, read_package_request
 from compilegate.local.requests import ACCOUNT, iso_time
-from compilegate.local.transform.models import read_containers
+from compilegate.local.transform import read_containers
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from compilegate.local.jobs.job import Job
 from compilegate.local.jobs.processing import ProcessingRequest, read_processing_request
 from compilegate.local.jobs.sandbox import Sandboxes
 from compilegate.local.jobs.training import TrainingRequest, read_training_request
-from compilegate.local.transform.job import TransformRequest, read_transform_request
+from compilegate.local.transform import TransformRequest, read_transform_request
 
 JobRequest = TrainingRequest | ProcessingRequest | TransformRequest
 

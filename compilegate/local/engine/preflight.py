@@ -48,7 +48,9 @@ from compilegate.local.jobs.cluster.launchers import is_on, launcher_fault
 from compilegate.local.jobs.processing import ProcessingRequest
 from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
-from compilegate.local.transform.models import read_containers
+from compilegate.local.transform import TransformRequest, read_containers
+from compilegate.local.xgboost import XGBOOST
+from compilegate.local.xgboost import faults as xgboost_faults
 
 SPARK_LAUNCHER = "smspark-submit"
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
@@ -316,6 +318,11 @@ def _training_faults(checked: _Checked) -> Iterator[str]:
     if reader.section("AlgorithmSpecification").texts("ContainerEntrypoint"):
         return  # The toolkit, which reads these hyperparameters, does not start the script.
     hyperparameters = reader.text_map("HyperParameters")
+    if isinstance(checked.job, TrainingRequest) and checked.job.algorithm is not None:
+        channels = {each.name: each.content_type for each in checked.job.channels}
+        told = (*hyperparameters.values(), *channels.values())
+        if not any(isinstance(value, Unresolved) for value in told):
+            yield from xgboost_faults(hyperparameters, channels)
     fault = launcher_fault(hyperparameters)
     if fault is not None:
         yield fault
@@ -391,15 +398,13 @@ def _program_faults(checked: _Checked, image: Image) -> Iterator[str]:
 
 
 def _library_faults(job: JobRequest, image: Image) -> Iterator[str]:
-    """What the program of a built-in algorithm needs, and the image's environment has not."""
-    algorithm = job.algorithm if isinstance(job, TrainingRequest) else None
-    if algorithm is None or algorithm.library is None or not isinstance(image, Environment):
-        return
-    if not image.has_module(algorithm.library):
+    """XGBoost, where it trains or answers by itself and the image's environment has it not."""
+    algorithm = job.algorithm if isinstance(job, TrainingRequest | TransformRequest) else None
+    if algorithm == XGBOOST and isinstance(image, Environment) and not image.has_module("xgboost"):
         yield (
-            f"the built-in algorithm {algorithm.name} needs {algorithm.library}, which is not in "
-            f"{image.python}'s environment: {image.python} -m pip install {algorithm.package}, or "
-            "name an environment that has it with --image"
+            f"the built-in algorithm {XGBOOST} needs xgboost, which is not in {image.python}'s "
+            f"environment: {image.python} -m pip install xgboost-cpu, or name an environment that "
+            "has it with --image"
         )
 
 

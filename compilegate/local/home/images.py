@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from compilegate.local.algorithms.images import built_in_algorithm
 from compilegate.local.errors import ImageEnvironmentError
+from compilegate.local.xgboost import XGBOOST, algorithm_of
 
 HERE = "here"
 _INTERPRETER = f"{platform.python_implementation()} {platform.python_version()} {sys.platform} " + (
@@ -106,8 +106,7 @@ def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnviro
         requirements = sources.root / name / "requirements.txt"
         if requirements.is_file():
             return _from_requirements(requirements)
-    algorithm = built_in_algorithm(image)
-    if algorithm is not None and algorithm.program is not None:
+    if algorithm_of(image) == XGBOOST:
         return _running_environment(None)
     where = f" and {sources.root} has no folder {name}" if sources.root else ""
     raise ImageEnvironmentError(

@@ -24,8 +24,7 @@ from compilegate.job.names import (
     PROCESSES_VARIABLE,
     TORCHRUN,
 )
-from compilegate.local.algorithms.images import Algorithm, built_in_algorithm
-from compilegate.local.algorithms.metrics import own_metrics, script_metrics
+from compilegate.local import xgboost
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
@@ -83,7 +82,7 @@ class TrainingRequest:
     max_seconds: int
     raw: Mapping[str, Any]
     """The whole resolved request, which DescribeTrainingJob echoes."""
-    algorithm: Algorithm | None = None
+    algorithm: str | None = None
     """The built-in algorithm that trains, where the request names no program of its own."""
 
     @property
@@ -170,9 +169,9 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
     if fault is not None:
         raise StepRequestError(fault)
     if not request.entrypoint and not (request.program and request.source_uri):
-        algorithm = _algorithm(request)
-        if algorithm is not None:
-            return _trained_by(request, algorithm)
+        built_in = None if request.program is not None else _algorithm(request)
+        if built_in is not None:
+            return _trained_by(request, built_in)
         raise StepRequestError(
             "HyperParameters need sagemaker_program and sagemaker_submit_directory, "
             "or AlgorithmSpecification a ContainerEntrypoint: nothing says what to run, for an "
@@ -183,37 +182,32 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
         raise StepRequestError(
             f"sagemaker_program is {request.program!r}, expected a path in the source archive"
         )
-    image = None if isinstance(request.image, Unresolved) else built_in_algorithm(request.image)
-    return request if image is None else _with_metrics(request, script_metrics(image))
+    return _with_metrics(request) if _algorithm(request) == xgboost.XGBOOST else request
 
 
-def _algorithm(request: TrainingRequest) -> Algorithm | None:
-    if isinstance(request.image, Unresolved) or request.program is not None:
-        return None
-    return built_in_algorithm(request.image)
+def _algorithm(request: TrainingRequest) -> str | None:
+    return None if isinstance(request.image, Unresolved) else xgboost.algorithm_of(request.image)
 
 
-def _trained_by(request: TrainingRequest, algorithm: Algorithm) -> TrainingRequest:
-    if algorithm.program is None:
-        raise StepRequestError(algorithm.refusal)
+def _trained_by(request: TrainingRequest, algorithm: str) -> TrainingRequest:
+    if algorithm != xgboost.XGBOOST:
+        raise StepRequestError(xgboost.REFUSAL.format(algorithm))
     divided = [channel.name for channel in request.channels if channel.sharded]
     if divided and len(request.hosts) > 1:
         raise StepRequestError(
             f"the channel {divided[0]} is divided among {len(request.hosts)} instances, but "
-            f"{algorithm.name} trains on one here: set InstanceCount to 1, or "
+            f"{algorithm} trains on one here: set InstanceCount to 1, or "
             "S3DataDistributionType to FullyReplicated"
         )
     # What AWS's image reads from a pipe, the program here reads from files.
     filed = tuple(replace(channel, piped=False) for channel in request.channels)
-    own = own_metrics(algorithm, request.hyperparameters)
-    return replace(_with_metrics(request, own), algorithm=algorithm, channels=filed)
+    return replace(_with_metrics(request), algorithm=algorithm, channels=filed)
 
 
-def _with_metrics(
-    request: TrainingRequest, own: Sequence[tuple[str, re.Pattern[str]]]
-) -> TrainingRequest:
+def _with_metrics(request: TrainingRequest) -> TrainingRequest:
     """The request with the metrics that its image defines, but for those that it defines itself."""
     declared = {metric.name for metric in request.metrics}
+    own = xgboost.metrics(request.hyperparameters)
     added = [MetricDefinition(*each) for each in own if each[0] not in declared]
     return replace(request, metrics=(*request.metrics, *added))
 
@@ -243,7 +237,7 @@ def _checkpoints(reader: RequestReader) -> Checkpoints | None:
     return Checkpoints(section.uri("S3Uri"), section.text_or("LocalPath", "/opt/ml/checkpoints"))
 
 
-_ALGORITHM = "built_in_algorithm.py"
+_ALGORITHM = "compilegate_xgboost.py"
 """What the program of a built-in algorithm is called in the job's code folder."""
 
 
@@ -314,12 +308,8 @@ class TrainingJob:
                 self._restored = self._store.download(f"{checkpoints.uri.rstrip('/')}/", folder)
         if self._request.source_uri is not None and not self._request.entrypoint:
             self._unpack(self._request.source_uri)
-        algorithm = self._request.algorithm
-        if algorithm is not None and algorithm.program is not None:
-            code = self.sandbox.path(ML / "code")
-            shutil.copyfile(algorithm.program, code / _ALGORITHM)
-            for path in algorithm.beside:
-                shutil.copyfile(path, code / path.name)
+        if self._request.algorithm is not None:
+            shutil.copyfile(xgboost.__file__, self.sandbox.path(ML / "code") / _ALGORITHM)
         self._write_config("hyperparameters", self._hyperparameters())
         self._write_config("inputdataconfig", self._input_data_config())
         self._write_config("resourceconfig", self._resource_config())
@@ -373,7 +363,8 @@ class TrainingJob:
             return [rewrite(part) for part in command]
         if request.algorithm is not None:
             code = rewrite(str(ML / "code" / _ALGORITHM))
-            return [str(environment.python), code, *request.algorithm.arguments]
+            pickled = ["--pickle"] if xgboost.pickles(request.image) else []
+            return [str(environment.python), code, *pickled]
         arguments = command_line(self._hyperparameters())
         program = str(request.program)
         if by_torchrun(request.hyperparameters):
