@@ -42,8 +42,6 @@ class Pipeline:
     parameters: Mapping[str, str] = field(default_factory=dict)
     skip: tuple[str, ...] = ()
     command: Mapping[str, str] = field(default_factory=dict)
-    stub: Mapping[str, str] = field(default_factory=dict)
-    """Step -> what it is said to give, JSON."""
     function: Mapping[str, str] = field(default_factory=dict)
     """Pattern of ARNs -> file of the repository."""
     models: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +65,6 @@ class Pipeline:
     def arranged(self) -> str:
         """What was given beside the repository, for the table."""
         told = [f"without `{name}`" for name in self.skip]
-        told += [f"a stub for `{name}`" for name in self.stub]
         told += [f"own command for `{name}`" for name in self.command]
         if any(
             not kind.startswith("file:") for kind in (*self.data.values(), *self.files.values())

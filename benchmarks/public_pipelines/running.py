@@ -59,10 +59,6 @@ def options_of(pipeline: Pipeline, folder: Path, python: str) -> list[str]:
         options += ["--model", f"{name}={described}"]
     for step in pipeline.skip:
         options += ["--skip", step]
-    for step, given in pipeline.stub.items():
-        file = folder / f"{step}.json"
-        file.write_text(given)
-        options += ["--stub", f"{step}={file}"]
     for step, command in pipeline.command.items():
         options += ["--command", f"{step}={command.replace('{source}', shlex.quote(str(source)))}"]
     return options

@@ -28,7 +28,7 @@ def table(pipelines: Sequence[Pipeline], rows: Mapping[str, Mapping[str, Any]]) 
     """Sums, then a row for each pipeline; one without a result was not tried."""
     told = [(each, rows.get(each.key, _UNTRIED)) for each in pipelines]
     good = [(each, row) for each, row in told if _is_good(row)]
-    whole = [each for each, _ in good if not (each.skip or each.command or each.stub)]
+    whole = [each for each, _ in good if not (each.skip or each.command)]
     repositories = {each.repository for each, _ in told}
     reached = {each.repository for each, _ in good}
     free = {each.repository for each, row in told if row["steps"] and not row.get("blockers")}

@@ -14,7 +14,7 @@ from compilegate.cli.options.home import home_option
 from compilegate.cli.options.jobs import LATER, data_pairs, job_options, job_variables
 from compilegate.cli.options.parameters import name_value_pairs, parameter_option, parameter_pairs
 from compilegate.cli.options.project import Project, load_workload, project_options
-from compilegate.cli.pipeline.selecting import left_out_lines, selection_of, selection_options
+from compilegate.cli.pipeline.selecting import left_out_lines, selection_options
 from compilegate.cli.pipeline.sources import (
     definition_name,
     definition_text,
@@ -48,6 +48,7 @@ from compilegate.job.names import BASELINE_ARM
 from compilegate.local import (
     LocalExecutor,
     ObjectStore,
+    Selection,
     execution_named,
     latest_unfinished,
     place_data,
@@ -115,9 +116,7 @@ def command(  # noqa: PLR0917  one argument for each option
     data: tuple[str, ...],
     until: tuple[str, ...],
     skip: tuple[str, ...],
-    stubs: tuple[str, ...],
     commands: tuple[str, ...],
-    register_from_stubs: bool,
     arms: str | None,
     no_cache: bool,
     cores_per_job: int | None,
@@ -145,7 +144,7 @@ def command(  # noqa: PLR0917  one argument for each option
     anything starts. `s3://bucket/key` is the file HOME/s3/bucket/key.
     """
     project = Project(workloads=workloads, containers=containers)
-    _check_options(resume, execution, arms, chosen=bool(until or skip or stubs or data))
+    _check_options(resume, execution, arms, chosen=bool(until or skip or data))
     if sys.stdout.isatty():  # what comes next may take seconds
         click.echo(f"checking {workload or definition or execution or 'what to run'}")
     name, text, execution_id = "", None, None
@@ -166,7 +165,7 @@ def command(  # noqa: PLR0917  one argument for each option
         shared=shared,
         later=later,
         definition=text,
-        selection=selection_of(until, skip, stubs, register_from_stubs),
+        selection=Selection(until, skip),
         use_cache=not no_cache,
         cores_per_job=cores_per_job,
         max_parallel_steps=max_parallel,
@@ -237,7 +236,7 @@ def _must_run_again(workload: str, project: Project, home: Path, result: Executi
 def _check_options(resume: bool, execution: str | None, arms: str | None, *, chosen: bool) -> None:
     if resume and chosen:
         raise click.UsageError(
-            "--until, --skip, --stub, --data: a resumed execution keeps what it was started with"
+            "--until, --skip, --data: a resumed execution keeps what it was started with"
         )
     if resume and arms is not None:
         raise click.UsageError("--arms: a resumed execution keeps its own arms")

@@ -17,7 +17,6 @@ FAIL = "Fail"
 LAMBDA = "Lambda"
 MODEL = "Model"
 TRANSFORM = "Transform"
-TUNING = "Tuning"
 CALLBACK = "Callback"
 QUALITY_CHECK = "QualityCheck"
 CLARIFY_CHECK = "ClarifyCheck"
@@ -34,8 +33,6 @@ class StepType:
     """The shape that describes what the call made: its members are the step's properties."""
     properties: tuple[str, ...] = ()
     """The properties that a local execution gives, besides the members of the request."""
-    listed: tuple[str, ...] = ()
-    """Properties that another call gives, which lists what the step made."""
     job_name: str | None = None
     """The member that names the job that the step runs; None where it runs none."""
     resources: tuple[str, ...] = ()
@@ -150,31 +147,6 @@ STEP_TYPES: Mapping[str, StepType] = {
         job_name="TransformJobName",
         resources=("TransformResources",),
         cache_key=("DataProcessing", "Environment", "ModelName", "TransformInput"),
-        retries=True,
-    ),
-    TUNING: StepType(
-        operation="CreateHyperParameterTuningJob",
-        description="DescribeHyperParameterTuningJobResponse",
-        properties=(
-            "HyperParameterTuningJobName",
-            "HyperParameterTuningJobArn",
-            "HyperParameterTuningJobStatus",
-            "CreationTime",
-            "HyperParameterTuningEndTime",
-            "LastModifiedTime",
-            "TrainingJobStatusCounters",
-            "ObjectiveStatusCounters",
-            "BestTrainingJob",
-            "FailureReason",
-        ),
-        listed=("TrainingJobSummaries",),
-        job_name="HyperParameterTuningJobName",
-        resources=("TrainingJobDefinition", "ResourceConfig"),
-        cache_key=(
-            "HyperParameterTuningJobConfig",
-            "TrainingJobDefinition",
-            "TrainingJobDefinitions",
-        ),
         retries=True,
     ),
     CALLBACK: StepType(

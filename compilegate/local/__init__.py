@@ -14,7 +14,7 @@ a process in a folder with the layout of /opt/ml, `s3://` is a folder, and the m
 folder too. What it cannot run it refuses by name before anything starts.
 
     executor.py    start, follow, resume, stop
-    selection/     which steps are carried out; explaining/ says what they would do
+    selection.py   which steps are carried out; explain.py says what they would do
     engine/        what may start next, on which cores, from which cached result; what is refused
     jobs/          a job: its sandbox, its process, what it leaves; calls of functions and commands
     home/          what stays: executions, objects, registry, environments
@@ -27,9 +27,7 @@ from compilegate.local.errors import (
     RegistryError,
 )
 from compilegate.local.executor import LocalExecutor
-from compilegate.local.explaining.drawing import svg as explanation_svg
-from compilegate.local.explaining.explanation import Explanation
-from compilegate.local.explaining.text import text_lines as explanation_lines
+from compilegate.local.explain import Explanation, explanation_lines
 from compilegate.local.home.functions import FunctionSources, Handler, parse_handler
 from compilegate.local.home.images import ImageSources, unmet_requirement
 from compilegate.local.home.journal import (
@@ -47,9 +45,8 @@ from compilegate.local.home.registry import (
     set_approval,
 )
 from compilegate.local.packing import pack_execution
-from compilegate.local.selection.choosing import Selection
-from compilegate.local.selection.keeping import read_stub
-from compilegate.local.transform.models import read_model
+from compilegate.local.selection import Selection
+from compilegate.local.transform import read_model
 
 __all__ = [
     "ExecutionError",
@@ -68,7 +65,6 @@ __all__ = [
     "describe_package",
     "execution_named",
     "explanation_lines",
-    "explanation_svg",
     "latest_unfinished",
     "list_executions",
     "list_groups",
@@ -78,7 +74,6 @@ __all__ = [
     "place_data",
     "prune",
     "read_model",
-    "read_stub",
     "set_approval",
     "unmet_requirement",
 ]

@@ -39,7 +39,7 @@ from compilegate.local.errors import (
     ObjectStoreError,
     RefusedDefinitionError,
 )
-from compilegate.local.explaining.explanation import Explanation, explain, told_image
+from compilegate.local.explain import Explanation, explain, image_text
 from compilegate.local.home.images import Environment, build_environment
 from compilegate.local.home.journal import Journal, check_writable, journal_of, resumable_steps
 from compilegate.local.home.object_store import ObjectStore
@@ -53,8 +53,14 @@ from compilegate.local.jobs.leases import (
 )
 from compilegate.local.jobs.sandbox import Sandboxes, choose_root, shared_folders
 from compilegate.local.options import Options
-from compilegate.local.selection.choosing import ALL_STEPS, Chosen, Selection, choose
-from compilegate.local.selection.keeping import read_selection, write_selection
+from compilegate.local.selection import (
+    ALL_STEPS,
+    Chosen,
+    Selection,
+    choose,
+    read_selection,
+    write_selection,
+)
 
 _ABANDONED_SECONDS = 3600.0
 """Nobody takes so long over one file: it is written or linked in one go."""
@@ -197,7 +203,6 @@ class LocalExecutor(Options):
                 sandboxes=Sandboxes(journal.jobs, root, shared_folders(self.shared)),
                 use_cache=self.use_cache,
                 grace_seconds=self.grace_seconds,
-                chosen=checked.chosen,
                 resumed=resumed,
                 variables=JobVariables(given=self.variables),
             )
@@ -226,7 +231,7 @@ class LocalExecutor(Options):
         facts = ExecutionFacts(_new_id(), pipeline, time.time())
         read = self._read(text, parameters, facts, self.selection)
         processes = {
-            step: f"a process in {told_image(read.found.images[image], image)}"
+            step: f"a process in {image_text(read.found.images[image], image)}"
             for step, image in read.found.image_of.items()
             if image in read.found.images
         }
@@ -302,18 +307,17 @@ class LocalExecutor(Options):
         chosen, faults = choose(read_definition(text)[0], selection)
         if faults:
             raise RefusedDefinitionError(*faults)
-        definition, faults = read_definition(text, {*chosen.unread(), *self.commands})
+        definition, faults = read_definition(text, {*chosen.left_out, *self.commands})
         definition = chosen.applied(definition)
         values, parameter_faults = parameter_values(definition.parameters, parameters)
         gpus = gpus_here(os.environ) if self.gpus is None else tuple(self.gpus)
         found = check_definition(
             definition,
-            preflight_scope(facts, values, chosen.stubs),
+            preflight_scope(facts, values),
             self.images,
             self._store,
             gpus=len(gpus),
             functions=self.functions,
-            stubs=chosen.stubs,
             commands=self.commands,
             models=self.given_models,
             later=self.later,
@@ -445,7 +449,7 @@ def _environments(
 
 
 def _output_uris(properties: Mapping[str, Any]) -> list[str]:
-    """Where a step's outputs lie. A stub or a command says it, too, in any form."""
+    """Where a step's outputs lie. A command says it, too, in any form."""
     section = properties.get("ProcessingOutputConfig")
     outputs = section.get("Outputs") if isinstance(section, Mapping) else None
     if isinstance(outputs, Mapping):

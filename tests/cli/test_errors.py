@@ -16,12 +16,9 @@ PROJECT = Path(__file__).parents[2]
 FOREIGN = {"compilegate.account.errors.WebPageError"}
 """What botocore has to take for one of its own."""
 ALONE = {
-    "compilegate.local.algorithms.programs.contract.JobError",
-    "compilegate.local.algorithms.programs.xgboost_training.JobError",
     "compilegate.local.jobs.process.RootError",
-    "compilegate.local.transform.built_in.ContentError",
-    "compilegate.local.transform.records.FilterError",
-    "compilegate.local.transform.serving.ServingError",
+    "compilegate.local.transform_program.FilterError",
+    "compilegate.local.xgboost.JobError",
     "compilegate.serving.toolkit.HandlerError",
     "compilegate.serving.toolkit.UnsupportedTypeError",
 }

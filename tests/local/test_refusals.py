@@ -33,7 +33,7 @@ def with_channel(bench: Any, **channel: Any) -> dict[str, Any]:
 def test_all_reasons_are_told_at_once_with_the_steps_they_concern(bench: Any) -> None:
     found = reasons(
         bench,
-        {"Name": "tune", "Type": "AutoML", "Arguments": {}},
+        {"Name": "tune", "Type": "Tuning", "Arguments": {}},
         {"Name": "serve", "Type": "Endpoint", "Arguments": {}},
         with_resources(bench, InstanceCount=20, InstanceType="ml.trn1.2xlarge"),
         bench.processing("read", inputs={"x": "s3://bucket/absent"}),
@@ -42,13 +42,11 @@ def test_all_reasons_are_told_at_once_with_the_steps_they_concern(bench: Any) ->
     allowed = f"only {', '.join(STEP_TYPES)}"
 
     def remedy(step: str) -> str:
-        stub = f"say what it gives (--stub {step}=FILE)"
-        own = f"do it by a command of your own (--command {step}=COMMAND)"
-        return f"leave it out (--skip {step}), {stub}, or {own}"
+        return f"let a command do it (--command {step}=COMMAND), or leave it out (--skip {step})"
 
     assert sorted(found) == sorted(
         [
-            f"tune: a step of type AutoML cannot run here, {allowed}; {remedy('tune')}",
+            f"tune: a step of type Tuning cannot run here, {allowed}; {remedy('tune')}",
             f"serve: a step of type Endpoint cannot run here, {allowed}; {remedy('serve')}",
             "train: InstanceCount is 20, allowed here: 1 to 16, because all their processes run on "
             "this machine",

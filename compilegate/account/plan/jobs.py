@@ -13,12 +13,11 @@ from typing import Any, Literal
 import botocore.session
 
 from compilegate.document.model import Definition, Scalar, Step
-from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM, TUNING
+from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM
 
 Kind = Literal["training", "processing", "transform"]
 KINDS: Mapping[str, Kind] = {
     TRAINING: "training",
-    TUNING: "training",
     PROCESSING: "processing",
     TRANSFORM: "transform",
 }

@@ -10,7 +10,7 @@ from compilegate.cli.options.home import home_option
 from compilegate.cli.options.jobs import data_option, data_pairs
 from compilegate.cli.options.parameters import name_value_pairs, parameter_option, parameter_pairs
 from compilegate.cli.options.project import containers_option
-from compilegate.cli.pipeline.selecting import selection_of, selection_options
+from compilegate.cli.pipeline.selecting import selection_options
 from compilegate.cli.pipeline.sources import (
     definition_name,
     definition_text,
@@ -19,10 +19,8 @@ from compilegate.cli.pipeline.sources import (
     image_sources,
     source_options,
 )
-from compilegate.cli.terminal.errors import writing
 from compilegate.execution import exit_codes
-from compilegate.job.files import write_bytes
-from compilegate.local import LocalExecutor, explanation_lines, explanation_svg
+from compilegate.local import LocalExecutor, Selection, explanation_lines
 
 
 @click.command("explain")
@@ -31,11 +29,6 @@ from compilegate.local import LocalExecutor, explanation_lines, explanation_svg
 @source_options
 @selection_options
 @data_option
-@click.option(
-    "--svg",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Draw the steps as a graph, too.",
-)
 @home_option
 @containers_option
 def command(  # noqa: PLR0917  one argument for each option
@@ -47,19 +40,15 @@ def command(  # noqa: PLR0917  one argument for each option
     data: tuple[str, ...],
     until: tuple[str, ...],
     skip: tuple[str, ...],
-    stubs: tuple[str, ...],
     commands: tuple[str, ...],
-    register_from_stubs: bool,
-    svg: Path | None,
     home: Path,
     containers: Path,
 ) -> None:
     """Say what each step of a definition would do here, and start nothing.
 
     \b
-      compilegate explain pipeline.json                    what runs where, what is refused and why
-      compilegate explain pipeline.json --svg steps.svg    the same as a picture
-      compilegate explain pipeline.json --skip deploy      without a step
+      compilegate explain pipeline.json                  what runs where, what is refused and why
+      compilegate explain pipeline.json --skip deploy    without a step
 
     It takes what `compilegate run --definition` takes, and ends with status 2 where that would
     refuse the definition.
@@ -73,14 +62,10 @@ def command(  # noqa: PLR0917  one argument for each option
         later=list(data_pairs(data)),
         commands=name_value_pairs("--command", commands),
         definition=text,
-        selection=selection_of(until, skip, stubs, register_from_stubs),
+        selection=Selection(until, skip),
     )
     explanation = executor.explain(definition_name(definition), parameter_pairs(parameters))
     for line in explanation_lines(explanation):
         click.echo(line)
-    if svg is not None:
-        with writing(f"--svg: {svg}", svg.parent):
-            write_bytes(svg, explanation_svg(explanation).encode())
-        click.echo(f"drawn: {svg}")
     if not explanation.runs:
         raise SystemExit(exit_codes.REFUSED)

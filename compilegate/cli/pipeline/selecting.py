@@ -1,15 +1,11 @@
-"""`--until`, `--skip`, `--stub`: which steps of a definition `run` carries out."""
+"""`--until`, `--skip`, `--command`: which steps of a definition `run` carries out, and how."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-
-from compilegate.cli.options.parameters import name_value_pairs
-from compilegate.local import Selection, read_stub
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -28,14 +24,6 @@ _OPTIONS = (
         "it go on. May be given several times.",
     ),
     click.option(
-        "--stub",
-        "stubs",
-        metavar="STEP=FILE",
-        multiple=True,
-        help="Do not carry this step out: what it gives is in FILE, a JSON object with members of "
-        "its Describe response. May be given several times.",
-    ),
-    click.option(
         "--command",
         "commands",
         metavar="STEP=COMMAND",
@@ -43,11 +31,6 @@ _OPTIONS = (
         help="Run this shell command for the step: it reads the request from the file "
         "$COMPILEGATE_REQUEST, and writes what the step gives to $COMPILEGATE_RESULT, both JSON. "
         "May be given several times.",
-    ),
-    click.option(
-        "--register-from-stubs",
-        is_flag=True,
-        help="Register models although a stub, or a step that was left out, lies before them.",
     ),
 )
 
@@ -57,19 +40,6 @@ def selection_options(command: Command) -> Command:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
-
-
-def selection_of(
-    until: tuple[str, ...], skip: tuple[str, ...], stubs: tuple[str, ...], register: bool
-) -> Selection:
-    """What was asked for, with the files of the stubs read."""
-    files = name_value_pairs("--stub", stubs)
-    return Selection(
-        until=until,
-        skip=skip,
-        stubs={step: read_stub(step, Path(file)) for step, file in files.items()},
-        register_from_stubs=register,
-    )
 
 
 def left_out_lines(left_out: Mapping[str, str]) -> list[str]:

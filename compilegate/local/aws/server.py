@@ -125,8 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
             return _identity()
         sentence = (
             f"{service} {operation} is not answered on this machine: of AWS, jobs find S3 alone "
-            "here, in the local store; leave the step out with --skip, give its result with "
-            "--stub, or reach an account on purpose: its keys with --env, and "
+            "here, in the local store; leave the step out with --skip, let a command do it with "
+            "--command, or reach an account on purpose: its keys with --env, and "
             "--env AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true"
         )
         return _refusal(headers.get("content-type", ""), sentence)

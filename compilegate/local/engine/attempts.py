@@ -19,7 +19,6 @@ from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
 from compilegate.local.jobs.calls import Call
 from compilegate.local.jobs.launcher import RunningJob
 from compilegate.local.jobs.leases import CoreLease, GpuLease, Lease
-from compilegate.local.tuning.job import TuningJob
 
 
 @dataclass(frozen=True)
@@ -102,11 +101,7 @@ class RunningSteps:
                 home=self._home,
                 variables=self._variables,
             )
-            return (
-                job.run(slot, on_line)
-                if isinstance(job, TuningJob)
-                else run_attempt(job, slot, on_line)
-            )
+            return run_attempt(job, slot, on_line)
 
         self._start(step, work, prepared, (cores, gpus))
 

@@ -35,7 +35,7 @@ from compilegate.local.engine.attempts import (
     RunningSteps,
     StopRequested,
 )
-from compilegate.local.engine.inline_steps import INLINE_STEPS, run_inline_step, stand_in
+from compilegate.local.engine.inline_steps import INLINE_STEPS, run_inline_step
 from compilegate.local.engine.plan import ExecutionPlan, PreparedStep
 from compilegate.local.engine.progress import Progress
 from compilegate.local.engine.retries import RetryHistory, retry_wait
@@ -147,9 +147,6 @@ class Execution:
         if progress.failure_is_final():
             return self._give_up_retries()
         for name in [*self._due_retries(), *progress.ready()]:
-            if name in self._plan.chosen.stubs:
-                self._stand_in(name)
-                return True
             if self._plan.is_called(self._plan.graph.steps[name]):
                 self._call(name)
                 return True
@@ -193,11 +190,6 @@ class Execution:
             self._plan.facts.execution_id,
         )
         self._end_step(replace(result, seconds=time.monotonic() - started))
-
-    def _stand_in(self, name: str) -> None:
-        self._listener(StepStarted(name, None, 1))
-        stub, scope = self._plan.chosen.stubs[name], self._plan.scope(self._steps, {})
-        self._end_step(stand_in(self._plan.graph.steps[name], stub, scope))
 
     def _call(self, name: str) -> None:
         """Call a step's function or command on a thread of its own."""

@@ -1,10 +1,9 @@
-"""The steps that run without a job: Condition, Fail, RegisterModel; and what a stub stands for."""
+"""The steps that run without a job: Condition, Fail, Model and RegisterModel."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageOrigin, create_package, read_package_request
 from compilegate.local.requests import ACCOUNT, iso_time
-from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
-from compilegate.local.transform.models import read_containers
+from compilegate.local.transform import read_containers
 
 
 @dataclass(frozen=True)
@@ -44,18 +42,6 @@ def run_inline_step(
         return INLINE_STEPS[step.type](resolve(dict(step.arguments), scope), result, here)
     except (ExpressionError, StepError) as error:
         return replace(result, status=StepStatus.FAILED, failure=StepFailure(str(error)))
-
-
-def stand_in(step: Step, stub: Stub, scope: Scope) -> StepResult:
-    """A step that a stub stands for: what the stub does not say comes from the step's request, as
-    far as that has a value without the steps that are left out."""
-    known = {}
-    for member, value in step.arguments.items():
-        with suppress(ExpressionError):
-            known[member] = resolve(value, scope)
-    given = {name: value for name, value in stub.items() if name != PROPERTY_FILES}
-    result = StepResult(step.name, step.type, status=StepStatus.SUCCEEDED, attempts=1)
-    return replace(result, outcome=stub.get("Outcome"), properties={**known, **given})
 
 
 def _choose(arguments: Mapping[str, Any], result: StepResult, _here: _Here) -> StepResult:

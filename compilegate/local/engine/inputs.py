@@ -9,13 +9,11 @@ from typing import Any
 
 from compilegate.document.evaluation import Unresolved
 from compilegate.document.graph import StepGraph
-from compilegate.document.step_types import TRAINING, TUNING
+from compilegate.document.step_types import TRAINING
 from compilegate.local.errors import ObjectStoreError
 from compilegate.local.home.object_store import ObjectStore
 
 _PLACE = re.compile(r"s3://[^\s\"',;]+")
-_BELOW_ITS_NAME = frozenset({TRAINING, TUNING})
-"""Types of step whose job writes below its own name, which nobody can know before."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,8 @@ def _makes(needs: Needs, uri: str) -> bool:
     for prefix in needs.outputs:
         if isinstance(prefix, Unresolved):
             continue
-        if _begins(prefix, uri) or (needs.type not in _BELOW_ITS_NAME and _within(uri, prefix)):
+        # A training job writes below its own name, which nobody can know before.
+        if _begins(prefix, uri) or (needs.type != TRAINING and _within(uri, prefix)):
             return True
     return False
 

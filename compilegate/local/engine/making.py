@@ -10,22 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from compilegate.document.model import Step
-from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM, TUNING
+from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.job import Job
 from compilegate.local.jobs.processing import ProcessingRequest, read_processing_request
 from compilegate.local.jobs.sandbox import Sandboxes
 from compilegate.local.jobs.training import TrainingRequest, read_training_request
-from compilegate.local.transform.job import TransformRequest, read_transform_request
-from compilegate.local.tuning.job import TuningJob, TuningRequest, read_tuning_request
+from compilegate.local.transform import TransformRequest, read_transform_request
 
-JobRequest = TrainingRequest | ProcessingRequest | TransformRequest | TuningRequest
+JobRequest = TrainingRequest | ProcessingRequest | TransformRequest
 
 JOB_REQUESTS: Mapping[str, Callable[[Mapping[str, Any]], JobRequest]] = {
     TRAINING: read_training_request,
     PROCESSING: read_processing_request,
     TRANSFORM: read_transform_request,
-    TUNING: read_tuning_request,
 }
 """What reads the request of each type of step that runs a job; each raises StepRequestError."""
 
@@ -38,7 +36,7 @@ _ALPHABET = string.ascii_letters + string.digits
 class JobStep:
     """A job that is ready to run, and what its cached result would depend on."""
 
-    job: Job | TuningJob
+    job: Job
     image: str
     inputs: Sequence[str]
     """The URIs of what it reads, its source among them."""

@@ -28,7 +28,6 @@ from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.calls import Call, CommandCall, FunctionCall
 from compilegate.local.jobs.leases import CorePool, GpuPool
 from compilegate.local.jobs.sandbox import Sandboxes, own_requirements
-from compilegate.local.selection.choosing import Chosen
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,6 @@ class ExecutionPlan:
     grace_seconds: float
     variables: JobVariables
     """What every job's environment has besides its own."""
-    chosen: Chosen
-    """What is left out, and what stubs stand for."""
     resumed: bool
     """Whether an earlier run of this execution has left results."""
 
@@ -93,7 +90,6 @@ class ExecutionPlan:
             self.graph,
             results,
             self.store,
-            stubs=self.chosen.stubs,
             job_variables=job_variables,
         )
 

@@ -9,7 +9,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from compilegate.document.conditions import condition_faults
@@ -33,7 +33,6 @@ from compilegate.document.step_types import (
     STEP_TYPES,
     TRAINING,
     TRANSFORM,
-    TUNING,
 )
 from compilegate.job.names import TRAINING_COMPILER_HYPERPARAMETER
 from compilegate.local.engine.inputs import Needs, input_faults, places_in
@@ -49,10 +48,9 @@ from compilegate.local.jobs.processing import ProcessingRequest
 from compilegate.local.jobs.toolkit import is_on, launcher_fault
 from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
-from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
-from compilegate.local.transform.models import read_containers
-from compilegate.local.tuning.job import read_tuning_request
-from compilegate.local.tuning.search import search_faults
+from compilegate.local.transform import TransformRequest, read_containers
+from compilegate.local.xgboost import XGBOOST
+from compilegate.local.xgboost import faults as xgboost_faults
 
 SPARK_LAUNCHER = "smspark-submit"
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
@@ -60,7 +58,6 @@ _ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")
 
 Image = Environment | UnbuiltEnvironment
 NO_FUNCTIONS = FunctionSources()
-NO_STUBS: Mapping[str, Stub] = {}
 NO_COMMANDS: Mapping[str, str] = {}
 NO_MODELS: Mapping[str, Mapping[str, Any]] = {}
 
@@ -97,14 +94,13 @@ def check_definition(
     *,
     gpus: int = 0,
     functions: FunctionSources = NO_FUNCTIONS,
-    stubs: Mapping[str, Stub] = NO_STUBS,
     commands: Mapping[str, str] = NO_COMMANDS,
     models: Mapping[str, Mapping[str, Any]] = NO_MODELS,
     later: Collection[str] = (),
 ) -> Preflight:
     """Check every step of a definition whose parameters have values.
 
-    Of a step that a stub or a command stands for, little is checked: what others read of a stub.
+    Of a step that a command stands for, only its references are checked.
     `scope` must leave step properties and property files Unresolved. `gpus` is how many this
     machine has, `later` where programs put objects while they run. An image's interpreter is asked
     for the library that a built-in algorithm needs; nothing else runs.
@@ -112,16 +108,15 @@ def check_definition(
     faults = list(_name_faults(definition))
     steps = {step.name: step for step in definition.steps}
     faults += _command_faults(definition, commands)
-    carried_out = [step for step in definition.steps if step.name not in stubs]
-    for step in carried_out:
-        found = _reference_faults(step, steps, stubs, commands)
+    for step in definition.steps:
+        found = _reference_faults(step, steps, commands)
         faults += (f"{step.name}: {fault}" for fault in found)
     if not faults:
         cycle = find_cycle(build_graph(definition))
         if cycle is not None:
             faults.append(f"the steps {' -> '.join((*cycle, cycle[0]))} wait for each other")
     checked: list[_Checked] = []
-    carried_out = [step for step in carried_out if step.name not in commands]
+    carried_out = [step for step in definition.steps if step.name not in commands]
     for step in carried_out:
         try:
             checked.append(_check_step(step, scope, steps, models))
@@ -145,6 +140,11 @@ def check_definition(
     faults += _gpu_faults(wanted, gpus)
     image_of = {item.step.name: item.job.image for item in checked if item.job is not None}
     return Preflight(tuple(dict.fromkeys(faults)), images, wanted, image_of, handlers)
+
+
+def _remedy(step: str) -> str:
+    """What to do about a step that cannot run here."""
+    return f"let a command do it (--command {step}=COMMAND), or leave it out (--skip {step})"
 
 
 def _gpu_faults(wanted: Mapping[str, int], gpus: int) -> Iterator[str]:
@@ -183,7 +183,6 @@ def _command_faults(definition: Definition, commands: Mapping[str, str]) -> Iter
 def _reference_faults(
     step: Step,
     steps: Mapping[str, Step],
-    stubs: Mapping[str, Stub],
     commands: Mapping[str, str],
 ) -> Iterator[str]:
     for dependency in step.depends_on:
@@ -192,25 +191,8 @@ def _reference_faults(
     for reference in step_references(step.arguments):
         if reference.step not in steps:
             yield f"Get {describe_reference(reference)} names no step of this definition"
-        elif reference.step in stubs:
-            yield from _stub_faults(reference, steps[reference.step], stubs[reference.step])
         elif reference.step not in commands and steps[reference.step].type in STEP_TYPES:
             yield from _property_faults(reference, steps[reference.step])
-
-
-def _stub_faults(reference: StepReference, target: Step, stub: Stub) -> Iterator[str]:
-    """What a stub must say because somebody reads it."""
-    name, root = describe_reference(reference), reference.path[0]
-    if root == PROPERTY_FILES and target.property_files:
-        yield from _property_faults(reference, target)
-    elif root in stub:
-        try:
-            lookup(stub, reference.path, by_name=True)
-        except ExpressionError as error:
-            yield f"Get {name}: the stub of {target.name}: {error}"
-    elif root not in target.arguments:
-        there = ", ".join(sorted({*stub, *target.arguments})) or "nothing"
-        yield f"Get {name}: the stub of {target.name} needs {root}; it and the request have {there}"
 
 
 def _property_faults(reference: StepReference, target: Step) -> Iterator[str]:
@@ -226,7 +208,7 @@ def _property_faults(reference: StepReference, target: Step) -> Iterator[str]:
         if root != "OutputParameters" or len(rest) != 1 or rest[0] not in outputs:
             yield f"Get {name}: {target.name} declares the OutputParameters {outputs}"
         return
-    given = (*STEP_TYPES[target.type].properties, *STEP_TYPES[target.type].listed)
+    given = STEP_TYPES[target.type].properties
     if root in given:
         return
     if root not in target.arguments:
@@ -257,9 +239,7 @@ def _check_step(
     if step.type not in STEP_TYPES:
         allowed = ", ".join(STEP_TYPES)
         raise StepError(
-            f"a step of type {step.type} cannot run here, only {allowed}; leave it out (--skip "
-            f"{step.name}), say what it gives (--stub {step.name}=FILE), or do it by a command of "
-            f"your own (--command {step.name}=COMMAND)"
+            f"a step of type {step.type} cannot run here, only {allowed}; {_remedy(step.name)}"
         )
     for policy in step.retry_policies:
         for name in policy.exception_types:
@@ -268,11 +248,7 @@ def _check_step(
                 raise StepError(f"a retry policy names {name}, allowed are {allowed}")
     if STEP_TYPES[step.type].by_command:
         kind = f"an {step.type}" if step.type.startswith("E") else f"a {step.type}"
-        raise StepError(
-            f"{kind} step needs what only AWS has; name a command that stands for it "
-            f"(--command {step.name}=COMMAND), leave it out (--skip {step.name}), or say what it "
-            f"gives (--stub {step.name}=FILE)"
-        )
+        raise StepError(f"{kind} step needs what only AWS has; {_remedy(step.name)}")
     arguments = resolve(dict(step.arguments), scope)
     if step.type == TRANSFORM:
         arguments["Model"] = _model_of(step, arguments, scope, steps, models)
@@ -342,6 +318,11 @@ def _training_faults(checked: _Checked) -> Iterator[str]:
     if reader.section("AlgorithmSpecification").texts("ContainerEntrypoint"):
         return  # The toolkit, which reads these hyperparameters, does not start the script.
     hyperparameters = reader.text_map("HyperParameters")
+    if isinstance(checked.job, TrainingRequest) and checked.job.algorithm is not None:
+        channels = {each.name: each.content_type for each in checked.job.channels}
+        told = (*hyperparameters.values(), *channels.values())
+        if not any(isinstance(value, Unresolved) for value in told):
+            yield from xgboost_faults(hyperparameters, channels)
     fault = launcher_fault(hyperparameters)
     if fault is not None:
         yield fault
@@ -350,12 +331,6 @@ def _training_faults(checked: _Checked) -> Iterator[str]:
             f"{TRAINING_COMPILER_HYPERPARAMETER} needs SageMaker Training Compiler, which is in "
             "AWS's images only; run it on SageMaker"
         )
-
-
-def _tuning_faults(checked: _Checked) -> Iterator[str]:
-    trial = read_tuning_request(checked.arguments).example
-    yield from _training_faults(replace(checked, arguments=trial.raw, job=trial))
-    yield from search_faults(read_tuning_request(checked.arguments).search)
 
 
 def _machine_faults(instances: Instances) -> Iterator[str]:
@@ -372,7 +347,6 @@ REQUEST_FAULTS: Mapping[str, Callable[[_Checked], Iterator[str]]] = {
     LAMBDA: _no_faults,
     MODEL: _model_faults,
     TRANSFORM: _no_faults,
-    TUNING: _tuning_faults,
 }
 """What this machine cannot do for each type of step, though its request could be read."""
 
@@ -385,8 +359,8 @@ def _image_faults(
     image = checked.job.image
     if isinstance(image, Unresolved):
         yield (
-            f"the image {image} must be known before the execution starts; say what its step gives "
-            "(--stub)"
+            f"the image {image} must be known before the execution starts; "
+            f"{_remedy(checked.step.name)}"
         )
         return
     try:
@@ -418,21 +392,18 @@ def _program_faults(checked: _Checked, image: Image) -> Iterator[str]:
     if program == SPARK_LAUNCHER and not there:
         yield (
             f"{SPARK_LAUNCHER} is in AWS's Spark images only; let a command do the step with a "
-            f"Spark of yours (--command {name}='spark-submit ...'), leave it out (--skip {name}), "
-            f"or say what it gives (--stub {name}=FILE)"
+            f"Spark of yours (--command {name}='spark-submit ...'), or leave it out (--skip {name})"
         )
 
 
 def _library_faults(job: JobRequest, image: Image) -> Iterator[str]:
-    """What the program of a built-in algorithm needs, and the image's environment has not."""
-    algorithm = job.algorithm if isinstance(job, TrainingRequest) else None
-    if algorithm is None or algorithm.library is None or not isinstance(image, Environment):
-        return
-    if not image.has_module(algorithm.library):
+    """XGBoost, where it trains or answers by itself and the image's environment has it not."""
+    algorithm = job.algorithm if isinstance(job, TrainingRequest | TransformRequest) else None
+    if algorithm == XGBOOST and isinstance(image, Environment) and not image.has_module("xgboost"):
         yield (
-            f"the built-in algorithm {algorithm.name} needs {algorithm.library}, which is not in "
-            f"{image.python}'s environment: {image.python} -m pip install {algorithm.package}, or "
-            "name an environment that has it with --image"
+            f"the built-in algorithm {XGBOOST} needs xgboost, which is not in {image.python}'s "
+            f"environment: {image.python} -m pip install xgboost-cpu, or name an environment that "
+            "has it with --image"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +15,6 @@ from compilegate.document.paths import ExpressionError, lookup
 from compilegate.execution.result import StepResult
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.requests import ACCOUNT, iso_time
-from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
-
-_STUB = "the stub of {step}, {file}"
-"""What stands for the URI of a property file that a stub brings."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +39,14 @@ class ExecutionFacts:
         }
 
 
-def preflight_scope(
-    facts: ExecutionFacts, parameters: Mapping[str, Scalar], stubs: Mapping[str, Stub]
-) -> Scope:
-    """A scope in which everything that depends on a step is Unresolved, but for what a stub says:
-    an image that a Lambda step or an AutoML step would have found is known now."""
+def preflight_scope(facts: ExecutionFacts, parameters: Mapping[str, Scalar]) -> Scope:
+    """A scope in which everything that depends on a step is Unresolved."""
 
     def unresolved(reference: StepReference) -> Unresolved:
         return Unresolved(describe_reference(reference))
 
-    def read_property(reference: StepReference) -> Any:
-        try:
-            return lookup(stubs[reference.step], reference.path, by_name=True)
-        except (KeyError, ExpressionError):
-            return unresolved(reference)
-
     later = {name: Unresolved(f"Execution.{name}") for name in EXECUTION_VARIABLES}
-    return Scope(parameters, {**later, **facts.variables()}, read_property, unresolved, None)
+    return Scope(parameters, {**later, **facts.variables()}, unresolved, unresolved, None)
 
 
 def step_scope(
@@ -70,7 +56,6 @@ def step_scope(
     results: Mapping[str, StepResult],
     store: ObjectStore,
     *,
-    stubs: Mapping[str, Stub],
     job_variables: Mapping[str, str],
 ) -> Scope:
     """The scope of one step of a running execution, whose upstream steps have ended."""
@@ -85,8 +70,6 @@ def step_scope(
 
     def property_file_uri(reference: StepReference) -> str:
         name = reference.path[-1]
-        if name in stubs.get(reference.step, {}).get(PROPERTY_FILES, {}):
-            return _STUB.format(step=reference.step, file=name)
         files = graph.steps[reference.step].property_files
         file = next((file for file in files if file.name == name), None)
         if file is None:
@@ -96,14 +79,5 @@ def step_scope(
         folder = read_property(StepReference(reference.step, path))
         return f"{str(folder).rstrip('/')}/{file.file_path}"
 
-    in_stubs = {
-        _STUB.format(step=step, file=file): json.dumps(content).encode()
-        for step, stub in stubs.items()
-        for file, content in stub.get(PROPERTY_FILES, {}).items()
-    }
-
-    def read_object(uri: str) -> bytes:
-        return in_stubs[uri] if uri in in_stubs else store.read(uri)
-
     variables = {**facts.variables(), **job_variables}
-    return Scope(parameters, variables, read_property, property_file_uri, read_object)
+    return Scope(parameters, variables, read_property, property_file_uri, store.read)

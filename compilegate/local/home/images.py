@@ -20,8 +20,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from compilegate.job.files import lock
-from compilegate.local.algorithms.images import built_in_algorithm
 from compilegate.local.errors import ImageEnvironmentError
+from compilegate.local.xgboost import XGBOOST, algorithm_of
 
 HERE = "here"
 _INTERPRETER = f"{platform.python_implementation()} {platform.python_version()} {sys.platform} " + (
@@ -105,8 +105,7 @@ def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnviro
         requirements = sources.root / name / "requirements.txt"
         if requirements.is_file():
             return _from_requirements(requirements)
-    algorithm = built_in_algorithm(image)
-    if algorithm is not None and algorithm.program is not None:
+    if algorithm_of(image) == XGBOOST:
         return _running_environment(None)
     where = f" and {sources.root} has no folder {name}" if sources.root else ""
     raise ImageEnvironmentError(

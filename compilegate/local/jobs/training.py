@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,7 @@ from compilegate.job.names import (
     PROCESSES_VARIABLE,
     TORCHRUN,
 )
-from compilegate.local.algorithms.images import Algorithm, built_in_algorithm
-from compilegate.local.algorithms.metrics import own_metrics, script_metrics
+from compilegate.local import xgboost
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
@@ -95,7 +94,7 @@ class TrainingRequest:
     max_seconds: int
     raw: Mapping[str, Any]
     """The whole resolved request, which DescribeTrainingJob echoes."""
-    algorithm: Algorithm | None = None
+    algorithm: str | None = None
     """The built-in algorithm that trains, where the request names no program of its own."""
 
     @property
@@ -181,23 +180,22 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
     )
     request = _on_one_host(request)
     unknown = isinstance(request.image, Unresolved)
-    built_in = None if unknown else built_in_algorithm(request.image)
+    built_in = None if unknown else xgboost.algorithm_of(request.image)
     if request.entrypoint or (request.program and request.source_uri):
         if request.program is not None and not _is_plain_path(request.program):
             raise StepRequestError(
                 f"sagemaker_program is {request.program!r}, expected a path in the source archive"
             )
-        return request if built_in is None else _with_metrics(request, script_metrics(built_in))
+        return _with_metrics(request) if built_in == xgboost.XGBOOST else request
     if built_in is None or request.program is not None:
         raise StepRequestError(
             "HyperParameters need sagemaker_program and sagemaker_submit_directory, "
             "or AlgorithmSpecification a ContainerEntrypoint: nothing says what to run, because an "
             f"image has no entry point of its own here; {INSTEAD}"
         )
-    if built_in.program is None:
-        raise StepRequestError(built_in.refusal)
-    own = own_metrics(built_in, request.hyperparameters)
-    return replace(_with_metrics(request, own), algorithm=built_in)
+    if built_in != xgboost.XGBOOST:
+        raise StepRequestError(xgboost.REFUSAL.format(built_in))
+    return replace(_with_metrics(request), algorithm=built_in)
 
 
 def _on_one_host(request: TrainingRequest) -> TrainingRequest:
@@ -224,12 +222,11 @@ def _on_one_host(request: TrainingRequest) -> TrainingRequest:
     )
 
 
-def _with_metrics(
-    request: TrainingRequest, own: Iterable[tuple[str, re.Pattern[str]]]
-) -> TrainingRequest:
+def _with_metrics(request: TrainingRequest) -> TrainingRequest:
     """The request with the metrics that its image defines, but for those that it defines itself."""
     declared = {metric.name for metric in request.metrics}
-    added = [MetricDefinition(name, each.pattern) for name, each in own if name not in declared]
+    own = xgboost.metrics(request.hyperparameters)
+    added = [MetricDefinition(*each) for each in own if each[0] not in declared]
     return replace(request, metrics=(*request.metrics, *added))
 
 
@@ -273,7 +270,7 @@ def _checkpoints(reader: RequestReader) -> Checkpoints | None:
     return Checkpoints(section.uri("S3Uri"), section.text_or("LocalPath", "/opt/ml/checkpoints"))
 
 
-_ALGORITHM = "built_in_algorithm.py"
+_ALGORITHM = "compilegate_xgboost.py"
 """What the program of a built-in algorithm is called in the job's code folder."""
 
 
@@ -317,11 +314,8 @@ class TrainingJob:
                 self._restored = self._store.download(f"{checkpoints.uri.rstrip('/')}/", folder)
         if request.source_uri is not None and not request.entrypoint:
             self._unpack(request.source_uri)
-        if request.algorithm is not None and request.algorithm.program is not None:
-            code = sandbox.path(ML / "code")
-            shutil.copyfile(request.algorithm.program, code / _ALGORITHM)
-            for path in request.algorithm.beside:
-                shutil.copyfile(path, code / path.name)
+        if request.algorithm is not None:
+            shutil.copyfile(xgboost.__file__, sandbox.path(ML / "code") / _ALGORITHM)
         sandbox.write_json(config / "hyperparameters.json", self._hyperparameters())
         sandbox.write_json(config / "inputdataconfig.json", self._input_data_config())
         sandbox.write_json(config / "resourceconfig.json", resource_config(request.instances.kind))
@@ -353,7 +347,8 @@ class TrainingJob:
             return [rewrite(part) for part in command]
         python, code = str(environment.python), self.sandbox.path(ML / "code")
         if request.algorithm is not None:
-            return [python, rewrite(str(ML / "code" / _ALGORITHM)), *request.algorithm.arguments]
+            pickled = ["--pickle"] if xgboost.pickles(request.image) else []
+            return [python, rewrite(str(ML / "code" / _ALGORITHM)), *pickled]
         # The toolkit has as many processes on a host as it has GPUs, or else cores.
         started = gpus or max(cores, self.processes)
         return script_command(python, str(request.program), self._hyperparameters(), code, started)

@@ -1,4 +1,4 @@
-"""Each step of a definition as it would be carried out here. Pure."""
+"""What each step of a definition would do here, as data and as lines of text. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compilegate.document.step_types import (
     STEP_TYPES,
 )
 from compilegate.local.home.images import Environment, UnbuiltEnvironment
-from compilegate.local.selection.choosing import Chosen
+from compilegate.local.selection import Chosen
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,6 @@ class ExplainedStep:
     """Why it is left out by choice."""
     refused: tuple[str, ...]
     """Why it cannot run here."""
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        """All that come before it."""
-        return self.waits_for if self.condition is None else (*self.waits_for, self.condition)
 
 
 @dataclass(frozen=True)
@@ -81,8 +76,6 @@ def explain(
             general.append(fault)
 
     def where(step: Step) -> str:
-        if step.name in chosen.stubs:
-            return "a stub stands for it"
         if step.name in commands:
             return f"the command {commands[step.name]}"
         return places.get(step.name) or _inline(step)
@@ -129,8 +122,44 @@ def _inline(step: Step) -> str:
     return "nothing here"
 
 
-def told_image(found: Environment | UnbuiltEnvironment, uri: str) -> str:
+def image_text(found: Environment | UnbuiltEnvironment, uri: str) -> str:
     """An image's environment in a few words."""
     if isinstance(found, Environment):
         return "this Python environment" if found.here else f"{found.python}"
     return f"an environment to be made of {found.requirements} for {uri}"
+
+
+def explanation_lines(explanation: Explanation) -> list[str]:
+    """Every step in definition order, those of a branch below its condition."""
+    lines = []
+    depth: dict[str, int] = {}
+    for step in explanation.steps:  # a branch's steps follow their condition
+        depth[step.name] = 0 if step.condition is None else depth.get(step.condition, 0) + 1
+        lines += ["    " * depth[step.name] + line for line in _step_lines(step)]
+    lines += [f"refused: {fault}" for fault in explanation.refused]
+    return [*lines, "", _sum(explanation)]
+
+
+def _step_lines(step: ExplainedStep) -> Iterator[str]:
+    side = "" if step.taken_when is None else ("if: " if step.taken_when else "else: ")
+    yield f"{side}{step.name} ({step.type})"
+    if step.waits_for:
+        yield f"    after   {', '.join(step.waits_for)}"
+    if step.left_out is not None:
+        yield f"    left out: {step.left_out}"
+    elif step.refused:
+        for fault in step.refused:
+            yield f"    refused: {fault}"
+    else:
+        yield f"    by      {step.where}"
+
+
+def _sum(explanation: Explanation) -> str:
+    steps = explanation.steps
+    refused = sum(bool(step.refused) for step in steps)
+    left_out = sum(step.left_out is not None for step in steps)
+    ready = len(steps) - refused - left_out
+    parts = [f"{len(steps)} step{'' if len(steps) == 1 else 's'}: {ready} can run here"]
+    parts += [f"{left_out} left out"] if left_out else []
+    parts += [f"{refused} refused"] if refused else []
+    return ", ".join(parts)

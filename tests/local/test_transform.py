@@ -229,6 +229,10 @@ def test_a_file_that_describes_no_model_is_refused(tmp_path: Path, text: str, to
     [
         ({"TransformInput": {"SplitType": "RecordIO"}}, "SplitType is 'RecordIO', allowed here"),
         ({"DataProcessing": {"OutputFilter": "$..x"}}, "OutputFilter: '\\$..x' is not supported"),
+        (
+            {"TransformInput": {"SplitType": "None"}, "DataProcessing": {"JoinSource": "Input"}},
+            "needs TransformInput.SplitType Line",
+        ),
         ({"ModelName": "elsewhere"}, "ModelName is 'elsewhere', which no Model step"),
     ],
 )

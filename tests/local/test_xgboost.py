@@ -1,4 +1,4 @@
-"""Built-in algorithms: their images train here as AWS's do, or are refused by name."""
+"""XGBoost's image trains and answers here as AWS's does; other built-in algorithms are refused."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 
 from compilegate.local import RefusedDefinitionError
-from compilegate.local.algorithms.images import built_in_algorithm
-from compilegate.local.transform.built_in import ContentError
-from compilegate.local.transform.serving import predictor
+from compilegate.local.xgboost import JobError, algorithm_of, model_fn, transform_fn
 
 pytestmark = pytest.mark.slow
 
@@ -22,6 +20,7 @@ REGISTRY = "246618743249.dkr.ecr.us-west-2.amazonaws.com"
 IMAGE = f"{REGISTRY}/sagemaker-xgboost:1.7-1"
 MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}
 FIRST = {"objective": "reg:squarederror", "num_round": "3"}
+RECORDS = "application/x-recordio-protobuf"
 
 
 def table(rows: int, seed: int) -> Any:
@@ -45,11 +44,10 @@ def as_libsvm(data: Any) -> str:
 
 def xgboost_step(
     bench: Any,
-    content: str = "text/csv",
+    content: str | None = "text/csv",
     *,
     image: str = IMAGE,
     hyperparameters: Any = FIRST,
-    **others: Any,
 ) -> Any:
     """A training step of the built-in algorithm on what lies in s3://data."""
     step = bench.training("train")
@@ -59,14 +57,32 @@ def xgboost_step(
     arguments["InputDataConfig"] = [
         {
             "ChannelName": name,
-            "ContentType": content,
             "DataSource": {"S3DataSource": {"S3Uri": f"s3://data/{name}"}},
+            **({} if content is None else {"ContentType": content}),
         }
         for name in ("train", "validation")
         if bench.store.exists(f"s3://data/{name}")
     ]
-    arguments.update(others)
     return step
+
+
+def answer_steps(image: str, content: str, model: Any = MODEL) -> list[Any]:
+    """A Model step, and a Transform step that answers s3://batch/rows with it."""
+    container = {"Image": image, "ModelDataUrl": model}
+    arguments = {
+        "ModelName": {"Get": "Steps.make.ModelName"},
+        "TransformInput": {
+            "DataSource": {"S3DataSource": {"S3Uri": "s3://batch/rows"}},
+            "ContentType": content,
+            "SplitType": "Line",
+        },
+        "TransformOutput": {"S3OutputPath": "s3://batch/out", "AssembleWith": "Line"},
+        "TransformResources": {"InstanceType": "ml.m5.large", "InstanceCount": 1},
+    }
+    return [
+        {"Name": "make", "Type": "Model", "Arguments": {"PrimaryContainer": container}},
+        {"Name": "answer", "Type": "Transform", "Arguments": arguments},
+    ]
 
 
 def put_csv(bench: Any) -> None:
@@ -87,47 +103,52 @@ def metrics_of(result: Any) -> dict[str, float]:
     return {metric["MetricName"]: metric["Value"] for metric in found}
 
 
-@pytest.mark.slow
-def test_csv_is_trained_on_and_leaves_model_metrics_and_the_lines_of_the_real_log(
-    bench: Any, tmp_path: Path
-) -> None:
+def test_csv_is_trained_on_and_the_model_answers_a_batch(bench: Any, tmp_path: Path) -> None:
     xgboost = pytest.importorskip("xgboost")
     put_csv(bench)
-    result = bench.run(xgboost_step(bench))
+    rows = np.round(table(4, 3), 6)
+    bench.put("s3://batch/rows", as_csv(rows[:, 1:]))
+    result = bench.run(xgboost_step(bench), *answer_steps(IMAGE, "text/csv"))
+    assert result.status == "Succeeded", result.failure
     log = result.steps["train"].log.read_text()
     assert "Train matrix has 100 rows and 3 columns" in log
     assert "[2]#011train-rmse:" in log
     found = metrics_of(result)
     assert set(found) == {"train:rmse", "validation:rmse"}
-    booster = xgboost.Booster()
-    booster.load_model(str(model_of(bench, result, tmp_path)))
+    booster = xgboost.Booster(model_file=str(model_of(bench, result, tmp_path)))
     validation = table(30, 2)
     predicted = booster.predict(xgboost.DMatrix(np.round(validation[:, 1:], 6)))
     rmse = float(np.sqrt(np.mean((predicted - validation[:, 0]) ** 2)))
     assert found["validation:rmse"] == pytest.approx(rmse, abs=1e-4)
+    answers = [float(line) for line in bench.store.read("s3://batch/out/rows.out").split()]
+    assert answers == pytest.approx(booster.predict(xgboost.DMatrix(rows[:, 1:])), rel=1e-5)
 
 
-@pytest.mark.slow
 def test_an_image_before_1_3_leaves_a_pickle_and_takes_the_hyperparameters_of_its_time(
     bench: Any, tmp_path: Path
 ) -> None:
     pytest.importorskip("xgboost")
-    put_csv(bench)
-    old = {"objective": "reg:linear", "num_round": "3", "silent": "0", "eval_metric": "mae,mse"}
-    step = xgboost_step(
-        bench, image=f"{REGISTRY}/sagemaker-xgboost:1.0-1-cpu-py3", hyperparameters=old
-    )
+    bench.put("s3://data/train/a", as_libsvm(table(50, 0)))
+    bench.put("s3://data/validation/a", as_libsvm(table(50, 1)))
+    rows = table(4, 3)
+    bench.put("s3://batch/rows", as_libsvm(rows))
+    image = f"{REGISTRY}/sagemaker-xgboost:1.0-1-cpu-py3"
+    old = {"objective": "reg:linear", "num_round": "3", "silent": "0", "eval_metric": "mae,rmse"}
+    step = xgboost_step(bench, None, image=image, hyperparameters=old)
     step["Arguments"]["AlgorithmSpecification"]["MetricDefinitions"] = [
-        {"Name": "mine", "Regex": r".*\[[0-9]+\].*#011validation-mse:(\S+)"}
+        {"Name": "mine", "Regex": r".*\[[0-9]+\].*#011validation-rmse:(\S+)"}
     ]
-    result = bench.run(step)
+    result = bench.run(step, *answer_steps(image, "text/libsvm"))
+    assert result.status == "Succeeded", result.failure
     booster = pickle.loads(model_of(bench, result, tmp_path).read_bytes())  # noqa: S301 - ours
     assert booster.num_boosted_rounds() == 3
     found = metrics_of(result)
     assert set(found) == {
-        *("mine", "train:mae", "train:mse", "validation:mae", "validation:mse"),
+        *("mine", "train:mae", "train:rmse", "validation:mae", "validation:rmse"),
     }
-    assert found["mine"] == found["validation:mse"]
+    assert found["mine"] == found["validation:rmse"]
+    answers = [float(line) for line in bench.store.read("s3://batch/out/rows.out").split()]
+    assert np.corrcoef(answers, rows[:, 0])[0, 1] > 0.5
 
 
 class OldPickle:
@@ -148,102 +169,28 @@ def test_a_pickle_from_before_1_0_answers_and_one_that_holds_no_model_is_refused
     rows = np.round(table(30, 0), 6)
     data = xgboost.DMatrix(rows[:, 1:], label=rows[:, 0])
     booster = xgboost.train({"nthread": 1}, data, num_boost_round=3)
-    plan = {"accept": "", "content_type": "text/csv", "program": "", "model": str(tmp_path)}
-    plan["defaults"] = "arrays"
-    model = tmp_path / "xgboost-model"
-    model.write_bytes(pickle.dumps(OldPickle(xgboost.Booster, bytes(booster.save_raw()))))
-    body, kind = predictor(plan)(as_csv(rows[:, 1:]).encode())
+    path = tmp_path / "xgboost-model"
+    path.write_bytes(pickle.dumps(OldPickle(xgboost.Booster, bytes(booster.save_raw()))))
+    body, kind = transform_fn(model_fn(str(tmp_path)), as_csv(rows[:, 1:]), "text/csv", "")
     assert kind == "text/csv"
     answers = [float(line) for line in body.split()]
     assert answers == pytest.approx(booster.predict(data), rel=1e-4)
-    model.write_bytes(pickle.dumps(OldPickle(xgboost.Booster, b"no model")))
-    with pytest.raises(ContentError, match="does not read the pickled model"):
-        predictor(plan)
+    path.write_bytes(pickle.dumps(OldPickle(xgboost.Booster, b"no model")))
+    with pytest.raises(JobError, match="does not read xgboost-model"):
+        model_fn(str(tmp_path))
 
 
-@pytest.mark.long
-@pytest.mark.slow
-@pytest.mark.parametrize("version", ["1.0-1-cpu-py3", "1.7-1"])
-@pytest.mark.parametrize("content", ["text/csv", "text/libsvm"])
-def test_the_model_of_either_kind_of_image_answers_a_batch(
-    bench: Any, version: str, content: str
-) -> None:
-    """One pickles it, the other saves it."""
-    pytest.importorskip("xgboost")
-    put_csv(bench)
-    image = f"{REGISTRY}/sagemaker-xgboost:{version}"
-    rows = table(4, 3)
-    lines = as_csv(rows[:, 1:])
-    if content == "text/libsvm":
-        lines = as_libsvm(rows)
-    bench.put("s3://batch/rows", lines)
-    container = {"Image": image, "ModelDataUrl": MODEL}
-    steps = [
-        xgboost_step(bench, image=image),
-        {"Name": "make", "Type": "Model", "Arguments": {"PrimaryContainer": container}},
-        {
-            "Name": "answer",
-            "Type": "Transform",
-            "Arguments": {
-                "ModelName": {"Get": "Steps.make.ModelName"},
-                "TransformInput": {
-                    "DataSource": {"S3DataSource": {"S3Uri": "s3://batch/rows"}},
-                    "ContentType": content,
-                    "SplitType": "Line",
-                },
-                "TransformOutput": {"S3OutputPath": "s3://batch/out", "AssembleWith": "Line"},
-                "TransformResources": {"InstanceType": "ml.m5.large", "InstanceCount": 1},
-            },
-        },
-    ]
-    result = bench.run(*steps)
-    assert result.status == "Succeeded", result.failure
-    answers = [float(line) for line in bench.store.read("s3://batch/out/rows.out").split()]
-    assert len(answers) == 4
-    assert np.corrcoef(answers, rows[:, 0])[0, 1] > 0.5
-
-
-@pytest.mark.slow
-def test_libsvm_is_what_a_channel_without_a_content_type_holds(bench: Any) -> None:
-    pytest.importorskip("xgboost")
-    bench.put("s3://data/train/a", as_libsvm(table(50, 0)))
-    bench.put("s3://data/validation/a", as_libsvm(table(50, 1)))
-    step = xgboost_step(
-        bench,
-        hyperparameters={**FIRST, "eval_metric": "rmse", "early_stopping_rounds": "5"},
-    )
-    for channel in step["Arguments"]["InputDataConfig"]:
-        del channel["ContentType"]
-    result = bench.run(step)
-    assert "Validation matrix has 50 rows" in result.steps["train"].log.read_text()
-
-
-@pytest.mark.slow
-def test_parquet_is_read_with_the_label_first(bench: Any, tmp_path: Path) -> None:
-    pytest.importorskip("xgboost")
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    data = table(50, 0)
-    columns = {name: data[:, number] for number, name in enumerate("yabc")}
-    parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet")
-    bench.put("s3://data/train/t.parquet", (tmp_path / "t.parquet").read_bytes())
-    result = bench.run(xgboost_step(bench, "application/x-parquet"))
-    assert "Train matrix has 50 rows and 3 columns" in result.steps["train"].log.read_text()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hyperparameters", "data", "sentence"),
     [
-        ({"objective": "reg:gamma"}, "1,2\n", "num_round is missing"),
-        ({**FIRST, "depth": "3"}, "1,2\n", "depth is not one of the XGBoost algorithm"),
-        ({**FIRST, "eta": "fast"}, "1,2\n", "eta is 'fast', expected a number"),
-        ({**FIRST, "max_depth": "-1"}, "1,2\n", "max_depth is -1, allowed: 0 to inf"),
-        (FIRST, "sex,length\n1,2\n", "takes CSV without a header"),
+        ({**FIRST, "max_depth": "-1"}, "1,2\n", "max_depth"),
+        ({**FIRST, "eval_metric": "f1"}, "1,2\n", "f1"),
+        (FIRST, "sex,length\n1,2\n", "without a header"),
+        (FIRST, "1,2\n3,4,5\n", "refuses to train"),
     ],
-    ids=["no rounds", "unknown", "no number", "out of range", "header"],
+    ids=["out of range", "metric of the image", "header", "ragged"],
 )
-def test_what_the_algorithm_does_not_take_fails_the_job_with_a_sentence(
+def test_what_the_library_does_not_take_fails_the_job_with_a_sentence(
     bench: Any, hyperparameters: Any, data: str, sentence: str
 ) -> None:
     pytest.importorskip("xgboost")
@@ -252,15 +199,44 @@ def test_what_the_algorithm_does_not_take_fails_the_job_with_a_sentence(
     assert sentence in result.steps["train"].properties["FailureReason"]
 
 
-def test_an_algorithm_that_cannot_train_here_is_refused_by_name(bench: Any) -> None:
-    bench.put("s3://data/train/a", "x")
-    step = xgboost_step(bench, image=f"{REGISTRY}/blazingtext:1")
+def refused(bench: Any, *steps: Any) -> list[str]:
     with pytest.raises(RefusedDefinitionError) as caught:
-        bench.run(step)
-    (reason,) = caught.value.problems
-    assert "the image is the built-in algorithm BlazingText" in reason
-    assert "--skip" in reason
-    assert "--stub" in reason
+        bench.run(*steps)
+    assert not (bench.home / "executions").exists()
+    return list(caught.value.problems)
+
+
+def test_all_that_the_algorithm_cannot_take_is_refused_before_anything_starts(bench: Any) -> None:
+    pytest.importorskip("xgboost")
+    put_csv(bench)
+    found = refused(
+        bench, xgboost_step(bench, RECORDS, hyperparameters={"depth": "3", "eta": "fast"})
+    )
+    expected = ["depth is not", "eta is 'fast'", "num_round is missing", RECORDS, RECORDS]
+    assert len(found) == len(expected)
+    assert all(part in fault for part, fault in zip(expected, found, strict=True)), found
+
+
+@pytest.mark.parametrize("algorithm", ["linear-learner", "kmeans", "blazingtext"])
+def test_another_algorithm_is_refused_by_name_where_it_trains_and_where_it_answers(
+    bench: Any, algorithm: str
+) -> None:
+    put_csv(bench)
+    bench.put("s3://batch/rows", "1,2\n")
+    image = f"{REGISTRY}/{algorithm}:1"
+    found = refused(bench, xgboost_step(bench, image=image), *answer_steps(image, "text/csv"))
+    assert [fault.partition(":")[0] for fault in found] == ["train", "answer"]
+    for fault in found:
+        assert f"the built-in algorithm {algorithm}," in fault
+        assert "--command" in fault
+        assert "--skip" in fault
+
+
+def test_records_of_protobuf_are_refused_where_the_model_answers(bench: Any) -> None:
+    bench.put("s3://batch/rows", "1,2\n")
+    model = bench.put("s3://batch/model.tar.gz", b"")
+    (fault,) = refused(bench, *answer_steps(IMAGE, RECORDS, model))
+    assert fault.startswith(f"answer: TransformInput: the content type {RECORDS} cannot be read")
 
 
 @pytest.mark.parametrize(
@@ -269,16 +245,16 @@ def test_an_algorithm_that_cannot_train_here_is_refused_by_name(bench: Any) -> N
         (f"{REGISTRY}/sagemaker-xgboost:1.7-1", "XGBoost"),
         (f"{REGISTRY}/xgboost:latest", "XGBoost"),
         ("sagemaker-xgboost:1.5-1", "XGBoost"),
-        (f"{REGISTRY}/linear-learner:1", "Linear Learner"),
-        ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/kmeans:1", "K-Means"),
+        (f"{REGISTRY}/linear-learner:1", "linear-learner"),
+        ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/kmeans:1", "kmeans"),
+        ("123456789012.dkr-ecr.us-east-1.on.aws/kmeans:1", "kmeans"),
         ("registry.example/xgboost:1", None),
         (f"{REGISTRY}/my-xgboost:1", None),
         (json.dumps("odd image"), None),
     ],
 )
 def test_a_built_in_algorithm_is_known_by_its_image(image: str, name: str | None) -> None:
-    algorithm = built_in_algorithm(image)
-    assert (algorithm and algorithm.name) == name
+    assert algorithm_of(image) == name
 
 
 def test_a_script_in_the_image_has_the_metrics_that_the_image_defines(bench: Any) -> None:

@@ -1,0 +1,347 @@
+"""XGBoost as AWS's image has it: which images are its own, its metrics, how it trains and answers.
+
+The runner reads the first half. A job runs a copy of this file in the environment of its image:
+`python compilegate_xgboost.py [--pickle]` trains, and for a Transform step it is the handler. So it
+imports nothing of this project, and takes Python 3.8.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pickle
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+XGBOOST = "XGBoost"
+MODEL = "xgboost-model"
+_IMAGE = re.compile(r"(?:(?P<registry>[^/]+)/)?(?P<name>[a-z0-9\-]+)(?::(?P<tag>[^@/]+))?(?:@.*)?")
+_ECR = re.compile(r"\d{12}\.dkr[.\-]ecr[.\-].+")
+"""The registries of all partitions, with their endpoints for FIPS and for IPv6."""
+_ALGORITHM = re.compile(
+    "blazingtext|factorization-machines|forecasting-deepar|image-classification|ipinsights|kmeans|"
+    "knn|lda|linear-learner|ntm|object-detection|object2vec|pca|randomcutforest|"
+    "semantic-segmentation|seq2seq|(sagemaker-)?xgboost"
+)
+"""The repositories of AWS's built-in algorithms."""
+_PICKLING = re.compile(r"latest|1|0\..*|1\.[0-2]-.*")
+"""Tags of images whose model file is a pickle: those before 1.3."""
+
+_METRICS = """
+accuracy aft-nloglik auc aucpr balanced_accuracy cox-nloglik error f1 f1_binary f1_macro
+gamma-deviance gamma-nloglik logloss mae map mape merror mlogloss mphe mse ndcg poisson-nloglik
+precision precision_macro precision_micro r2 recall recall_macro recall_micro rmse rmsle
+"""
+_NUMBER = re.compile(
+    "aft_loss_distribution_scale|alpha|base_score|colsample_by(level|node|tree)|eta|"
+    "early_stopping_rounds|gamma|lambda|lambda_bias|learning_rate|max_(bin|delta_step|depth|leaves)|"
+    "min_child_weight|min_split_loss|nthread|num_(class|parallel_tree|round)|one_drop|rate_drop|"
+    "refresh_leaf|reg_(alpha|lambda)|scale_pos_weight|seed|skip_drop|subsample|verbosity|"
+    "tweedie_variance_power"
+)
+_WORD = re.compile(
+    "sagemaker_.*|aft_loss_distribution|booster|eval_metric|grow_policy|interaction_constraints|"
+    "monotone_constraints|normalize_type|objective|process_type|sample_type|sampling_method|"
+    "tree_method|updater"
+)
+_WITHOUT_EFFECT = re.compile(
+    "_tuning_objective_metric|deterministic_histogram|dsplit|predictor|prob_buffer_row|silent|"
+    "save_model_on_termination|sketch_eps|use_dask_gpu_training"
+)
+"""Hyperparameters that today's library no longer has, or that only the service has a use for."""
+
+
+REFUSAL = (
+    "the image is the built-in algorithm {}, which is in AWS's images only (of them XGBoost alone "
+    "trains and answers here); let a command do the step (--command), or leave it out (--skip)"
+)
+
+
+class JobError(Exception):
+    """What the user has to change; the job fails with this sentence."""
+
+
+def algorithm_of(image: str) -> str | None:
+    """The built-in algorithm that an image of AWS's trains; None for any other image."""
+    match = _IMAGE.fullmatch(image)
+    if match is None or not _ALGORITHM.fullmatch(match["name"]):
+        return None
+    if match["registry"] is not None and not _ECR.fullmatch(match["registry"]):
+        return None
+    return XGBOOST if match["name"].endswith("xgboost") else match["name"]
+
+
+def pickles(image: str) -> bool:
+    """Whether an image of XGBoost leaves its model as a pickle."""
+    match = _IMAGE.fullmatch(image)
+    return match is not None and _PICKLING.fullmatch(match["tag"] or "latest") is not None
+
+
+def metrics(hyperparameters: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Names and expressions of the metrics that the image defines by itself.
+
+    The image prints `#011` for a tab, as CloudWatch shows it; scripts print either.
+    """
+    power = hyperparameters.get("tweedie_variance_power", "1.5")
+    asked = _listed(hyperparameters.get("eval_metric", ""))
+    names = dict.fromkeys([*_METRICS.split(), f"tweedie-nloglik@{power}", *asked])
+    return [
+        (
+            f"{channel}:{name}",
+            rf"\[[0-9]+\].*(?:#011|\t){channel}-{re.escape(name)}:([^\s#]+)",
+        )
+        for channel in ("train", "validation")
+        for name in names
+    ]
+
+
+def faults(given: Mapping[str, Any], channels: Mapping[str, str | None]) -> Iterator[str]:
+    """What cannot be trained with: of hyperparameters, and of channels with their ContentType."""
+    for name, value in given.items():
+        if _NUMBER.fullmatch(name):
+            if not re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", str(value).strip()):
+                yield f"the hyperparameter {name} is {value!r}, expected a number"
+        elif not _WORD.fullmatch(name) and not _WITHOUT_EFFECT.fullmatch(name):
+            yield f"the hyperparameter {name} is not one that {XGBOOST} takes here"
+    if "num_round" not in given:
+        yield "the hyperparameter num_round is missing"
+    if "train" not in channels:
+        yield f"the channel train is missing; there are {sorted(channels) or 'none'}"
+    for channel, kind in channels.items():
+        if channel not in ("train", "validation"):
+            yield f"the channel {channel} is not one of {XGBOOST}'s: train, validation"
+        try:
+            is_libsvm(kind)
+        except JobError as error:
+            yield f"the channel {channel}: {error}"
+
+
+def is_libsvm(content_type: str | None) -> bool:
+    """Whether data are LIBSVM, as where nothing is said, or else CSV. Raises JobError."""
+    kind, _, options = (content_type or "libsvm").lower().partition(";")
+    size = re.search(r"label_size\s*=\s*(\d+)", options)
+    short = re.sub(r"^text/(x-)?", "", kind.strip())
+    if short not in ("csv", "libsvm") or (size is not None and size[1] != "1"):
+        raise JobError(
+            f"the content type {content_type} cannot be read here, allowed: text/csv (with "
+            "label_size=1), text/libsvm"
+        )
+    return short == "libsvm"
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip("'\" ") for each in text.strip("[] ").split(",") if each.strip("'\" ")]
+
+
+# What follows runs in jobs.
+
+
+def train(base: Path, *, pickled: bool) -> None:
+    """Train on the channels below /opt/ml, which is `base`. Raises JobError."""
+    import xgboost  # noqa: PLC0415 - the image's own
+
+    config = base / "input/config"
+    given = json.loads((config / "hyperparameters.json").read_text("utf-8"))
+    declared = json.loads((config / "inputdataconfig.json").read_text("utf-8"))
+    channels = {name: channel.get("ContentType") for name, channel in declared.items()}
+    for fault in faults(given, channels):
+        raise JobError(fault)
+    matrices = {}
+    try:
+        for name in ("train", "validation"):
+            if name in channels:
+                folder = base / "input/data" / name
+                matrix = xgboost.DMatrix(**_members(folder, is_libsvm(channels[name])))
+                rows, columns = matrix.num_row(), matrix.num_col()
+                print(f"{name.title()} matrix has {rows} rows and {columns} columns", flush=True)
+                matrices[name] = matrix
+        booster = _boost(xgboost, _parameters(given), matrices)
+    except (xgboost.core.XGBoostError, ValueError) as error:
+        first = str(error).strip().splitlines()
+        raise JobError(f"{XGBOOST} refuses to train: {' '.join(first[:2])}") from error
+    target = base / "model" / MODEL
+    target.write_bytes(pickle.dumps(booster) if pickled else booster.save_raw("ubj"))
+    print(f"Stored trained model at {target}", flush=True)
+
+
+def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The hyperparameters for the library that is here, which may be newer than the image's."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if _WITHOUT_EFFECT.fullmatch(name):
+            print(f"The hyperparameter {name} has no effect here.")
+        elif not name.startswith("sagemaker_"):
+            found[name] = str(value).strip()
+    if found.get("tree_method") == "gpu_hist":
+        device = "cuda" if int(os.environ.get("SM_NUM_GPUS") or 0) else "cpu"
+        found.update(tree_method="hist", device=device)
+    if found.get("objective") == "reg:linear":
+        found["objective"] = "reg:squarederror"
+    if "updater" in found:
+        found["updater"] = ",".join(_listed(found["updater"]))
+    if "eval_metric" in found:
+        found["eval_metric"] = _listed(found["eval_metric"])
+    return found
+
+
+def _boost(xgboost: Any, parameters: dict[str, Any], matrices: Mapping[str, Any]) -> Any:
+    class Printer(xgboost.callback.TrainingCallback):  # type: ignore[misc]
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            del model
+            shown = (
+                f"{data}-{name}:{values[-1]:.5f}"
+                for data, metrics in evals_log.items()
+                for name, values in metrics.items()
+            )
+            print("#011".join([f"[{epoch}]", *shown]), flush=True)
+            return False
+
+    callbacks = [Printer()]
+    rounds = int(float(parameters.pop("num_round")))
+    patience = int(float(parameters.pop("early_stopping_rounds", "0")))
+    if patience and "eval_metric" in parameters and "validation" in matrices:  # by the last of each
+        callbacks.append(xgboost.callback.EarlyStopping(patience, save_best=True))
+    return xgboost.train(
+        parameters,
+        matrices["train"],
+        num_boost_round=rounds,
+        evals=[(matrix, name) for name, matrix in matrices.items()],
+        callbacks=callbacks,
+        verbose_eval=False,
+    )
+
+
+def _members(folder: Path, libsvm: bool) -> dict[str, Any]:
+    """Members of a channel's DMatrix; the label comes first. Raises JobError, ValueError."""
+    import numpy  # noqa: PLC0415 - comes with xgboost
+
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = [path for path in found if not path.name.startswith((".", "_"))]
+    if not files:
+        raise JobError(f"the channel {folder.name} holds no data file")
+    if libsvm:
+        return _libsvm(
+            (f"line {number} of {path}", line)
+            for path in files
+            for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), start=1)
+        )
+    tables = []
+    for path in files:
+        try:
+            tables.append(numpy.loadtxt(path, delimiter=",", ndmin=2, comments=None))
+        except ValueError:  # an empty field, which is a missing value, or no number
+            width = path.open(encoding="utf-8", errors="replace").readline().count(",") + 1
+            tables.append(numpy.genfromtxt(path, delimiter=",").reshape(-1, width))
+    data = numpy.concatenate(tables)
+    if numpy.isnan(data[:, 0]).any():
+        raise JobError(
+            f"a row in {folder} does not begin with a number: {XGBOOST} takes CSV with commas and "
+            "the label first, without a header"
+        )
+    return {"data": data[:, 1:], "label": data[:, 0]}
+
+
+def _libsvm(lines: Iterable[tuple[str, str]], width: int | None = None) -> dict[str, Any]:
+    """Members of a DMatrix, of lines LABEL[:WEIGHT] [qid:GROUP] INDEX:VALUE ... with their places.
+
+    For a model of `width` features lines need no label. Raises JobError.
+    """
+    from scipy import sparse  # noqa: PLC0415 - comes with xgboost
+
+    labels, groups, columns, values, starts = [], [], [], [], [0]
+    for where, line in lines:
+        fields = line.split("#", 1)[0].split()
+        if not fields:
+            continue
+        try:
+            if width is None:
+                label, _, weight = fields.pop(0).partition(":")
+                labels.append((float(label), float(weight or 1)))
+            for name, colon, value in (field.partition(":") for field in fields):
+                if name == "qid":
+                    groups.append(int(value))
+                elif width is None or (colon and int(name) < width):  # no tree knows a later one
+                    columns.append(int(name))
+                    values.append(float(value))
+        except ValueError:
+            raise JobError(
+                f"{where} is not in LIBSVM format: {line[:50]!r}; CSV has the ContentType text/csv"
+            ) from None
+        starts.append(len(columns))
+    shape = (len(starts) - 1, max(columns, default=-1) + 1 if width is None else width)
+    data = sparse.csr_matrix((values, columns, starts), shape=shape)
+    if width is not None:
+        return {"data": data}
+    label, weight = zip(*labels)
+    return {"data": data, "label": label, "weight": weight, "qid": groups or None}
+
+
+def model_fn(model_dir: str) -> Any:
+    """A saved or pickled model; scripts, and images before 1.3, pickle it. Raises JobError."""
+    import xgboost  # noqa: PLC0415
+
+    class Booster(xgboost.Booster):  # type: ignore[misc]
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            try:
+                super().__setstate__(dict(state))
+            except xgboost.core.XGBoostError:  # before 1.0 a pickle held a saved model
+                xgboost.Booster.__init__(self)
+                self.load_model(bytearray(state.get("handle") or b""))
+                self.feature_names = state.get("feature_names") or None
+
+    class Unpickler(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            found = super().find_class(module, name)
+            return Booster if found is xgboost.Booster else found
+
+    content = Path(model_dir, MODEL).read_bytes()
+    try:
+        if content[:1] != pickle.PROTO:
+            return xgboost.Booster(model_file=bytearray(content))
+        found = Unpickler(io.BytesIO(content)).load()  # the job's own model
+    except xgboost.core.XGBoostError as error:
+        raise JobError(
+            f"XGBoost {xgboost.__version__} does not read {MODEL}: {str(error).splitlines()[0]}; "
+            "name an image whose XGBoost is as old as the model's"
+        ) from None
+    return found.get_booster() if hasattr(found, "get_booster") else found
+
+
+def transform_fn(model: Any, body: Any, content_type: str, _accept: str) -> tuple[str, str]:
+    """A line of CSV for each record of a request. Raises JobError."""
+    import numpy  # noqa: PLC0415
+    import xgboost  # noqa: PLC0415
+
+    text = body if isinstance(body, str) else body.decode("utf-8")
+    if is_libsvm(content_type):
+        lines = ((f"record {number}", line) for number, line in enumerate(text.splitlines()))
+        data = _libsvm(lines, model.num_features())["data"]
+    else:
+        rows = csv.reader(io.StringIO(text))
+        cells = [[float(cell) if cell.strip() else numpy.nan for cell in row] for row in rows]
+        data = numpy.array(cells, dtype=numpy.float32)
+    found = model.predict(xgboost.DMatrix(data, feature_names=model.feature_names))
+    answer = io.StringIO()
+    numpy.savetxt(answer, found, delimiter=",", fmt="%s")
+    return answer.getvalue(), "text/csv"
+
+
+def main() -> None:
+    """Train one job; a failure is a sentence, in the log and in the container's failure file."""
+    base = Path(os.environ["SM_INPUT_DIR"]).parent
+    try:
+        train(base, pickled="--pickle" in sys.argv[1:])
+    except JobError as error:
+        failure = base / "output/failure"
+        failure.parent.mkdir(parents=True, exist_ok=True)
+        failure.write_text(str(error), encoding="utf-8")
+        raise SystemExit(f"ClientError: {error}") from None
+
+
+if __name__ == "__main__":
+    main()
