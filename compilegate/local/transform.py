@@ -138,7 +138,7 @@ def read_transform_request(raw: Mapping[str, Any]) -> TransformRequest:
     code = environment.get("SAGEMAKER_SUBMIT_DIRECTORY", f"{_MODEL}/code").strip('"')
     unpacked = {} if uri is None else {uri: _MODEL}
     if code.startswith("s3://"):
-        unpacked[code] = code = "/opt/ml/code"
+        unpacked[code], code = "/opt/ml/code", "/opt/ml/code"
     plan: dict[str, Any] = {
         **_processing(reader.section_or_empty("DataProcessing")),
         "program": program,
@@ -172,7 +172,8 @@ def read_transform_request(raw: Mapping[str, Any]) -> TransformRequest:
         code=plan["code"],
         algorithm=None if program else xgboost.algorithm_of(image),
     )
-    if not plan["split_lines"] and (plan["join"] or plan["input_filter"] != plan["output_filter"]):
+    filters = {plan["input_filter"], plan["output_filter"]}
+    if not plan["split_lines"] and (plan["join"] or filters != {"$"}):
         raise StepRequestError("DataProcessing needs TransformInput.SplitType Line")
     _check_algorithm(request.algorithm, plan["content_type"])
     return request
@@ -202,11 +203,9 @@ def _processing(reader: RequestReader) -> dict[str, Any]:
 def _check_algorithm(algorithm: str | None, content_type: str) -> None:
     if algorithm is not None and algorithm != xgboost.XGBOOST:
         raise StepRequestError(xgboost.REFUSAL.format(algorithm))
-    if algorithm is not None and content_type and not isinstance(content_type, Unresolved):
-        try:
-            xgboost.is_libsvm(content_type)
-        except xgboost.JobError as error:
-            raise StepRequestError(f"TransformInput: {error}") from None
+    known = content_type and not isinstance(content_type, Unresolved)
+    if algorithm is not None and known and not xgboost.is_csv(content_type):
+        raise StepRequestError(f"TransformInput: {xgboost.NO_CSV.format(content_type)}")
 
 
 class TransformJob(ProcessingJob):

@@ -37,12 +37,10 @@ def parse_filter(text: str) -> list[Any]:
 
     Raises FilterError.
     """
+    if not re.fullmatch(rf"\$({_PART.pattern})*", text):
+        raise FilterError(f"{text!r} is not supported here, as are $.a['b'], $[1:] and $[0,-1]")
     found: list[Any] = []
-    position = 1
-    while position < len(text) or text[:1] != "$":
-        part = _PART.match(text, position) if text[:1] == "$" else None
-        if part is None:
-            raise FilterError(f"{text!r} is not supported here, as are $.a['b'], $[1:] and $[0,-1]")
+    for part in _PART.finditer(text):
         if part["indices"] is not None:
             found.append([int(each) for each in part["indices"].split(",")])
         elif part["start"] is not None:
@@ -51,7 +49,6 @@ def parse_filter(text: str) -> list[Any]:
             )
         else:
             found.append(part["name"] or part["single"] or part["double"] or "")
-        position = part.end()
     return found
 
 

@@ -14,7 +14,7 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ REFUSAL = (
     "the image is the built-in algorithm {}, which is in AWS's images only (of them XGBoost alone "
     "trains and answers here); let a command do the step (--command), or leave it out (--skip)"
 )
+NO_CSV = "ContentType is {}, allowed here: text/csv, with one label (SageMaker's default is LIBSVM)"
 
 
 class JobError(Exception):
@@ -115,23 +116,13 @@ def faults(given: Mapping[str, Any], channels: Mapping[str, str | None]) -> Iter
     for channel, kind in channels.items():
         if channel not in ("train", "validation"):
             yield f"the channel {channel} is not one of {XGBOOST}'s: train, validation"
-        try:
-            is_libsvm(kind)
-        except JobError as error:
-            yield f"the channel {channel}: {error}"
+        elif not is_csv(kind):
+            yield f"the channel {channel}: {NO_CSV.format(kind)}"
 
 
-def is_libsvm(content_type: str | None) -> bool:
-    """Whether data are LIBSVM, as where nothing is said, or else CSV. Raises JobError."""
-    kind, _, options = (content_type or "libsvm").lower().partition(";")
-    size = re.search(r"label_size\s*=\s*(\d+)", options)
-    short = re.sub(r"^text/(x-)?", "", kind.strip())
-    if short not in ("csv", "libsvm") or (size is not None and size[1] != "1"):
-        raise JobError(
-            f"the content type {content_type} cannot be read here, allowed: text/csv (with "
-            "label_size=1), text/libsvm"
-        )
-    return short == "libsvm"
+def is_csv(content_type: str | None) -> bool:
+    """Whether data are CSV with one label."""
+    return bool(re.fullmatch(r"(text/)?csv\s*(;\s*(label_size=1|charset=.*))?", content_type or ""))
 
 
 def _listed(text: str) -> list[str]:
@@ -155,8 +146,8 @@ def train(base: Path, *, pickled: bool) -> None:
     try:
         for name in ("train", "validation"):
             if name in channels:
-                folder = base / "input/data" / name
-                matrix = xgboost.DMatrix(**_members(folder, is_libsvm(channels[name])))
+                data = _table(base / "input/data" / name)
+                matrix = xgboost.DMatrix(data[:, 1:], label=data[:, 0])
                 rows, columns = matrix.num_row(), matrix.num_col()
                 print(f"{name.title()} matrix has {rows} rows and {columns} columns", flush=True)
                 matrices[name] = matrix
@@ -216,20 +207,14 @@ def _boost(xgboost: Any, parameters: dict[str, Any], matrices: Mapping[str, Any]
     )
 
 
-def _members(folder: Path, libsvm: bool) -> dict[str, Any]:
-    """Members of a channel's DMatrix; the label comes first. Raises JobError, ValueError."""
+def _table(folder: Path) -> Any:
+    """The rows of a channel, each with its label first. Raises JobError, ValueError."""
     import numpy  # noqa: PLC0415 - comes with xgboost
 
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     files = [path for path in found if not path.name.startswith((".", "_"))]
     if not files:
         raise JobError(f"the channel {folder.name} holds no data file")
-    if libsvm:
-        return _libsvm(
-            (f"line {number} of {path}", line)
-            for path in files
-            for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), start=1)
-        )
     tables = []
     for path in files:
         try:
@@ -237,48 +222,13 @@ def _members(folder: Path, libsvm: bool) -> dict[str, Any]:
         except ValueError:  # an empty field, which is a missing value, or no number
             width = path.open(encoding="utf-8", errors="replace").readline().count(",") + 1
             tables.append(numpy.genfromtxt(path, delimiter=",").reshape(-1, width))
-    data = numpy.concatenate(tables)
-    if numpy.isnan(data[:, 0]).any():
+    table = numpy.concatenate(tables)
+    if numpy.isnan(table[:, 0]).any():
         raise JobError(
             f"a row in {folder} does not begin with a number: {XGBOOST} takes CSV with commas and "
             "the label first, without a header"
         )
-    return {"data": data[:, 1:], "label": data[:, 0]}
-
-
-def _libsvm(lines: Iterable[tuple[str, str]], width: int | None = None) -> dict[str, Any]:
-    """Members of a DMatrix, of lines LABEL[:WEIGHT] [qid:GROUP] INDEX:VALUE ... with their places.
-
-    For a model of `width` features lines need no label. Raises JobError.
-    """
-    from scipy import sparse  # noqa: PLC0415 - comes with xgboost
-
-    labels, groups, columns, values, starts = [], [], [], [], [0]
-    for where, line in lines:
-        fields = line.split("#", 1)[0].split()
-        if not fields:
-            continue
-        try:
-            if width is None:
-                label, _, weight = fields.pop(0).partition(":")
-                labels.append((float(label), float(weight or 1)))
-            for name, colon, value in (field.partition(":") for field in fields):
-                if name == "qid":
-                    groups.append(int(value))
-                elif width is None or (colon and int(name) < width):  # no tree knows a later one
-                    columns.append(int(name))
-                    values.append(float(value))
-        except ValueError:
-            raise JobError(
-                f"{where} is not in LIBSVM format: {line[:50]!r}; CSV has the ContentType text/csv"
-            ) from None
-        starts.append(len(columns))
-    shape = (len(starts) - 1, max(columns, default=-1) + 1 if width is None else width)
-    data = sparse.csr_matrix((values, columns, starts), shape=shape)
-    if width is not None:
-        return {"data": data}
-    label, weight = zip(*labels)
-    return {"data": data, "label": label, "weight": weight, "qid": groups or None}
+    return table
 
 
 def model_fn(model_dir: str) -> Any:
@@ -286,6 +236,8 @@ def model_fn(model_dir: str) -> Any:
     import xgboost  # noqa: PLC0415
 
     class Booster(xgboost.Booster):  # type: ignore[misc]
+        __module__ = "xgboost"  # the toolkit predicts with the library's own
+
         def __setstate__(self, state: dict[str, Any]) -> None:
             try:
                 super().__setstate__(dict(state))
@@ -312,23 +264,13 @@ def model_fn(model_dir: str) -> Any:
     return found.get_booster() if hasattr(found, "get_booster") else found
 
 
-def transform_fn(model: Any, body: Any, content_type: str, _accept: str) -> tuple[str, str]:
-    """A line of CSV for each record of a request. Raises JobError."""
+def input_fn(body: str, _content_type: str) -> Any:
+    """The features of a request's records; an empty one is missing."""
     import numpy  # noqa: PLC0415
-    import xgboost  # noqa: PLC0415
 
-    text = body if isinstance(body, str) else body.decode("utf-8")
-    if is_libsvm(content_type):
-        lines = ((f"record {number}", line) for number, line in enumerate(text.splitlines()))
-        data = _libsvm(lines, model.num_features())["data"]
-    else:
-        rows = csv.reader(io.StringIO(text))
-        cells = [[float(cell) if cell.strip() else numpy.nan for cell in row] for row in rows]
-        data = numpy.array(cells, dtype=numpy.float32)
-    found = model.predict(xgboost.DMatrix(data, feature_names=model.feature_names))
-    answer = io.StringIO()
-    numpy.savetxt(answer, found, delimiter=",", fmt="%s")
-    return answer.getvalue(), "text/csv"
+    rows = csv.reader(io.StringIO(body))
+    cells = [[float(cell.strip() or "nan") for cell in row] for row in rows]
+    return numpy.array(cells, dtype=numpy.float32)
 
 
 def main() -> None:
