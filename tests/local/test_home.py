@@ -121,7 +121,7 @@ def test_a_cache_entry_of_another_shape_is_none(bench: Workbench, changed: Any) 
 
 
 FULL = """
-mount -t tmpfs -o size=4m tmpfs home || exit 77
+mount -t tmpfs -o size=8m tmpfs home || exit 77
 "$@"
 echo "status $?"
 : > home/s3/bucket/fill/out/full
