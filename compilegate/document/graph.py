@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from compilegate.document.expressions import step_references
@@ -84,7 +84,7 @@ def most_in_parallel(graph: StepGraph, names: Iterable[str]) -> int:
     before" relation. Steps on the two sides of a Condition count as if both could run.
     """
     chosen = list(names)
-    before = {name: _ancestors(graph, name) & set(chosen) for name in chosen}
+    before = {name: ancestors(graph, name) & set(chosen) for name in chosen}
     follower_of: dict[str, str] = {}
 
     def match(name: str, tried: set[str]) -> bool:
@@ -98,12 +98,15 @@ def most_in_parallel(graph: StepGraph, names: Iterable[str]) -> int:
     return len(chosen) - sum(match(name, set()) for name in chosen)
 
 
-def _ancestors(graph: StepGraph, name: str) -> set[str]:
+def ancestors(graph: StepGraph, name: str, but: Collection[str] = ()) -> set[str]:
+    """The steps that have ended when `name` starts, without those in `but` and what only these wait
+    for. References to unknown steps are ignored."""
     found: set[str] = set()
-    pending = list(graph.parents(name))
+    pending = [name]
     while pending:
-        parent = pending.pop()
-        if parent not in found:
-            found.add(parent)
-            pending.extend(graph.parents(parent))
+        step = pending.pop()
+        parents = graph.parents(step) if step in graph.steps else ()
+        more = {each for each in parents if each in graph.steps and each not in but} - found
+        found |= more
+        pending += more
     return found

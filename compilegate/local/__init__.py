@@ -14,8 +14,11 @@ a process in a folder with the layout of /opt/ml, `s3://` is a folder, and the m
 folder too. What it cannot run it refuses by name before anything starts.
 
     executor.py    start, follow, resume, stop
-    selection.py   which steps are carried out; explain.py says what they would do
-    engine/        what may start next, on which cores, from which cached result; what is refused
+    run.py         what one execution is: checked, begun, carried out
+    checks.py      what is refused before anything starts; explain.py shows it by step
+    steps.py       what carries out each type of step, and what its expressions stand for
+    progress.py    what may start next; cache.py holds earlier results
+    options.py     with what it is carried out; selection.py says which steps are
     jobs/          a job: its sandbox, its process, what it leaves; calls of functions and commands
     home/          what stays: executions, objects, registry, environments
 """
@@ -28,7 +31,6 @@ from compilegate.local.errors import (
 )
 from compilegate.local.executor import LocalExecutor
 from compilegate.local.explain import Explanation, explanation_lines
-from compilegate.local.home.functions import FunctionSources, Handler, parse_handler
 from compilegate.local.home.images import ImageSources, unmet_requirement
 from compilegate.local.home.journal import (
     execution_named,
@@ -44,6 +46,7 @@ from compilegate.local.home.registry import (
     list_packages,
     set_approval,
 )
+from compilegate.local.jobs.calls import FunctionSources, Handler, parse_handler
 from compilegate.local.packing import pack_execution
 from compilegate.local.selection import Selection
 from compilegate.local.transform import read_model

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from compilegate.document.graph import StepGraph, build_graph
-from compilegate.document.model import Definition, Step
+from compilegate.document.graph import build_graph
+from compilegate.document.model import Step
 from compilegate.document.step_types import (
     CONDITION,
     FAIL,
@@ -15,8 +15,8 @@ from compilegate.document.step_types import (
     REGISTER_MODEL,
     STEP_TYPES,
 )
-from compilegate.local.home.images import Environment, UnbuiltEnvironment
-from compilegate.local.selection import Chosen
+from compilegate.local.checks import Checked, Image
+from compilegate.local.home.images import Environment
 
 
 @dataclass(frozen=True)
@@ -52,56 +52,35 @@ class Explanation:
         return not self.refused and not any(step.refused for step in self.steps)
 
 
-def explain(
-    definition: Definition,
-    chosen: Chosen,
-    faults: Sequence[str],
-    *,
-    places: Mapping[str, str],
-    commands: Mapping[str, str],
-) -> Explanation:
-    """The explanation of a definition; `faults` are what the checks found, a sentence each.
-
-    `places` says by step in which environment its job runs, or which file stands for its function;
-    `commands` what stands for a step.
-    """
-    graph = build_graph(definition)
+def explain(checked: Checked, commands: Mapping[str, str]) -> Explanation:
+    """The explanation of a definition; `commands` says by step what stands for it."""
+    graph = build_graph(checked.whole)
     by_step: dict[str, list[str]] = {name: [] for name in graph.steps}
     general = []
-    for fault in faults:
+    for fault in checked.faults:
         name, colon, sentence = fault.partition(": ")
         if colon and name in by_step:
             by_step[name].append(sentence)
         else:
             general.append(fault)
-
-    def where(step: Step) -> str:
-        if step.name in commands:
-            return f"the command {commands[step.name]}"
-        return places.get(step.name) or _inline(step)
-
     return Explanation(
         steps=tuple(
             ExplainedStep(
                 name=name,
                 type=step.type,
-                waits_for=tuple(dict.fromkeys(_waits_for(graph, name))),
+                waits_for=tuple(
+                    each.step for each in graph.dependencies[name] if each.step in graph.steps
+                ),
                 condition=None if step.branch is None else step.branch.condition,
                 taken_when=None if step.branch is None else step.branch.taken_when,
-                where=where(step),
-                left_out=chosen.left_out.get(name),
-                refused=() if name in chosen.left_out else tuple(by_step[name]),
+                where=_where(step, checked, commands),
+                left_out=checked.left_out.get(name),
+                refused=tuple(by_step[name]),
             )
             for name, step in graph.steps.items()
         ),
         refused=tuple(general),
     )
-
-
-def _waits_for(graph: StepGraph, name: str) -> Iterator[str]:
-    for dependency in graph.dependencies[name]:
-        if dependency.step in graph.steps:
-            yield dependency.step
 
 
 _INLINE = {
@@ -113,17 +92,21 @@ _INLINE = {
 }
 
 
-def _inline(step: Step) -> str:
-    if step.type in _INLINE:
-        return _INLINE[step.type]
+def _where(step: Step, checked: Checked, commands: Mapping[str, str]) -> str:
+    if step.name in commands:
+        return f"the command {commands[step.name]}"
+    handler, image = checked.handler_of.get(step.name), checked.image_of.get(step.name, "")
+    if handler is not None:
+        return f"{handler.function} of {handler.file}"
+    if image in checked.images:
+        return f"a process in {_image_text(checked.images[image], image)}"
     known = STEP_TYPES.get(step.type)
     if known is not None and known.job_name is not None:
         return "a process in its image's environment"
-    return "nothing here"
+    return _INLINE.get(step.type, "nothing here")
 
 
-def image_text(found: Environment | UnbuiltEnvironment, uri: str) -> str:
-    """An image's environment in a few words."""
+def _image_text(found: Image, uri: str) -> str:
     if isinstance(found, Environment):
         return "this Python environment" if found.here else f"{found.python}"
     return f"an environment to be made of {found.requirements} for {uri}"

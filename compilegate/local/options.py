@@ -17,8 +17,9 @@ from typing import Any, Self, TypeVar
 
 from compilegate.job.files import settings_digest, write_json
 from compilegate.local.errors import ExecutionError
-from compilegate.local.home.functions import FunctionSources, Handler
 from compilegate.local.home.images import HERE, ImageSources
+from compilegate.local.jobs.calls import FunctionSources, Handler
+from compilegate.local.selection import Selection
 
 DEFAULT_GRACE_SECONDS = 10.0
 Where = TypeVar("Where")
@@ -35,6 +36,8 @@ _SPOKEN = {
     "cores_per_job": "--cores-per-job",
     "max_parallel_steps": "--max-parallel",
     "use_cache": "--no-cache",
+    "until": "--until",
+    "skip": "--skip",
 }
 """How the command line calls an option, by its key in the file."""
 
@@ -45,6 +48,8 @@ class Options:
 
     images: ImageSources = field(default_factory=ImageSources)
     """Which Python environments stand for the images."""
+    selection: Selection = field(default_factory=Selection)
+    """Which steps are carried out."""
     functions: FunctionSources = field(default_factory=FunctionSources)
     """Which files stand for the functions of Lambda steps."""
     later: Collection[str] = ()
@@ -147,7 +152,7 @@ def _others(options: Options, kept: Mapping[str, Any]) -> list[str]:
         if isinstance(value, dict):
             own = kept[key]
             found += [f"{name} {it}" for it in value if it not in own or own[it] != value[it]]
-        elif isinstance(value, list) and key in {"later", "shared"}:
+        elif isinstance(value, list) and key in {"later", "shared", "skip", "until"}:
             found += [f"{name} {each}" for each in value if each not in kept[key]]
         elif value not in (default[key], kept[key]):
             found.append(f"{name} {value}" if key != "use_cache" else name)
@@ -170,6 +175,7 @@ def _fields(options: Options, kept: Mapping[str, Any]) -> dict[str, Any]:
         "functions": FunctionSources(functions),
         "variables": dict(kept["variables"]),
         "given_models": dict(kept["models"]),
+        "selection": Selection(tuple(kept["until"]), tuple(kept["skip"])),
         "shared": tuple(Path(each) for each in kept["shared"]),
     }
 
@@ -190,6 +196,8 @@ def _document(options: Options) -> dict[str, Any]:
         },
         "models": dict(options.given_models),
         "commands": dict(options.commands),
+        "until": list(options.selection.until),
+        "skip": list(options.selection.skip),
         "variables": dict(options.variables),
         "later": sorted(options.later),
         "shared": [str(folder.absolute()) for folder in options.shared],

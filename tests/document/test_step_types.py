@@ -7,9 +7,7 @@ import pytest
 
 from compilegate.account.plan.jobs import KINDS
 from compilegate.document.step_types import STEP_TYPES
-from compilegate.local.engine.inline_steps import INLINE_STEPS
-from compilegate.local.engine.making import JOB_REQUESTS
-from compilegate.local.engine.preflight import REQUEST_FAULTS
+from compilegate.local.steps import INLINE_STEPS, JOB_REQUESTS
 
 SERVICE = botocore.session.get_session().get_service_model("sagemaker")
 CALLING = [name for name, known in STEP_TYPES.items() if known.operation is not None]
@@ -25,11 +23,6 @@ def test_the_local_runner_has_one_way_to_run_each_type_of_step() -> None:
 
 def test_a_plan_knows_the_quotas_and_prices_of_each_type_of_step_that_runs_a_job() -> None:
     assert set(KINDS) == {name for name, known in STEP_TYPES.items() if known.job_name}
-
-
-def test_the_local_runner_checks_each_type_of_step_before_it_starts() -> None:
-    own = [name for name, known in STEP_TYPES.items() if not known.by_command]
-    assert sorted(REQUEST_FAULTS) == sorted(own)
 
 
 @pytest.mark.parametrize("name", CALLING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from compilegate.cli.pipeline.explain import command
+from compilegate.local import ImageSources, LocalExecutor, RefusedDefinitionError
 
 GOLDEN = Path(__file__).with_name("explained.txt")
 
@@ -54,6 +56,25 @@ def test_what_is_left_out_is_not_refused(bench: Any, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "left out: --skip" in result.output
     assert "the command true" in result.output
+
+
+def test_a_run_names_all_that_explain_names(bench: Any) -> None:
+    bad = bench.processing("train", inputs={"x": "s3://bucket/absent"})
+    wrong = json.loads(definition(bench))
+    wrong["Parameters"] = [{"Name": "Missing", "Type": "String"}]
+    wrong["Steps"][1] = bad
+    executor = LocalExecutor(
+        home=bench.home,
+        definition=json.dumps(wrong),
+        images=ImageSources(patterns=(("*", "here"),)),
+    )
+    explanation = executor.explain("tests", {})
+    by_step = [f"{step.name}: {why}" for step in explanation.steps for why in step.refused]
+    with pytest.raises(RefusedDefinitionError) as refused:
+        executor.start("tests", {})
+    assert sorted(refused.value.problems) == sorted([*explanation.refused, *by_step])
+    assert len(refused.value.problems) == 5
+    assert not bench.home.exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"Steps": 3}', b"\xff\xfe"])

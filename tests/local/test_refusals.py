@@ -1,6 +1,7 @@
 """What cannot run here is refused by name, all reasons at once, before anything starts."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -354,3 +355,58 @@ def test_training_compiler_is_refused_where_it_is_switched_on(
         if refused
         else []
     )
+
+
+def test_a_property_file_in_an_output_that_its_step_does_not_have_is_refused(bench: Any) -> None:
+    file = {"PropertyFileName": "Report", "OutputName": "reprt", "FilePath": "r.json"}
+    step = bench.processing("make", outputs=["report", "model"], PropertyFiles=[file])
+    (found,) = reasons(bench, step)
+    assert found.startswith("make: the property file Report ")
+    assert "'reprt'" in found
+    assert found.endswith("report, model")
+
+
+def test_a_parameter_without_a_value_hides_no_other_refusal_and_makes_none(bench: Any) -> None:
+    def value(name: str) -> dict[str, str]:
+        return {"Get": f"Parameters.{name}"}
+
+    train = bench.training(
+        "train",
+        hyperparameters={"rate": {"Std:Join": {"On": "", "Values": [value("Rate")]}}},
+        channels={"data": value("Data")},
+    )
+    train["Arguments"]["AlgorithmSpecification"]["TrainingImage"] = value("Image")
+    train["Arguments"]["AlgorithmSpecification"]["TrainingInputMode"] = value("Mode")
+    train["Arguments"]["ResourceConfig"]["InstanceCount"] = value("Count")
+    types = {"Rate": "Float", "Data": "String", "Image": "String", "Mode": "String"}
+    names = [{"Name": name, "Type": kind} for name, kind in {**types, "Count": "Integer"}.items()]
+    found = reasons(
+        bench,
+        train,
+        bench.processing("read", inputs={"x": "s3://bucket/absent"}),
+        bench.condition("decide", {"Type": "Odd"}),
+        parameters=names,
+        given={"Mode": "File", "Count": "two"},
+    )
+    assert [re.split("[ :]", reason)[:2] for reason in found] == [
+        *(["parameter", name] for name in ("Rate", "Data", "Image", "Count")),
+        ["decide", ""],
+        ["read", ""],
+    ]
+
+
+def test_a_notebook_job_is_refused_with_a_command_that_runs_notebooks(bench: Any) -> None:
+    step = bench.training("notebook")
+    step["Arguments"]["AlgorithmSpecification"]["ContainerEntrypoint"] = [
+        "amazon_sagemaker_scheduler"
+    ]
+    (found,) = reasons(bench, step)
+    assert found.startswith("notebook: amazon_sagemaker_scheduler is in ")
+    assert "--command notebook='papermill" in found
+
+
+def test_a_program_that_is_not_here_is_refused_before_the_job(bench: Any) -> None:
+    step = bench.processing("etl")
+    step["Arguments"]["AppSpecification"]["ContainerEntrypoint"] = ["no-such-program", "x"]
+    (found,) = reasons(bench, step)
+    assert found.startswith("etl: its program no-such-program is ")

@@ -10,7 +10,7 @@ import pytest
 
 from compilegate.document.step_types import STEP_TYPES
 from compilegate.execution.status import ExecutionStatus
-from compilegate.local.engine.step_cache import cache_slot
+from compilegate.local.cache import cache_slot
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from compilegate.document.model import TRIGGERS, Branch, Definition, Dependency,
 from compilegate.execution.events import StepEnded, StepRetried, StepStarted
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.status import ExecutionStatus, StepStatus
-from compilegate.local.engine.progress import Progress
+from compilegate.local.progress import Progress
 
 pytestmark = pytest.mark.slow
 
@@ -218,6 +218,18 @@ def test_a_failure_that_a_policy_names_is_tried_again(bench: Any, ending: str, k
     assert result.steps["flaky"].failure is None
     retried = [event.attempt for event in bench.events if isinstance(event, StepRetried)]
     assert retried == [1, 2]
+
+
+def test_a_property_file_that_its_step_did_not_write_is_named(bench: Any) -> None:
+    file = {"PropertyFileName": "Report", "OutputName": "out", "FilePath": "r.json"}
+    read = {"PropertyFile": {"Get": "Steps.make.PropertyFiles.Report"}, "Path": "a"}
+    result = bench.run(
+        bench.processing("make", outputs=["out"], PropertyFiles=[file]),
+        bench.condition("decide", bench.equals({"Std:JsonGet": read}, 1)),
+    )
+    assert result.status is ExecutionStatus.FAILED
+    assert "step make did not write r.json to its output out" in result.failure
+    assert str(bench.home / "s3/bucket/make/out/r.json") in result.failure
 
 
 def test_attempts_end_where_the_policy_says(bench: Any) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from compilegate.document.evaluation import Unresolved
 from compilegate.local.errors import ObjectStoreError, StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
@@ -20,7 +21,7 @@ from compilegate.local.jobs.printed import MetricDefinition
 from compilegate.local.jobs.sandbox import Sandbox
 from compilegate.local.requests import RequestReader
 
-_PYTHON_NAMES = ("python", "python3")
+PYTHON_NAMES = ("python", "python3")
 _PREFIX, _MANIFEST, _AUGMENTED = "S3Prefix", "ManifestFile", "AugmentedManifestFile"
 _SHARDED, _REPLICATED = "ShardedByS3Key", "FullyReplicated"
 _MOST_INSTANCES = 16
@@ -89,7 +90,7 @@ class Job(Protocol):
 def interpreter_for(program: str, environment: Environment) -> str:
     """`python` and `python3` are the image's interpreter, with or without a folder before them."""
     name = program.rpartition("/")[2]
-    return str(environment.python) if name in _PYTHON_NAMES else program
+    return str(environment.python) if name in PYTHON_NAMES else program
 
 
 def read_message(path: Path) -> str | None:
@@ -168,7 +169,7 @@ def one_of(
 ) -> str:
     """A member that has one of a few values. Raises StepRequestError, `where` first."""
     value = reader.text_or(key, default)
-    if value not in allowed:
+    if not isinstance(value, Unresolved) and value not in allowed:
         raise StepRequestError(
             f"{where}: {key} is {value!r:.80}, allowed here: {', '.join(allowed)}"
         )

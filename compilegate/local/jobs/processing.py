@@ -17,6 +17,7 @@ from compilegate.local.jobs.job import (
     JobOutcome,
     Source,
     interpreter_for,
+    one_of,
     read_instances,
     read_message,
     read_source,
@@ -108,9 +109,7 @@ def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
         inputs=tuple(_input(item) for item in reader.sections("ProcessingInputs")),
         outputs=tuple(_output(item) for item in outputs),
         max_seconds=reader.max_seconds(),
-        instances=read_instances(
-            reader.section_or_empty("ProcessingResources").section_or_empty("ClusterConfig")
-        ),
+        instances=read_instances(reader.section("ProcessingResources").section("ClusterConfig")),
         raw=raw,
     )
 
@@ -121,8 +120,7 @@ def _input(reader: RequestReader) -> ProcessingInput:
         raise StepRequestError(f"{where} has no S3Input; a DatasetDefinition needs AWS")
     s3 = reader.section("S3Input")
     refuse_pipe(s3.text_or("S3InputMode", "File"), where)
-    if s3.text_or("S3CompressionType", "None") != "None":
-        raise StepRequestError(f"{where}: S3CompressionType must be None here")
+    one_of(s3, "S3CompressionType", ("None",), "None", where)
     return ProcessingInput(read_source(s3, where), _local_path(s3))
 
 

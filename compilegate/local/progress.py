@@ -1,4 +1,4 @@
-"""How far an execution has come, and what may start next: the rules of the step graph. Pure.
+"""What may start next: the rules of the step graph, retries, and how much runs at once. Pure.
 
 SageMaker does not document what happens to the rest of a pipeline once a step has failed. Here:
 
@@ -7,18 +7,37 @@ SageMaker does not document what happens to the rest of a pipeline once a step h
 - After an unhandled failure, or a Fail step, no further step starts; the steps that are running
   end in their own time, so that their results are in the cache for the next execution.
 - A step that waits for a step on a branch not taken is not executed either.
+- What a step's RetryPolicies name is tried again; SageMaker's own silent retries of service faults
+  and throttling have no local counterpart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from compilegate.document.graph import StepGraph
-from compilegate.document.model import Dependency
-from compilegate.document.step_types import FAIL
+from compilegate.document.graph import StepGraph, most_in_parallel
+from compilegate.document.model import Dependency, RetryPolicy
+from compilegate.document.step_types import FAIL, TRAINING
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus, StepStatus
+from compilegate.local.jobs.attempt import (
+    ALGORITHM_ERROR,
+    CAPACITY_ERROR,
+    CLIENT_ERROR,
+    INTERNAL_ERROR,
+    SERVICE_FAULT,
+)
 
+EXCEPTION_TYPES = (
+    SERVICE_FAULT,
+    "Step.THROTTLING",
+    INTERNAL_ERROR,
+    CAPACITY_ERROR,
+    "SageMaker.RESOURCE_LIMIT",
+    ALGORITHM_ERROR,
+    CLIENT_ERROR,
+)
+"""What a retry policy may name."""
 _OUTCOMES = {
     "Completed": frozenset({StepStatus.SUCCEEDED}),
     "Failed": frozenset({StepStatus.FAILED}),
@@ -42,9 +61,8 @@ class Progress:
             return []
         return [
             name
-            for name, status in self.statuses.items()
-            if status is StepStatus.WAITING
-            and self._branch_taken(name) is True
+            for name in self._waiting()
+            if self._branch_taken(name) is True
             and all(self._satisfied(d) is True for d in self.graph.dependencies[name])
         ]
 
@@ -52,12 +70,9 @@ class Progress:
         """The waiting steps that can no longer start."""
         return [
             name
-            for name, status in self.statuses.items()
-            if status is StepStatus.WAITING
-            and (
-                self._branch_taken(name) is False
-                or any(self._satisfied(d) is False for d in self.graph.dependencies[name])
-            )
+            for name in self._waiting()
+            if self._branch_taken(name) is False
+            or any(self._satisfied(d) is False for d in self.graph.dependencies[name])
         ]
 
     def failure_is_final(self) -> bool:
@@ -74,6 +89,9 @@ class Progress:
         if any(status in UNSUCCESSFUL for status in self.statuses.values()):
             return ExecutionStatus.COMPLETED_WITH_FAILURES
         return ExecutionStatus.SUCCEEDED
+
+    def _waiting(self) -> list[str]:
+        return [name for name, each in self.statuses.items() if each is StepStatus.WAITING]
 
     def _handled(self, name: str) -> bool:
         if self.graph.steps[name].type == FAIL:
@@ -97,3 +115,40 @@ class Progress:
         if status is StepStatus.SUCCEEDED:
             return self.outcomes[branch.condition] is branch.taken_when
         return False if status.ended else None
+
+
+def retry_wait(
+    policies: Sequence[RetryPolicy],
+    exception_type: str,
+    failures: Mapping[str, int],
+    seconds_since_first_start: float,
+) -> float | None:
+    """Seconds to wait before a step is tried again; None when it is not.
+
+    `failures` counts its failed attempts by exception type, the one at hand included. The first
+    policy that names the exception decides, with attempts counted over the exceptions it names.
+    """
+    policy = next((p for p in policies if exception_type in p.exception_types), None)
+    if policy is None:
+        return None
+    retries = sum(failures.get(name, 0) for name in set(policy.exception_types)) - 1
+    if policy.max_attempts is not None and retries >= policy.max_attempts:
+        return None
+    wait = policy.interval_seconds * policy.backoff_rate**retries
+    if policy.expire_after_minutes is not None:
+        if seconds_since_first_start + wait > policy.expire_after_minutes * 60:
+            return None
+    elif policy.max_attempts is None:
+        return None
+    return float(wait)
+
+
+def most_training(graph: StepGraph, wanted: Mapping[str, int], gpus: int, limit: int | None) -> int:
+    """How many Training steps can run at one moment; `wanted` are the GPUs of each."""
+    training = [name for name, step in graph.steps.items() if step.type == TRAINING]
+    at_once = most_in_parallel(graph, training)
+    takers = [name for name in training if wanted.get(name)]
+    if gpus and takers:
+        others = most_in_parallel(graph, [name for name in training if name not in takers])
+        at_once = min(at_once, others + gpus // min(wanted[name] for name in takers))
+    return at_once if limit is None else min(limit, at_once)

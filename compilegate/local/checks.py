@@ -1,0 +1,534 @@
+"""Everything that can be known to fail before anything starts. No job, no write.
+
+Each check gives sentences; an execution starts only when there are none. All of them are given at
+once: a parameter without a value counts as a value that is not known yet.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compilegate.document.conditions import condition_faults
+from compilegate.document.evaluation import Scope, Unresolved, resolve
+from compilegate.document.expressions import (
+    StepReference,
+    describe_reference,
+    is_expression,
+    step_references,
+)
+from compilegate.document.graph import StepGraph, ancestors, build_graph, find_cycle
+from compilegate.document.model import Definition, Scalar, Step
+from compilegate.document.parameters import parameter_values
+from compilegate.document.paths import ExpressionError, lookup
+from compilegate.document.reading import read_definition
+from compilegate.document.step_types import (
+    CONDITION,
+    FAIL,
+    LAMBDA,
+    MODEL,
+    REGISTER_MODEL,
+    STEP_TYPES,
+    TRAINING,
+    TRANSFORM,
+)
+from compilegate.job.names import TRAINING_COMPILER_HYPERPARAMETER
+from compilegate.local.errors import ImageEnvironmentError, ObjectStoreError, StepError
+from compilegate.local.home.images import Environment, UnbuiltEnvironment, find_image
+from compilegate.local.home.object_store import ObjectStore
+from compilegate.local.home.registry import read_package_request
+from compilegate.local.jobs.calls import Handler, find_handler
+from compilegate.local.jobs.job import PYTHON_NAMES
+from compilegate.local.jobs.toolkit import is_on, launcher_fault
+from compilegate.local.jobs.training import TrainingRequest
+from compilegate.local.options import Options
+from compilegate.local.progress import EXCEPTION_TYPES
+from compilegate.local.selection import choose, without
+from compilegate.local.steps import JOB_REQUESTS, Facts, JobRequest, is_called, scope_before
+from compilegate.local.transform import TransformRequest, read_containers
+from compilegate.local.xgboost import XGBOOST
+from compilegate.local.xgboost import faults as xgboost_faults
+
+Image = Environment | UnbuiltEnvironment
+
+_AWS_PROGRAMS = {
+    "smspark-submit": ("AWS's Spark images", "spark-submit ..."),
+    "amazon_sagemaker_scheduler": (
+        "AWS's SageMaker Distribution images, where it runs a notebook",
+        "papermill INPUT.ipynb OUTPUT.ipynb",
+    ),
+}
+"""By program that only AWS's images have: which images, and a command that does its work."""
+_STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
+_ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")
+_MISSING = "<parameter "
+"""How a value is shown that a parameter without one leaves open."""
+_PLACE = re.compile(r"s3://[^\s\"',;]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """A definition, as far as it is known before anything starts."""
+
+    whole: Definition
+    """With the steps that are left out."""
+    graph: StepGraph = field(default_factory=lambda: StepGraph({}, {}))
+    """The steps that are carried out."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """By step that is not, why."""
+    parameters: Mapping[str, Scalar] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+    """Why it cannot run here; one that concerns a step begins with its name and a colon."""
+    images: Mapping[str, Image] = field(default_factory=dict)
+    """By URI."""
+    image_of: Mapping[str, str] = field(default_factory=dict)
+    """By step that runs a job, the image's URI."""
+    handler_of: Mapping[str, Handler] = field(default_factory=dict)
+    """By Lambda step, what stands for its function."""
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    """By step that runs a job, how many it computes with, where this machine has any."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """One step with its request as far as it is known now."""
+
+    step: Step
+    arguments: Mapping[str, Any]
+    job: JobRequest | None
+    inputs: tuple[str, ...] = ()
+    """The URIs of what it reads."""
+    outputs: tuple[str, ...] = ()
+    """Below which its results will lie."""
+
+
+def check(
+    text: bytes | str,
+    given: Mapping[str, Scalar],
+    facts: Facts,
+    options: Options,
+    store: ObjectStore,
+    *,
+    gpus: int,
+) -> Checked:
+    """Check every step that is carried out; of one that a command stands for, only references.
+
+    `given` are the parameters' values, `gpus` is how many this machine has. An image's interpreter
+    is run to look for the library that a built-in algorithm needs; nothing else runs.
+    """
+    commands = options.commands
+    whole, unreadable = read_definition(text)
+    if not whole.steps:
+        return Checked(whole=whole, faults=tuple(unreadable))
+    left_out, faults = choose(whole, options.selection)
+    if faults:
+        return Checked(whole=whole, faults=tuple(faults))
+    definition, faults = read_definition(text, {*left_out, *commands})
+    definition = without(definition, left_out)
+    graph = build_graph(definition)
+    parameters, parameter_faults = parameter_values(definition.parameters, given)
+    faults += [*parameter_faults, *_name_faults(definition), *_command_faults(graph, commands)]
+    for step in definition.steps:
+        faults += _told(step, _reference_faults(step, graph.steps, commands))
+    if (cycle := find_cycle(graph)) is not None:
+        faults.append(f"the steps {' -> '.join((*cycle, cycle[0]))} wait for each other")
+    missing = {each.name: Unresolved(f"{_MISSING}{each.name}>") for each in definition.parameters}
+    scope = scope_before(facts, {**missing, **parameters})
+    steps = _Steps(scope, graph, options, store)
+    for step in definition.steps:
+        if step.name not in commands:
+            faults += _told(step, steps.faults(step))
+    calls = [_call_needs(step, scope) for step in definition.steps if is_called(step, commands)]
+    faults += _input_faults([*steps.read, *calls], graph, store, options.later)
+    jobs = {each.step.name: each.job for each in steps.read if each.job is not None}
+    wanted = {name: job.gpus for name, job in jobs.items()}
+    return Checked(
+        whole=whole,
+        graph=graph,
+        left_out=left_out,
+        parameters=parameters,
+        faults=tuple(dict.fromkeys([*faults, *_gpu_faults(wanted, gpus)])),
+        images=steps.images,
+        image_of={name: job.image for name, job in jobs.items()},
+        handler_of=steps.handlers,
+        gpus=wanted,
+    )
+
+
+def _told(step: Step, faults: Iterator[str]) -> Iterator[str]:
+    """The sentences with the step that they concern; an exception is the last of them."""
+    try:
+        for fault in faults:
+            yield f"{step.name}: {fault}"
+    except (ExpressionError, StepError, ImageEnvironmentError) as error:
+        yield f"{step.name}: {error}"
+
+
+def _remedy(step: str, command: str = "COMMAND") -> str:
+    """What to do about a step that cannot run here."""
+    command = command if command == "COMMAND" else repr(command)
+    return f"let a command do it (--command {step}={command}), or leave it out (--skip {step})"
+
+
+# The definition
+
+
+def _gpu_faults(wanted: Mapping[str, int], gpus: int) -> Iterator[str]:
+    """A machine without any is no fault: the job computes on its cores."""
+    for step, count in wanted.items():
+        if count > gpus > 0:
+            yield (
+                f"{step}: its job starts {count} processes, each with a GPU of its own, and there "
+                f"{'is' if gpus == 1 else 'are'} {gpus} here; declare fewer processes, or let it "
+                "see none: CUDA_VISIBLE_DEVICES= compilegate run"
+            )
+
+
+def _name_faults(definition: Definition) -> Iterator[str]:
+    for name, count in Counter(step.name for step in definition.steps).items():
+        if count > 1:
+            yield f"{name}: {count} steps have this name, a name must be unique"
+        if not _STEP_NAME.fullmatch(name):
+            yield f"{name!r:.80}: a step's name has 1 to 64 letters, digits, '-' and '_'"
+    for name, count in Counter(item.name for item in definition.parameters).items():
+        if count > 1:
+            yield f"parameter {name} is declared {count} times"
+
+
+def _command_faults(graph: StepGraph, commands: Mapping[str, str]) -> Iterator[str]:
+    for name in commands:
+        if name not in graph.steps:
+            there = ", ".join(graph.steps)
+            yield f"--command: {name!r:.80} is not a step that is carried out; there are {there}"
+        elif (kind := graph.steps[name].type) in {CONDITION, FAIL}:
+            yield f"--command: {name} is a {kind} step, which no command can stand for"
+
+
+def _reference_faults(
+    step: Step, steps: Mapping[str, Step], commands: Mapping[str, str]
+) -> Iterator[str]:
+    for dependency in step.depends_on:
+        if dependency.step not in steps:
+            yield f"DependsOn names {dependency.step}, which is not a step of this definition"
+    for reference in step_references(step.arguments):
+        if reference.step not in steps:
+            yield f"Get {describe_reference(reference)} names no step of this definition"
+        elif reference.step not in commands and steps[reference.step].type in STEP_TYPES:
+            yield from _property_faults(reference, steps[reference.step])
+
+
+def _property_faults(reference: StepReference, target: Step) -> Iterator[str]:
+    name = describe_reference(reference)
+    root, *rest = reference.path
+    known = STEP_TYPES[target.type]
+    if root == "PropertyFiles":
+        declared = [file.name for file in target.property_files]
+        if len(rest) != 1 or rest[0] not in declared:
+            yield f"Get {name}: {target.name} declares the property files {declared}"
+    elif known.outputs:
+        outputs = [output.name for output in target.output_parameters]
+        if root != "OutputParameters" or len(rest) != 1 or rest[0] not in outputs:
+            yield f"Get {name}: {target.name} declares the OutputParameters {outputs}"
+    elif root not in target.arguments and root not in known.properties:
+        allowed = ", ".join(sorted({*target.arguments, *known.properties}))
+        yield f"Get {name}: a local {target.type} step has {allowed or 'no properties'}"
+    elif root not in known.properties and not _is_known_later(target.arguments, reference):
+        try:
+            lookup(target.arguments, reference.path, by_name=True)
+        except ExpressionError as error:
+            yield f"Get {name}: {error}"
+
+
+def _is_known_later(arguments: Mapping[str, Any], reference: StepReference) -> bool:
+    """Whether the path leads to or through a value that only the execution will know."""
+    for length in range(1, len(reference.path) + 1):
+        try:
+            if is_expression(lookup(arguments, reference.path[:length], by_name=True)):
+                return True
+        except ExpressionError:
+            return False
+    return False
+
+
+# Each step
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Reads the steps one by one, and finds what is wrong with each."""
+
+    scope: Scope
+    graph: StepGraph
+    options: Options
+    store: ObjectStore
+    read: list[_Read] = field(default_factory=list)
+    """Those whose requests could be read."""
+    images: dict[str, Image] = field(default_factory=dict)
+    handlers: dict[str, Handler] = field(default_factory=dict)
+
+    def faults(self, step: Step) -> Iterator[str]:
+        """What is wrong with a step. Raises ExpressionError, StepError, ImageEnvironmentError."""
+        _check_type(step)
+        yield from _retry_faults(step)
+        if step.type == LAMBDA:
+            yield from self._function_faults(step)
+        arguments = resolve(dict(step.arguments), self.scope)
+        if step.type == TRANSFORM:
+            arguments["Model"] = self._model_of(step, arguments)
+            if arguments["Model"] is None:
+                return
+        job = JOB_REQUESTS[step.type](arguments) if step.type in JOB_REQUESTS else None
+        if job is not None:
+            self.read.append(_Read(step, arguments, job, job.input_uris, job.output_prefixes))
+        elif step.type == REGISTER_MODEL:
+            inputs = read_package_request(arguments).model_data_uris
+            self.read.append(_Read(step, arguments, None, inputs))
+        yield from _own_faults(step, arguments)
+        if job is not None:
+            yield from self._job_faults(step, job)
+
+    def _function_faults(self, step: Step) -> Iterator[str]:
+        arn = resolve(step.function, self.scope)
+        if not isinstance(arn, Unresolved):
+            self.handlers[step.name] = find_handler(arn, self.options.functions)
+        elif _MISSING not in arn:
+            yield f"the function {arn} must be known before the execution starts"
+
+    def _model_of(self, step: Step, arguments: Mapping[str, Any]) -> Any:
+        """The request that makes what a transform names: of a Model step, or from `--model`; None
+        where that hangs on a parameter without a value."""
+        named = arguments.get("ModelName")
+        readers = [each.step for each in step_references(step.arguments.get("ModelName"))]
+        for name, other in self.graph.steps.items():
+            if other.type == MODEL:
+                request = resolve(dict(other.arguments), self.scope)
+                if name in readers or request.get("ModelName", "") == named:
+                    return request
+        if isinstance(named, str) and named in self.options.given_models:
+            return self.options.given_models[named]
+        if isinstance(named, Unresolved) and _MISSING in named:
+            return None
+        raise StepError(
+            f"ModelName is {named!r:.80}, which no Model step of this definition makes; describe "
+            "the model with --model NAME=FILE, the answer of `aws sagemaker describe-model`"
+        )
+
+    def _job_faults(self, step: Step, job: JobRequest) -> Iterator[str]:
+        if _ACCELERATORS_ABSENT_HERE.match(job.instances.kind):
+            kind = job.instances.kind
+            yield f"InstanceType {kind} needs Trainium or Inferentia, which is not here"
+        if isinstance(job, TrainingRequest) and not job.entrypoint:
+            yield from _toolkit_faults(job)
+        for uri in job.output_prefixes:
+            if not isinstance(uri, Unresolved):
+                try:
+                    self.store.path(uri)
+                except StepError as error:
+                    yield f"its output: {error}"
+        if isinstance(job.image, Unresolved):
+            if _MISSING not in job.image:
+                image = f"the image {job.image} must be known before the execution starts"
+                yield f"{image}; {_remedy(step.name)}"
+            return
+        if job.image not in self.images:
+            self.images[job.image] = find_image(job.image, self.options.images)
+        image = self.images[job.image]
+        yield from _program_faults(step, job, image)
+
+
+def _check_type(step: Step) -> None:
+    """Raise StepError for a step that cannot run here whatever it says."""
+    known = STEP_TYPES.get(step.type)
+    if known is None:
+        kind = f"a step of type {step.type} cannot run here, only {', '.join(STEP_TYPES)}"
+        raise StepError(f"{kind}; {_remedy(step.name)}")
+    if known.by_command:
+        kind = f"{'an' if step.type.startswith('E') else 'a'} {step.type} step"
+        raise StepError(f"{kind} needs what only AWS has; {_remedy(step.name)}")
+
+
+def _retry_faults(step: Step) -> Iterator[str]:
+    for policy in step.retry_policies:
+        for name in policy.exception_types:
+            if name not in EXCEPTION_TYPES:
+                yield f"a retry policy names {name}, allowed are {', '.join(EXCEPTION_TYPES)}"
+
+
+def _own_faults(step: Step, arguments: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a request of that type, though it could be read."""
+    if step.type == CONDITION:
+        conditions = step.arguments.get("Conditions")
+        if not isinstance(conditions, list) or not conditions:
+            yield "Conditions must be a non-empty list"
+            return
+        for condition in conditions:
+            yield from condition_faults(condition)
+    elif step.type == FAIL:
+        message = arguments.get("ErrorMessage", "")
+        if not isinstance(message, str):
+            yield f"ErrorMessage is {message!r:.80}, expected a string"
+    elif step.type == MODEL:
+        read_containers(arguments)
+    if step.property_files:
+        outputs = (arguments.get("ProcessingOutputConfig") or {}).get("Outputs") or []
+        names = [output["OutputName"] for output in outputs]
+        for file in step.property_files:
+            if file.output_name not in names and not any(isinstance(n, Unresolved) for n in names):
+                yield (
+                    f"the property file {file.name} is in the output {file.output_name!r:.80}, "
+                    f"which the step does not have; it has {', '.join(names) or 'none'}"
+                )
+
+
+def _toolkit_faults(job: TrainingRequest) -> Iterator[str]:
+    """What the toolkit would read, where it starts the script."""
+    if job.algorithm is not None:
+        channels = {each.name: each.content_type for each in job.channels}
+        values = (*job.hyperparameters.values(), *channels.values())
+        if not any(isinstance(value, Unresolved) for value in values):
+            yield from xgboost_faults(job.hyperparameters, channels)
+    fault = launcher_fault(job.hyperparameters)
+    if fault is not None:
+        yield fault
+    if is_on(job.hyperparameters, TRAINING_COMPILER_HYPERPARAMETER):
+        yield (
+            f"{TRAINING_COMPILER_HYPERPARAMETER} needs SageMaker Training Compiler, which is in "
+            "AWS's images only; run it on SageMaker"
+        )
+
+
+def _program_faults(step: Step, job: JobRequest, image: Image) -> Iterator[str]:
+    """A program, or a library, that the environment does not have."""
+    there = image.python if isinstance(image, Environment) else None
+    algorithm = job.algorithm if isinstance(job, TrainingRequest | TransformRequest) else None
+    if algorithm == XGBOOST and isinstance(image, Environment) and not image.has_module("xgboost"):
+        yield (
+            f"the built-in algorithm {XGBOOST} needs xgboost, which is not in {there}'s "
+            f"environment: {there} -m pip install xgboost-cpu, or name an environment that "
+            "has it with --image"
+        )
+    if not job.entrypoint or isinstance(job.entrypoint[0], Unresolved):
+        return
+    folder, _, program = job.entrypoint[0].rpartition("/")
+    path = os.environ.get("PATH", os.defpath)
+    path = path if there is None else f"{there.parent}{os.pathsep}{path}"
+    if program in PYTHON_NAMES or shutil.which(program, path=path) is not None:
+        return
+    if program in _AWS_PROGRAMS:
+        images, command = _AWS_PROGRAMS[program]
+        yield f"{program} is in {images} only; {_remedy(step.name, command)}"
+    elif not folder and there is not None:
+        where = f"neither beside {there} nor on PATH"
+        yield f"its program {program} is {where}: install it, or {_remedy(step.name)}"
+
+
+# Inputs: which will be there when their steps start
+
+
+def _call_needs(step: Step, scope: Scope) -> _Read:
+    """A step that a function or a command stands for may write wherever its request says."""
+    try:
+        request = resolve({**step.arguments, **step.members}, scope)
+    except (ExpressionError, StepError):
+        request = {}
+    places = [place for text in _texts(request) for place in _PLACE.findall(text)]
+    return _Read(step, {}, None, (), tuple(places))
+
+
+def _input_faults(
+    steps: Iterable[_Read], graph: StepGraph, store: ObjectStore, later: Collection[str]
+) -> Iterator[str]:
+    """One sentence for each object that is neither there nor made by a step that comes before.
+
+    `later` are places where a program puts objects while it runs, as the user says.
+    """
+    by_name = {each.step.name: each for each in steps}
+    for name, each in by_name.items():
+        before = [by_name[other] for other in ancestors(graph, name) if other in by_name]
+        for uri in dict.fromkeys(each.inputs):
+            if isinstance(uri, Unresolved) or any(_overlap(uri, place) for place in later):
+                continue
+            try:
+                there = store.has_objects(uri)
+            except ObjectStoreError as error:
+                yield f"{name}: {error}"
+                continue
+            if not there and not any(_makes(o, uri) or _speaks_of(o, uri) for o in before):
+                others = [other for other in by_name.values() if other is not each]
+                yield f"{name}: {uri} is not in the local store{_absent(uri, name, others, store)}"
+
+
+def _absent(uri: str, name: str, others: Iterable[_Read], store: ObjectStore) -> str:
+    maker = next((other.step.name for other in others if _makes(other, uri)), None)
+    if maker is not None:
+        return (
+            f": {maker} makes it, but need not have ended when {name} starts; let {name} depend on "
+            "it (DependsOn)"
+        )
+    return (
+        f" and no step before it makes it; put its files at {store.path(uri)}, or say where they "
+        f"are: --data {uri}=FOLDER (=later if a program puts them there while it runs)"
+    )
+
+
+def _makes(step: _Read, uri: str) -> bool:
+    # A training job writes below its own name, which nobody can know before.
+    return any(
+        _begins(prefix, uri) or (step.step.type != TRAINING and _within(uri, prefix))
+        for prefix in step.outputs
+        if not isinstance(prefix, Unresolved)
+    )
+
+
+def _speaks_of(step: _Read, uri: str) -> bool:
+    """Whether the step's own arguments, variables or hyperparameters name the place of `uri`."""
+    bucket = re.escape(uri.removeprefix("s3://").partition("/")[0])
+    word = re.compile(rf"(?<![\w.\-/]){bucket}(?![\w.\-])")
+    for text in _own_texts(step.arguments):
+        places = _PLACE.findall(text)
+        if any(_overlap(uri, place) for place in places):
+            return True
+        if not places and word.search(text):
+            return True
+    return False
+
+
+def _own_texts(arguments: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("AppSpecification", "AlgorithmSpecification"):
+        section = arguments.get(key)
+        if isinstance(section, Mapping):
+            yield from _texts(section.get("ContainerArguments"))
+            yield from _texts(section.get("ContainerEntrypoint"))
+    yield from _texts(arguments.get("Environment"))
+    own = arguments.get("HyperParameters")
+    if isinstance(own, Mapping):  # what the toolkit reads names sources, not results
+        yield from _texts({k: v for k, v in own.items() if not str(k).startswith("sagemaker_")})
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+
+
+def _begins(key: str, uri: str) -> bool:
+    """Whether an input's URI, which is the beginning of a key, stands for this one."""
+    return _within(key, uri) if uri.endswith("/") else key.startswith(uri)
+
+
+def _overlap(uri: str, prefix: str) -> bool:
+    return _within(uri, prefix) or _within(prefix, uri)
+
+
+def _within(uri: str, prefix: str) -> bool:
+    return f"{uri.rstrip('/')}/".startswith(f"{prefix.rstrip('/')}/")
