@@ -27,6 +27,7 @@ from compilegate.document.model import Definition, Scalar, Step
 from compilegate.document.parameters import parameter_values
 from compilegate.document.paths import ExpressionError, lookup
 from compilegate.document.reading import read_definition
+from compilegate.document.requests import unknown_members
 from compilegate.document.step_types import (
     CONDITION,
     FAIL,
@@ -275,6 +276,7 @@ class _Steps:
         """What is wrong with a step. Raises ExpressionError, StepError, ImageEnvironmentError."""
         _check_type(step)
         yield from _retry_faults(step)
+        yield from unknown_members(step.type, step.arguments)
         if step.type == LAMBDA:
             yield from self._function_faults(step)
         arguments = resolve(dict(step.arguments), self.scope)

@@ -60,6 +60,7 @@ def test_what_is_left_out_is_not_refused(bench: Any, tmp_path: Path) -> None:
 
 def test_a_run_names_all_that_explain_names(bench: Any) -> None:
     bad = bench.processing("train", inputs={"x": "s3://bucket/absent"})
+    bad["Arguments"]["Zoo"] = {}
     wrong = json.loads(definition(bench))
     wrong["Parameters"] = [{"Name": "Missing", "Type": "String"}]
     wrong["Steps"][1] = bad
@@ -73,7 +74,7 @@ def test_a_run_names_all_that_explain_names(bench: Any) -> None:
     with pytest.raises(RefusedDefinitionError) as refused:
         executor.start("tests", {})
     assert sorted(refused.value.problems) == sorted([*explanation.refused, *by_step])
-    assert len(refused.value.problems) == 5
+    assert len(refused.value.problems) == 6
     assert not bench.home.exists()
 
 

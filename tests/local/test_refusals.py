@@ -357,6 +357,22 @@ def test_training_compiler_is_refused_where_it_is_switched_on(
     )
 
 
+def test_unknown_members_of_requests_are_named_with_their_paths(bench: Any) -> None:
+    train = bench.training("train", channels={"data": "s3://bucket/code"})
+    train["Arguments"]["InputDataConfg"] = []
+    train["Arguments"]["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Typ"] = "x"
+    register = bench.register("register", "g", {"Get": "Steps.train.TrainingJobName"})
+    register["Arguments"]["InferenceSpecification"]["Containers"][0]["Environment"] = {"any": "x"}
+    register["Arguments"]["Zoo"] = {}
+    found = [reason.partition(" unknown member ") for reason in reasons(bench, train, register)]
+    assert [(step, re.split("[;,] ", where)[0]) for step, _, where in found] == [
+        ("train:", "InputDataConfig[0].DataSource.S3DataSource.S3Typ"),
+        ("train:", "InputDataConfg"),
+        ("register:", "Zoo"),
+    ]
+    assert found[1][2].endswith("did you mean InputDataConfig?")
+
+
 def test_a_property_file_in_an_output_that_its_step_does_not_have_is_refused(bench: Any) -> None:
     file = {"PropertyFileName": "Report", "OutputName": "reprt", "FilePath": "r.json"}
     step = bench.processing("make", outputs=["report", "model"], PropertyFiles=[file])
