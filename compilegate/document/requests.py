@@ -1,13 +1,16 @@
-"""Which members a step's request may have: those of the service's API, as botocore describes it.
+"""What the service takes in a step's request, by the shapes of its API, which come with botocore.
 
-botocore's file is read without botocore, whose import takes longer than the file.
+botocore's own validator knows members and types. Enumerations, patterns, lengths and the sizes of
+lists and maps are in the shapes as well, and are checked here, because a definition is an opaque
+string to every tool between this machine and the service. botocore's file is read without
+botocore, whose import takes ten times as long.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
@@ -17,21 +20,96 @@ from typing import Any
 from compilegate.document.expressions import is_expression
 from compilegate.document.step_types import STEP_TYPES
 
+Shape = Mapping[str, Any]
+"""`type`, `members`, `required`, `max`, `min`, `pattern`, `enum`, as far as it has them."""
+ExpressionCheck = Callable[[Mapping[str, Any], Shape, str], Iterator[str]]
+"""What is wrong with an expression where a value of that shape is expected, at that path."""
+
 _FILE = "data/sagemaker/2017-07-24/service-2.json"
 _NAMED = 12
-"""So many names of members are listed where none is close to the unknown one."""
+"""So many names are listed where none is close to the unknown one."""
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "structure": (dict,),
+    "map": (dict,),
+    "list": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "long": (int,),
+    "float": (int, float),
+    "double": (int, float),
+}
 
 
 def unknown_members(step_type: str, request: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each member that the service does not know, with its path.
+    """A sentence, with the path first, for each member that the service does not know.
 
     Without botocore's file every member counts as known.
     """
     operation = STEP_TYPES[step_type].operation
-    service = _service()
-    if operation is not None and service:
-        shape = service["operations"][operation]["input"]["shape"]
-        yield from _unknown(service["shapes"], shape, request, "")
+    if operation is not None and _service():
+        for shape, found, where in _walk(_input(operation), request, ""):
+            if shape is None:
+                yield f"{where}: {found}"
+
+
+def request_faults(
+    step_type: str, request: Mapping[str, Any], name: str, check_expression: ExpressionCheck
+) -> Iterator[str]:
+    """A sentence for all that the service would refuse, with the path below the step's name."""
+    known = STEP_TYPES[step_type]
+    if known.operation is None:
+        return
+    for shape, value, where in _walk(_input(known.operation), request, name):
+        if shape is None:
+            yield f"{where}: {value}"
+        elif is_expression(value):
+            yield from check_expression(value, shape, where)
+        elif not _is_of(shape["type"], value):
+            yield f"{where}: found {value!r:.80}, allowed: a {shape['type']}"
+        else:
+            yield from _value_faults(shape, value, where)
+        if shape is not None and shape["type"] == "structure" and isinstance(value, dict):
+            # The service names the job of a step itself.
+            given = {*value, known.job_name} if where == name else {*value}
+            required = () if is_expression(value) else shape.get("required", ())
+            yield from (f"{where}.{key} is missing" for key in required if key not in given)
+
+
+def has_property(description: str, path: Sequence[str | int]) -> bool:
+    """Whether the shape of an answer has a member at that path."""
+    shapes = _service()["shapes"]
+    shape: Shape = shapes[description]
+    for segment in path:
+        if shape["type"] == "structure" and segment in shape["members"]:
+            shape = shapes[shape["members"][segment]["shape"]]
+        elif shape["type"] in {"list", "map"}:
+            shape = shapes[shape["member" if shape["type"] == "list" else "value"]["shape"]]
+        else:
+            return False
+    return True
+
+
+def string_faults(value: str, shape: Shape, where: str) -> Iterator[str]:
+    """What is wrong with a text."""
+    import regex  # noqa: PLC0415  the service's patterns have Unicode classes; 20 ms
+
+    allowed = shape.get("enum")
+    if allowed and value not in allowed:
+        close = get_close_matches(value, allowed, n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        yield f"{where}: found {value!r}, allowed: one of {len(allowed)} values{meant}"
+    yield from _size_faults(len(value), "characters", shape, where)
+    pattern = shape.get("pattern")
+    if pattern and not regex.fullmatch(pattern, value, regex.DOTALL):
+        yield f"{where}: found {value!r}, allowed: a string that matches {pattern}"
+
+
+def _size_faults(size: int, what: str, shape: Shape, where: str) -> Iterator[str]:
+    if size > shape.get("max", size):
+        yield f"{where}: {size} {what}, allowed: {shape['max']} at most"
+    if size < shape.get("min", size):
+        yield f"{where}: {size} {what}, allowed: at least {shape['min']}"
 
 
 @cache
@@ -39,34 +117,70 @@ def _service() -> Mapping[str, Any]:
     spec = find_spec("botocore")
     if spec is None or spec.origin is None:
         return {}
-    packed = Path(spec.origin).parent / f"{_FILE}.gz"
-    plain = packed.with_suffix("")
+    plain = Path(spec.origin).parent / _FILE
+    packed = plain.with_name(f"{plain.name}.gz")
     content = gzip.decompress(packed.read_bytes()) if packed.is_file() else plain.read_bytes()
     found: Mapping[str, Any] = json.loads(content)
     return found
 
 
-def _unknown(shapes: Mapping[str, Any], name: str, value: Any, where: str) -> Iterator[str]:
-    shape = shapes[name]
-    if shape["type"] == "list" and isinstance(value, list):
+def _input(operation: str) -> Shape:
+    service = _service()
+    found: Shape = service["shapes"][service["operations"][operation]["input"]["shape"]]
+    return found
+
+
+def _walk(shape: Shape, value: Any, where: str) -> Iterator[tuple[Shape | None, Any, str]]:
+    """The value and all that is in it, each with its shape and path; of a member that has no shape
+    the sentence that it is unknown."""
+    yield shape, value, where
+    if is_expression(value) or not _is_of(shape["type"], value):
+        return
+    if shape["type"] == "list":
         for index, item in enumerate(value):
-            yield from _unknown(shapes, shape["member"]["shape"], item, f"{where}[{index}]")
-    if not isinstance(value, Mapping) or is_expression(value):
-        return
-    if shape["type"] == "map":
+            yield from _walk(_of(shape["member"]), item, f"{where}[{index}]")
+    elif shape["type"] in {"map", "structure"}:
         for key, item in value.items():
-            yield from _unknown(shapes, shape["value"]["shape"], item, f"{where}.{key}")
-    if shape["type"] != "structure":
-        return
-    known = shape["members"]
-    for key, item in value.items():
-        path = f"{where}.{key}" if where else str(key)
-        if key in known:
-            yield from _unknown(shapes, known[key]["shape"], item, path)
-            continue
-        close = get_close_matches(key, known, n=1)
-        if close:
-            yield f"unknown member {path}; did you mean {close[0]}?"
-        else:
-            rest = ", ..." if len(known) > _NAMED else ""
-            yield f"unknown member {path}, allowed are {', '.join([*known][:_NAMED])}{rest}"
+            path = f"{where}.{key}" if where else str(key)
+            if shape["type"] == "map":
+                yield from _walk(_of(shape["value"]), item, path)
+            elif key in shape["members"]:
+                yield from _walk(_of(shape["members"][key]), item, path)
+            else:
+                yield None, _unknown(key, [*shape["members"]]), path
+
+
+def _unknown(key: str, known: Sequence[str]) -> str:
+    close = get_close_matches(key, known, n=1)
+    if close:
+        return f"unknown member; did you mean {close[0]}?"
+    return f"unknown member, allowed are {', '.join(known[:_NAMED])}" + (
+        ", ..." if len(known) > _NAMED else ""
+    )
+
+
+def _of(reference: Mapping[str, str]) -> Shape:
+    found: Shape = _service()["shapes"][reference["shape"]]
+    return found
+
+
+def _is_of(kind: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    return isinstance(value, _TYPES.get(kind, (object,)))
+
+
+def _value_faults(shape: Shape, value: Any, where: str) -> Iterator[str]:
+    """What is wrong with a value of the right type, apart from what is in it."""
+    kind = shape["type"]
+    if kind == "string":
+        yield from string_faults(value, shape, where)
+    elif kind in {"list", "map"}:
+        yield from _size_faults(len(value), "entries", shape, where)
+    elif kind in {"integer", "long"} and not (
+        shape.get("min", value) <= value <= shape.get("max", value)
+    ):
+        yield f"{where}: found {value}, allowed: {shape.get('min')} to {shape.get('max')}"
+    if kind == "map":
+        for key in value:
+            yield from string_faults(key, _of(shape["key"]), f"{where}, the key")

@@ -347,8 +347,8 @@ def break_unknown(request: dict[str, Any]) -> None:
             break_when_filled_in,
             "Environment.JOBS: up to 575 characters once it is filled in, allowed: 512 at most",
         ),
-        (break_required, 'Missing required parameter in input: "OutputDataConfig"'),
-        (break_unknown, 'Unknown parameter in input: "Fantasy"'),
+        (break_required, "OutputDataConfig is missing"),
+        (break_unknown, "Train-baseline-7.Fantasy: unknown member"),
     ],
 )
 def test_a_request_that_the_service_would_refuse_is_named(break_it: Any, sentence: str) -> None:
