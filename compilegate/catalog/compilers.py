@@ -123,9 +123,10 @@ def compilers() -> dict[str, Compiler]:
 
 
 def _facts(name: str) -> dict[str, Any]:
+    file = "torch-compile.toml" if name == "inductor" else f"{name}.toml"  # its default backend
     text = (
         files("compilegate.job.compilers")
-        .joinpath("facts", f"{name}.toml")
+        .joinpath("facts", file)
         .read_text(encoding="utf-8")
     )
     return tomllib.loads(text)

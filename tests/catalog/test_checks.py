@@ -186,7 +186,7 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
         ),
         (
             {"compiler": "inductor"},
-            "torch.compile needs pytorch 2.0 or newer, not 1.13.1; "
+            "torch.compile needs pytorch 2.4 or newer, not 1.13.1; "
             'take a newer image, or compiler = "training-compiler" on an old one',
         ),
         (

@@ -238,7 +238,7 @@ def test_an_image_must_extend_what_the_arm_says_it_holds() -> None:
         (
             find_image("pytorch-training-compiler", "1.13.1"),
             {},
-            "arms.compiled.compiler: torch.compile needs pytorch 2.0 or newer, not 1.13.1; take a "
+            "arms.compiled.compiler: torch.compile needs pytorch 2.4 or newer, not 1.13.1; take a "
             'newer image, or compiler = "training-compiler" on an old one',
         ),
         (

@@ -9,8 +9,6 @@ from typing import Any, Callable, Mapping, Optional
 
 import torch
 import torch._inductor.config
-from torch._inductor.cpu_vec_isa import VecISA
-from torch._inductor.runtime.runtime_utils import default_cache_dir
 
 from compilegate.job.cache import CacheFolder
 from compilegate.job.compilers.declaration import INDUCTOR
@@ -54,7 +52,8 @@ def backend(
 
 def names_a_cache() -> bool:
     """Whether the environment names a cache. Importing torch sets the variable to its default."""
-    return os.environ.get(INDUCTOR_CACHE_VARIABLE, default_cache_dir()) != default_cache_dir()
+    default = os.path.join(tempfile.gettempdir(), "torchinductor_")  # then the user's name
+    return not os.environ.get(INDUCTOR_CACHE_VARIABLE, default).startswith(default)
 
 
 def use_fresh_cache() -> Path:
@@ -91,6 +90,10 @@ def _remember_checks() -> None:
     longer than loading all kept kernels. A cache is for one processor and the same libraries, so an
     earlier job's answer holds. Before torch 2.10 the question is another, and is asked each time.
     """
+    try:
+        from torch._inductor.cpu_vec_isa import VecISA  # noqa: PLC0415
+    except ImportError:  # torch 2.4 has it elsewhere
+        return
     ask = getattr(VecISA, "_probe_load", None)
     if ask is None or ask.__module__ == __name__:
         return

@@ -1,5 +1,5 @@
-"""A script in an image with Python 3.8, which most of Training Compiler's have: it trains, calls
-`compilegate.job`, and leaves evidence that the gate reads. NumPy is all that it needs."""
+"""The oldest releases that docs/programs.md promises: Python 3.8, which most of Training Compiler's
+images have, with NumPy alone and with torch 1.10; and torch 2.4 where it compiles."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord, Origin
 from tests.environments import ROOT, BuildError, NotOfferedError, folder, make, pip_install
 from tests.environments.interpreters import find_python
+from tests.environments.light_torch import install_light
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -43,6 +44,29 @@ p = probabilities(x[192:])
 job.examples(ids=np.arange(64), labels=y[192:], scores=np.stack([1 - p, p], axis=1))
 """
 
+TORCH_SCRIPT = """
+import numpy as np
+import torch
+from compilegate import job
+
+torch.manual_seed(7)
+x = torch.randn(256, 4)
+y = (x.sum(dim=1) > 0).long()
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+model = job.compile(model)
+batches = [(x[at : at + 16], y[at : at + 16]) for at in range(0, 192, 16)] * 4
+for a, b in job.steps(batches):
+    loss = torch.nn.functional.cross_entropy(model(a), b)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+job.save(lambda folder: torch.save(model.state_dict(), str(folder / "model.pt")))
+with torch.no_grad():
+    scores = model(x[192:]).softmax(dim=1)
+job.examples(ids=np.arange(64), labels=y[192:].numpy(), scores=scores.numpy())
+"""
+
 
 @pytest.fixture(scope="module")
 def python38() -> Path:
@@ -56,16 +80,18 @@ def python38() -> Path:
         pytest.fail(str(error), pytrace=False)
 
 
-def evidence(python: Path, place: Path, text: str, **variables: str) -> EvidenceRecord:
+def evidence(
+    python: Path, place: Path, text: str, compiler: str = "eager", **variables: str
+) -> EvidenceRecord:
     """What a script leaves as a job in the layout of SageMaker's container."""
     for name in ("data", "model", "output"):
         (place / name).mkdir()
     (place / "data" / "rows.txt").write_text("none\n")
     script = place / "train.py"
     script.write_text(text)
-    job = {"seed": 7, "compiler": "eager", "batch_size": 16, "precision": "fp32"}
+    job = {"seed": 7, "compiler": compiler, "batch_size": 16, "precision": "fp32"}
     done = subprocess.run(
-        [python, LAUNCHER, "--seed", "7", "--compiler", "eager", "--batch_size", "16"],
+        [python, LAUNCHER, "--seed", "7", "--compiler", compiler, "--batch_size", "16"],
         env={
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(ROOT),
@@ -99,3 +125,24 @@ def test_a_script_that_only_prints_is_searched(python38: Path, tmp_path: Path) -
     caught = {"COMPILEGATE_PRINTED_accuracy": "accuracy ([0-9.]+)"}
     found = evidence(python38, tmp_path, "print('accuracy 0.875')\n", **caught).evidence
     assert (found.origin, found.metrics) == (Origin.PRINTED, {"accuracy": 0.875})
+
+
+@pytest.mark.parametrize(
+    ("python", "torch", "compiler"), [("3.8", "1.10.2", "eager"), ("3.11", "2.4.1", "inductor")]
+)
+def test_a_script_of_torch(python: str, torch: str, compiler: str, tmp_path: Path) -> None:
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text(f"torch=={torch}\nnumpy<2\n")
+    place = folder(f"torch-{torch}", requirements)
+    try:
+        made = make(place, find_python(python), lambda place: install_light(place, requirements))
+    except NotOfferedError as error:
+        pytest.skip(f"NOTHING WAS TRAINED WITH TORCH {torch}: {error}")
+    except BuildError as error:
+        pytest.fail(str(error), pytrace=False)
+    left = evidence(made, tmp_path, TORCH_SCRIPT, compiler=compiler).evidence
+    assert str(left.environment["torch"]).startswith(torch)
+    assert str(left.environment["python"]).startswith(f"{python}.")
+    assert left.metrics["accuracy"] > 0.9
+    assert left.compiler.ran == (compiler != "eager")
+    assert left.compiler.ran == (left.parity is not None and left.parity.obstacle is None)
