@@ -5,12 +5,14 @@ Three lines come last: what was decided and why, what it saves, and where to loo
 
 from __future__ import annotations
 
+import shlex
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
-from compilegate.cli.terminal.browser import show_page
 from compilegate.cli.terminal.errors import show_error
 from compilegate.cli.terminal.pages import complete_page, has_page, write_page
 from compilegate.execution import exit_codes
@@ -21,6 +23,44 @@ from compilegate.job.names import REPORT_FILE, VERDICT_FILE
 
 RESUMABLE = (exit_codes.STEP_FAILED, exit_codes.INTERRUPTED)
 """The exit statuses after which an execution here can go on."""
+
+
+OWN_OF_THE_EXECUTION = ("arms", "until", "skip", "parameters", "resume", "workload", "definition")
+"""What a resumed execution keeps by itself. All other options are given again."""
+NOT_NEEDED_AGAIN = ("output", "open_page", "as_json", "subject")
+
+
+def resume_command(execution_id: str, context: click.Context) -> str:
+    """The command that continues an execution, whole: it can be copied as it stands. The options of
+    the command that started it, in `context`, are given again."""
+    again = context.command.name == "run"
+    words = ["compilegate", *(context.command_path.split()[1:] if again else ["run"])]
+    words += ["--resume", execution_id, *(_given_again(context) if again else [])]
+    return shlex.join([*words, *_given_again(context.find_root())])
+
+
+def _given_again(context: click.Context) -> list[str]:
+    """The words that gave a command's options on the command line; none for defaults."""
+    left_out = (*OWN_OF_THE_EXECUTION, *NOT_NEEDED_AGAIN)
+    words: list[str] = []
+    for option in context.command.params:
+        name = str(option.name)
+        asked = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if name in left_out or not asked:
+            continue
+        value = context.params[name]
+        if value is True:
+            words.append(option.opts[0])
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        words += [word for each in values for word in (option.opts[0], str(each))]
+    return words
+
+
+def show_page(page: Path) -> None:
+    """Open a page in the browser that $BROWSER names, or in the desktop's."""
+    if not webbrowser.open(page.resolve().as_uri()):
+        click.echo(f"--open: no browser was found; set BROWSER, or open {page}", err=True)
 
 
 def show_outcome(

@@ -171,7 +171,7 @@ def _not_registered(graph: StepGraph, selection: Selection) -> dict[str, str]:
         skipped = [each for each in graph.steps if each in before & {*selection.skip}]
         if unproven or skipped:
             what = f"the stub of {unproven[0]}" if unproven else f"{skipped[0]}, which is left out,"
-            found[name] = f"{what} lies before it; --register-from-stubs registers it all the same"
+            found[name] = f"{what} lies before it"
     return found
 
 

@@ -1,4 +1,4 @@
-"""`compilegate images --pin`: what a base's tag stands for is looked up, kept, and built from."""
+"""`compilegate aws images --pin`: what a base's tag stands for is looked up, kept, built from."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def push(aws: AwsServer, content: str) -> str:
 
 def pin(aws: AwsServer, checkout: Path, *arguments: str) -> Result:
     with chdir(checkout):
-        return CliRunner().invoke(main, ["images", "--pin", *arguments], env=environment(aws))
+        return CliRunner().invoke(
+            main, ["aws", "images", "--pin", *arguments], env=environment(aws)
+        )
 
 
 def training(checkout: Path) -> ImageFolder:

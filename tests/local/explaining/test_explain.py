@@ -1,4 +1,4 @@
-"""`compilegate explain`: each step, what it waits for, what runs it, why it is refused."""
+"""`compilegate pipeline explain`: each step, what it waits for, what runs it, why it is refused."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
+from compilegate.cli.pipeline.explain import command
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.cli.pipeline.explain import command
 from compilegate.local.explaining.drawing import svg
 from compilegate.local.explaining.explanation import ExplainedStep, Explanation
 from compilegate.local.explaining.text import text_lines

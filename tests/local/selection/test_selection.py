@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -181,19 +180,14 @@ def test_a_resumed_execution_keeps_its_choice(bench: Any) -> None:
 def test_the_command_names_what_it_left_out(bench: Any, tmp_path: Any) -> None:
     from click.testing import CliRunner  # noqa: PLC0415
 
-    from compilegate.cli.run import command  # noqa: PLC0415
+    from compilegate.cli import main  # noqa: PLC0415
 
-    definition, stub = tmp_path / "d.json", tmp_path / "stub.json"
+    definition = tmp_path / "d.json"
     definition.write_text(bench.definition(bench.processing("first"), FOREIGN))
-    stub.write_text(json.dumps({"Url": "u"}))
-    common = ["--definition", str(definition), "--home", str(bench.home), "--image", "*=here"]
-    skipped = CliRunner().invoke(command, [*common, "--skip", "deploy"], catch_exceptions=False)
+    common = ["pipeline", "run", str(definition), "--home", str(bench.home), "--image", "*=here"]
+    skipped = CliRunner().invoke(main, [*common, "--skip", "deploy"], catch_exceptions=False)
     assert skipped.exit_code == 0, skipped.output
     assert "left out: deploy (--skip)" in skipped.output
-    stubbed = CliRunner().invoke(
-        command, [*common, "--stub", f"deploy={stub}"], catch_exceptions=False
-    )
-    assert stubbed.exit_code == 0, stubbed.output
 
 
 @pytest.mark.parametrize(
