@@ -32,7 +32,7 @@ from compilegate.cli.options import (
     pass_project,
 )
 from compilegate.cli.posture_here import posture_functions, posture_lines, settle_failed
-from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
+from compilegate.cli.terminal.errors import RefusalError, disk_error, refusing_os_errors
 from compilegate.cli.terminal.origin import note_origin
 from compilegate.cli.terminal.outcome import resume_command, show_outcome
 from compilegate.cli.terminal.pages import copy_reports
@@ -258,14 +258,13 @@ def followed(
     """Show the execution until it has ended, and its outcome; returns the exit status, too."""
     for line in left_out_lines(executor.left_out(reference)):
         click.echo(line)
-    with progress_shown() as listener:
-        result = executor.follow(reference, listener)
-    status = show_outcome(
-        executor,
-        result,
-        resume=resume_command(reference, click.get_current_context()),
-        open_page=options.open_page,
-    )
+    resume = resume_command(reference, click.get_current_context())
+    try:
+        with progress_shown() as listener:
+            result = executor.follow(reference, listener)
+    except OSError as error:
+        raise disk_error(error, resume) or error from error
+    status = show_outcome(executor, result, resume=resume, open_page=options.open_page)
     return result, status
 
 

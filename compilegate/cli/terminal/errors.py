@@ -84,13 +84,21 @@ class ShownFullDisk(Shown):
     exit_code = exit_codes.STEP_FAILED
 
 
-def disk_error(error: OSError) -> Shown | None:
-    """A disk that is full or cannot be written, as click shows it; None for any other error."""
+def disk_error(error: OSError, resume: str = "--resume") -> Shown | None:
+    """A disk that is full, or a file that may not be read or written, as click shows it; None for
+    any other error. `resume` is how to go on with an execution."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        said = f"{error.strerror}: {error.filename or 'a disk'}; what has ended is kept: free some"
-        return ShownFullDisk(RefusalError(f"{said} space, then continue with --resume"))
+        where = error.filename or "a disk"
+        return ShownFullDisk(
+            RefusalError(
+                f"{where}: {error.strerror}; what has ended is kept: free some space, then "
+                f"continue with {resume}"
+            )
+        )
     if error.errno == errno.EROFS:
         return Shown(RefusalError(f"{error.filename} cannot be written: {error.strerror}"))
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return Shown(RefusalError(f"{error.filename}: {error.strerror}"))
     return None
 
 
