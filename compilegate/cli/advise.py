@@ -18,7 +18,7 @@ from compilegate.cli.measured import experiences, forecast_lines, known_facts
 from compilegate.cli.options import (
     FILE,
     Project,
-    complete_workload,
+    completing,
     json_option,
     pass_project,
     print_or_write,
@@ -30,7 +30,9 @@ from compilegate.workload.feasibility import check_feasible
 
 
 @click.command("advise")
-@click.argument("workload", metavar="[NAME|FILE]", required=False, shell_complete=complete_workload)
+@click.argument(
+    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
+)
 @click.option("--all", "everything", is_flag=True, help="Advise on every workload of the folder.")
 @json_option
 @click.option(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from compilegate.advice import Obstacle
 from compilegate.cli.options import Project
 from compilegate.cli.terminal.errors import RefusalError, found_in
 from compilegate.datasets import misfits
@@ -28,6 +28,9 @@ from compilegate.pipelines.staging import (
 )
 from compilegate.workload import Workload, read_data_table
 from compilegate.workload.feasibility import NO_BASES, Bases, check_feasible
+
+if TYPE_CHECKING:
+    from compilegate.advice import Obstacle
 
 
 def refuse_all_at_once(*checks: Callable[[], None]) -> None:
@@ -153,7 +156,7 @@ def never_passing(workload: Workload, path: Path) -> tuple[str, ...]:
 
 def obstacles(workload: Workload, path: Path) -> tuple[Obstacle, ...]:
     """What `compilegate check` finds in the program's folder, the gravest first; nothing where the
-    program cannot be read. Compilegate's own program has none."""
+    program cannot be read. Compilegate's own program has none. Nothing is imported for it."""
     root = source_folder_of(workload, path)
     return () if root is None or not root.is_dir() else _found_in(root)
 
@@ -161,6 +164,7 @@ def obstacles(workload: Workload, path: Path) -> tuple[Obstacle, ...]:
 @lru_cache(maxsize=512)
 def _found_in(root: Path) -> tuple[Obstacle, ...]:
     """Once for each folder, which workloads may share."""
+    from compilegate.advice import Obstacle  # noqa: PLC0415
     from compilegate.check.checking import check_paths  # noqa: PLC0415  the rules take time
 
     found = sorted(check_paths([root]).findings, key=lambda each: -each.severity)

@@ -11,7 +11,7 @@ import click
 from compilegate.catalog.instances import accelerators_of, instances
 from compilegate.cli.options import (
     Project,
-    complete_workload,
+    completing,
     image_option,
     job_file_option,
     json_option,
@@ -24,7 +24,9 @@ from compilegate.job.machine.accelerators import describing
 
 
 @click.command("doctor")
-@click.argument("subject", metavar="[NAME|TYPE]", required=False, shell_complete=complete_workload)
+@click.argument(
+    "subject", metavar="[NAME|TYPE]", required=False, shell_complete=completing("workload")
+)
 @json_option
 @click.option(
     "--try",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,28 +17,20 @@ from compilegate.cli.options import (
     Age,
     Bytes,
     Project,
-    complete_execution_or_workload,
+    completing,
     json_option,
     open_option,
     pass_project,
     print_or_write,
     refuse_given,
 )
-from compilegate.cli.places import Place, place_of
 from compilegate.cli.terminal.errors import aligned, writing
 from compilegate.cli.terminal.outcome import resume_command, show_outcome
 from compilegate.execution.result import ExecutionResult, StepResult
-from compilegate.history.rows import line_of
-from compilegate.history.telling import (
-    COLUMNS,
-    PORTFOLIO,
-    as_csv,
-    as_page,
-    line_cells,
-    row_cells,
-)
-from compilegate.history.telling import as_json as as_document
 from compilegate.local import LocalExecutor, execution_named, list_executions, pack_execution
+
+if TYPE_CHECKING:
+    from compilegate.cli.places import Place
 
 _LISTED = f"{'EXECUTION':<14}  {'PIPELINE':<24}  {'STARTED':<16}  {'SECONDS':>8}  STATUS"
 
@@ -73,7 +65,10 @@ class Options:
 
 @click.command("executions")
 @click.argument(
-    "subject", metavar="[ID|NAME]", required=False, shell_complete=complete_execution_or_workload
+    "subject",
+    metavar="[ID|NAME]",
+    required=False,
+    shell_complete=completing("execution", "workload"),
 )
 @click.option("--all", "everything", is_flag=True, help="All workloads, in a line each.")
 @json_option
@@ -118,10 +113,13 @@ def command(project: Project, subject: str | None, **given: Any) -> None:
     if options.pruning:
         _prune(project, options)
         return
-    place = place_of(project)
     if subject is None and not project.aws and not options.everything:
         _list(project.home, as_json=options.as_json)
-    elif subject is None:
+        return
+    from compilegate.cli.places import place_of  # noqa: PLC0415  boto3 takes time
+
+    place = place_of(project)
+    if subject is None:
         _show_portfolio(place, as_json=options.as_json)
     elif project.aws or _is_workload(project, place, subject):
         _show_workload(place, subject, options)
@@ -165,17 +163,22 @@ def _prune(project: Project, options: Options) -> None:
 
 
 def _show_portfolio(place: Place, *, as_json: bool) -> None:
+    from compilegate.history import telling  # noqa: PLC0415
+    from compilegate.history.rows import line_of  # noqa: PLC0415
+
     by_name = {name: place.rows(name) for name in place.executed()}
     lines = [line_of(name, rows) for name, rows in by_name.items() if rows]
     if as_json:
-        click.echo(as_document(lines))
+        click.echo(telling.as_json(lines))
     elif lines:
-        _show([PORTFOLIO, *map(line_cells, lines)])
+        _show([telling.PORTFOLIO, *map(telling.line_cells, lines)])
     else:
         click.echo(f"Nothing has been executed in {place.called} yet")
 
 
 def _show_workload(place: Place, name: str, options: Options) -> None:
+    from compilegate.history import telling  # noqa: PLC0415
+
     if options.open_page:
         raise click.UsageError("--open: allowed with the ID of one execution")
     rows = place.rows(name)
@@ -183,8 +186,8 @@ def _show_workload(place: Place, name: str, options: Options) -> None:
         raise click.UsageError(f"{name} was never executed in {place.called}")
     if options.output is not None:
         written: dict[str, Callable[[], str]] = {
-            ".csv": lambda: as_csv(rows),
-            ".html": lambda: as_page(name, rows),
+            ".csv": lambda: telling.as_csv(rows),
+            ".html": lambda: telling.as_page(name, rows),
         }
         if options.output.suffix not in written:
             raise click.UsageError(f"--output: {options.output}, allowed: a .csv or .html file")
@@ -192,9 +195,9 @@ def _show_workload(place: Place, name: str, options: Options) -> None:
         count = f"{len(rows)} execution{'' if len(rows) == 1 else 's'}"
         click.echo(f"{options.output}: {count}", err=True)
     if options.as_json:
-        click.echo(as_document(rows))
+        click.echo(telling.as_json(rows))
     elif options.output is None:
-        _show([COLUMNS, *map(row_cells, rows)])
+        _show([telling.COLUMNS, *map(telling.row_cells, rows)])
 
 
 def _show(cells: list[tuple[str, ...]]) -> None:

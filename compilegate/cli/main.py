@@ -285,11 +285,7 @@ def models(context: click.Context) -> None:
     workload says so.
     """
     if context.invoked_subcommand is None:
-        group = context.command
-        assert isinstance(group, LazyGroup)  # noqa: S101  for the type
-        listed = group.get_command(context, "list")
-        assert listed is not None  # noqa: S101
-        context.invoke(listed)
+        context.invoke(importlib.import_module(f"{_CLI}.models").list_command)
 
 
 @click.group(

@@ -12,8 +12,7 @@ import click
 
 from compilegate.cli.options import (
     Project,
-    complete_group,
-    complete_package,
+    completing,
     json_option,
     pass_project,
 )
@@ -58,7 +57,7 @@ COLUMNS = ("MODEL PACKAGE", "ARM", "SEED", "APPROVAL", "CREATED", "METRICS (MEAN
 
 
 @click.command("list")
-@click.argument("group", required=False, shell_complete=complete_group)
+@click.argument("group", required=False, shell_complete=completing("group"))
 @json_option
 @pass_project
 def list_command(project: Project, group: str | None, *, as_json: bool) -> None:
@@ -84,7 +83,7 @@ def list_command(project: Project, group: str | None, *, as_json: bool) -> None:
 
 
 @click.command("show")
-@click.argument("package", shell_complete=complete_package)
+@click.argument("package", shell_complete=completing("package"))
 @json_option
 @pass_project
 def show_command(project: Project, package: str, *, as_json: bool) -> None:
@@ -131,7 +130,7 @@ _REASON = click.option(
 
 
 @click.command("approve")
-@click.argument("package", shell_complete=complete_package)
+@click.argument("package", shell_complete=completing("package"))
 @_REASON
 @pass_project
 def approve_command(project: Project, package: str, reason: str | None) -> None:
@@ -140,7 +139,7 @@ def approve_command(project: Project, package: str, reason: str | None) -> None:
 
 
 @click.command("reject")
-@click.argument("package", shell_complete=complete_package)
+@click.argument("package", shell_complete=completing("package"))
 @_REASON
 @pass_project
 def reject_command(project: Project, package: str, reason: str | None) -> None:

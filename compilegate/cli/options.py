@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from compilegate.account.settings import SETTINGS_FILE, Settings, read_settings
 from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.cli.terminal.errors import writing
 from compilegate.job.files import write_text
-from compilegate.workload import Workload, find_workload, read_workload
+
+if TYPE_CHECKING:  # what these import takes half a second
+    from compilegate.account.settings import Settings
+    from compilegate.workload import Workload
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -39,16 +41,22 @@ class Project:
     @property
     def settings(self) -> Settings:
         """The project's settings; the defaults if it has none."""
+        from compilegate.account.settings import read_settings  # noqa: PLC0415
+
         return read_settings(self.settings_file)
 
     def load(self, name_or_path: str) -> tuple[Workload, Path]:
         """The checked workload and its file; refuses what is wrong with it."""
+        from compilegate.workload import find_workload, read_workload  # noqa: PLC0415
+
         path = find_workload(name_or_path, self.workloads)
         return read_workload(path), path
 
     def deployed_workloads(self, settings: Settings) -> list[tuple[Workload, Path]]:
         """The workloads that a deployment of this project has, each with its file: those that the
         settings name, or else all."""
+        from compilegate.workload import find_workload, read_workload  # noqa: PLC0415
+
         paths = (
             [find_workload(name, self.workloads) for name in settings.workloads]
             if settings.workloads
@@ -65,7 +73,7 @@ def project_of(context: click.Context) -> Project:
     return Project(
         workloads=folder / "workloads",
         containers=own if any(own.glob("*/requirements.txt")) else IMAGE_FOLDERS,
-        settings_file=folder / SETTINGS_FILE,
+        settings_file=folder / "infra" / "settings.toml",
         home=Path(given.get("home") or folder / HOME),
         aws=bool(given.get("of_account")),
     )
@@ -81,57 +89,37 @@ def pass_project(command: Command) -> Command:
     return with_project  # pyrefly: ignore[bad-return]
 
 
-def complete_workload(
-    context: click.Context, _argument: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """The names in the folder of workloads, and files, which may be named too.
-
-    Like all completions it is read from file names alone: a Tab must not wait.
-    """
-    paths = project_of(context).workloads.glob("*.toml")
-    items = _beginning_with(incomplete, [path.stem for path in paths])
-    return items or [CompletionItem(incomplete, type="file")]
-
-
-def complete_execution(
-    context: click.Context, _argument: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """The IDs of the executions on this machine."""
-    paths = project_of(context).home.glob("executions/*/execution.json")
-    return _beginning_with(incomplete, [path.parent.name for path in paths])
+_NAMES: dict[str, Callable[[Project], Iterable[str]]] = {
+    "workload": lambda it: (path.stem for path in it.workloads.glob("*.toml")),
+    "execution": lambda it: (
+        path.parent.name for path in it.home.glob("executions/*/execution.json")
+    ),
+    "package": lambda it: (
+        f"{path.parent.name}/{path.stem}" for path in it.home.glob("registry/*/*.json")
+    ),
+    "group": lambda it: (path.parent.name for path in it.home.glob("registry/*/*.json")),
+}
 
 
-def complete_execution_or_workload(
-    context: click.Context, argument: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Both."""
-    found = complete_execution(context, argument, incomplete)
-    paths = project_of(context).workloads.glob("*.toml")
-    return [*found, *_beginning_with(incomplete, [path.stem for path in paths])]
+def completing(
+    *kinds: str,
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """What the Tab key offers for an argument: names of these kinds, read from file names alone,
+    for a Tab must not wait. A workload may be a file, too."""
 
+    def complete(
+        context: click.Context, _argument: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        names = {name for kind in kinds for name in _NAMES[kind](project_of(context))}
+        found = [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+        files = [CompletionItem(incomplete, type="file")] if kinds == ("workload",) else []
+        return found or files
 
-def complete_package(
-    context: click.Context, _argument: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """The registered models on this machine, as GROUP/VERSION."""
-    paths = project_of(context).home.glob("registry/*/*.json")
-    return _beginning_with(incomplete, [f"{path.parent.name}/{path.stem}" for path in paths])
-
-
-def complete_group(
-    context: click.Context, _argument: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """The groups of registered models."""
-    paths = project_of(context).home.glob("registry/*/*.json")
-    return _beginning_with(incomplete, [path.parent.name for path in paths])
-
-
-def _beginning_with(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in sorted(set(names)) if name.startswith(incomplete)]
+    return complete
 
 
 workload_argument = click.argument(
-    "workload", metavar="NAME|FILE", shell_complete=complete_workload
+    "workload", metavar="NAME|FILE", shell_complete=completing("workload")
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 open_option = click.option(

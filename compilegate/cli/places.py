@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from compilegate.access.layout import verdicts_prefix
 from compilegate.account.deployed import StackOutputs, read_outputs
@@ -105,49 +105,6 @@ class Model:
         return [*archives, *([self.metadata["verdict"]] if "verdict" in self.metadata else [])]
 
 
-class Place(Protocol):
-    """What `models`, `executions` and `posture` read and change."""
-
-    @property
-    def called(self) -> str: ...
-
-    def groups(self) -> list[str]: ...
-
-    def models(self, group: str) -> list[Model]: ...
-
-    def describe(self, reference: str) -> Model: ...
-
-    def decide(self, reference: str, status: str, reason: str | None) -> Model: ...
-
-    def read(self, uri: str) -> bytes | None: ...
-
-    def file(self, uri: str) -> str: ...
-
-    def executed(self) -> list[str]:
-        """The names of the workloads that have executions."""
-
-    def rows(self, workload: str) -> list[Row]:
-        """A workload over its executions."""
-
-    def who(self) -> str:
-        """As whom a person changes a posture."""
-
-    def posture(self, workload: str) -> Record: ...
-
-    def change_posture(self, workload: str, event: Event) -> Record: ...
-
-    def advised(self, workload: str, month: str) -> Sequence[tuple[str, str]]:
-        """What advice expected, beside what an execution of the month measured."""
-
-    def expected(self, workload: str) -> tuple[Expected, ...]:
-        """What advice expected of the arms when the workload was deployed."""
-
-
-def place_of(project: Project) -> Place:
-    """The account with `--aws`, or else this machine."""
-    return Deployed(project) if project.aws else Here(project.home)
-
-
 @dataclass(frozen=True)
 class Here:
     """The home on this machine."""
@@ -172,6 +129,7 @@ class Here:
         return Model(found.group, found.version, found.description, found.execution_id)
 
     def decide(self, reference: str, status: str, reason: str | None) -> Model:
+        """Approve or reject a package."""
         set_approval(self.home, reference, status, reason)
         return self.describe(reference)
 
@@ -187,9 +145,11 @@ class Here:
         return list(list_executions(self.home))
 
     def executed(self) -> list[str]:
+        """The names of the workloads that have executions."""
         return sorted({one.pipeline_name for one in self._executions})
 
     def rows(self, workload: str) -> list[Row]:
+        """A workload over its executions."""
         executor = LocalExecutor(home=self.home)
         past = [
             Past(
@@ -204,6 +164,7 @@ class Here:
         return rows_of(past, self.posture(workload))
 
     def who(self) -> str:
+        """As whom a person changes a posture."""
         return getpass.getuser()
 
     def posture(self, workload: str) -> Record:
@@ -213,7 +174,8 @@ class Here:
         return decide(records_in(self.home), workload, event)
 
     def advised(self, workload: str, month: str) -> Sequence[tuple[str, str]]:
-        """By the newest execution of the month that trained a candidate beside the baseline."""
+        """What advice expected beside what was measured, in the newest execution of the month that
+        trained a candidate beside the baseline."""
         executor = LocalExecutor(home=self.home)
         for one in self._executions:  # the newest first
             started = datetime.fromtimestamp(one.started, UTC).strftime("%Y-%m")
@@ -324,6 +286,14 @@ class Deployed:
             answer = client.get_function_configuration(FunctionName=name)
         variables = answer.get("Environment", {}).get("Variables", {})
         return read_noted(variables.get(names.EXPECTED_VARIABLE, "[]"))
+
+
+Place = Here | Deployed
+
+
+def place_of(project: Project) -> Place:
+    """The account with `--aws`, or else this machine."""
+    return Deployed(project) if project.aws else Here(project.home)
 
 
 def _of_account(model: RegisteredModel) -> Model:

@@ -13,7 +13,7 @@ import click
 from compilegate.cli.options import (
     FILE,
     Project,
-    complete_workload,
+    completing,
     json_option,
     pass_project,
     print_or_write,
@@ -36,7 +36,7 @@ THIS_MONTH = "this month"
 
 
 @click.command("posture")
-@click.argument("workload", metavar="NAME", shell_complete=complete_workload)
+@click.argument("workload", metavar="NAME", shell_complete=completing("workload"))
 @click.argument(
     "state",
     metavar="[STATE]",

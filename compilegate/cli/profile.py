@@ -18,7 +18,7 @@ from compilegate.cli.batch_size import find_largest_batch
 from compilegate.cli.options import (
     Bytes,
     Project,
-    complete_workload,
+    completing,
     image_option,
     job_file_option,
     json_option,
@@ -80,7 +80,9 @@ class Options:
 
 
 @click.command("profile", context_settings={"ignore_unknown_options": False})
-@click.argument("what", metavar="NAME|FILE|SCRIPT.py|PROFILE", shell_complete=complete_workload)
+@click.argument(
+    "what", metavar="NAME|FILE|SCRIPT.py|PROFILE", shell_complete=completing("workload")
+)
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]")
 @click.option("--arm", metavar="NAME", help="Of a workload: the arm, by default the baseline.")
 @click.option(

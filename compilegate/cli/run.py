@@ -22,8 +22,7 @@ from compilegate.cli.definitions import compiled, place_locally
 from compilegate.cli.options import (
     FOLDER,
     Project,
-    complete_execution,
-    complete_workload,
+    completing,
     image_option,
     name_value_pairs,
     open_option,
@@ -130,7 +129,7 @@ def run_options(command: Command) -> Command:
                 metavar="[ID]",
                 is_flag=False,
                 flag_value=NEWEST,
-                shell_complete=complete_execution,
+                shell_complete=completing("execution"),
                 help="Continue the newest unfinished execution, or that with this ID, of which the "
                 "beginning is enough.",
             ),
@@ -183,7 +182,9 @@ def run_options(command: Command) -> Command:
 
 
 @click.command("run")
-@click.argument("workload", metavar="[NAME|FILE]", required=False, shell_complete=complete_workload)
+@click.argument(
+    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
+)
 @run_options
 @click.option(
     "--arms",

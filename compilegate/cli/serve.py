@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from compilegate.cli.options import Project, complete_package, pass_project
+from compilegate.cli.options import Project, completing, pass_project
 from compilegate.cli.terminal.errors import RefusalError
 from compilegate.local import (
     ModelPackage,
@@ -23,7 +23,7 @@ from compilegate.serving import serving_model, unpack_model
 
 
 @click.command("serve")
-@click.argument("package", metavar="NAME[/VERSION]", shell_complete=complete_package)
+@click.argument("package", metavar="NAME[/VERSION]", shell_complete=completing("package"))
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

@@ -27,7 +27,7 @@ from compilegate.cli.checks import (
 from compilegate.cli.measured import forecast_lines
 from compilegate.cli.options import (
     Project,
-    complete_workload,
+    completing,
     json_option,
     pass_project,
     region_option,
@@ -41,7 +41,9 @@ from compilegate.workload.schedule import Rate, next_times, read_expression, rea
 
 
 @click.command("validate")
-@click.argument("workload", metavar="[NAME|FILE]", required=False, shell_complete=complete_workload)
+@click.argument(
+    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
+)
 @region_option
 @json_option
 @click.option(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from compilegate.account.object_store import stage_raw_data
-from compilegate.cli.options import Project, complete_workload, pass_project
+from compilegate.cli.options import Project, completing, pass_project
 from compilegate.cli.places import Account, open_account
 from compilegate.cli.terminal.errors import refusing_os_errors
 from compilegate.datasets import cache_folder, raw_data
@@ -16,7 +16,9 @@ from compilegate.workload import Workload
 
 
 @click.command("upload")
-@click.argument("workload", metavar="[NAME|FILE]", required=False, shell_complete=complete_workload)
+@click.argument(
+    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
+)
 @click.option(
     "--all", "all_of_them", is_flag=True, help="Every workload that is deployed from here."
 )
