@@ -5,6 +5,7 @@ Three lines come last: what was decided and why, what it saves, and where to loo
 
 from __future__ import annotations
 
+import re
 import shlex
 import webbrowser
 from collections.abc import Sequence
@@ -77,7 +78,7 @@ def show_outcome(
     outcome = outcome_of(result, executor.when_stopped(result))
     for problem in outcome.problems:
         click.echo(err=True)
-        show_error(f"execution {result.execution_id}: {problem}")
+        show_error(f"execution {result.execution_id}: {_with_local_paths(problem, result)}")
     status = outcome.exit_status
     models = executor.models(result)
     judged = executor.fetch_verdict(result)
@@ -97,6 +98,17 @@ def show_outcome(
     if open_page:
         show_page(page)
     return status
+
+
+def _with_local_paths(text: str, result: ExecutionResult) -> str:
+    """The text with the file here in place of each object that lies in the home."""
+    store = result.folder.parents[1] / "s3"
+
+    def local(uri: re.Match[str]) -> str:
+        path = store / uri[1]
+        return str(path) if path.exists() else uri[0]
+
+    return re.sub(r"s3://([^\s;,)'\"]*[^\s;,)'\".])", local, text)
 
 
 def _show_verdict(path: Path, models: Sequence[str]) -> None:
