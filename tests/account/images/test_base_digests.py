@@ -104,7 +104,7 @@ def test_a_base_that_is_not_there_is_one_sentence(aws: AwsServer, checkout: Path
     assert refused.exit_code == 2
     assert refused.stderr == (
         f"error: {REGISTRY}/bases/python has no image 3.12; where it can be asked, compilegate "
-        "images --pin writes infra/images.lock.toml, which is to be committed\n"
+        "aws images --pin writes infra/images.lock.toml, which is to be committed\n"
     )
     assert not (checkout / "infra" / "images.lock.toml").exists()
 
