@@ -277,3 +277,32 @@ def test_what_was_executed_and_registered_can_be_read_by_programs(tmp_path: Path
         "news",
         "Approved",
     )
+
+
+@pytest.mark.slow
+def test_an_object_in_a_message_is_shown_as_the_file_here(tmp_path: Path) -> None:
+    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    (tmp_path / "s3" / "bucket" / "why.json").write_text("{}")
+    message = "the reasons are in s3://bucket/why.json, not in s3://bucket/other.json"
+    fail = {"Name": "Fail", "Type": "Fail", "Arguments": {"ErrorMessage": message}}
+    given = json.dumps({"Version": "2020-12-01", "Steps": [fail]})
+    done = compilegate("pipeline", "run", "-", "--home", tmp_path, given=given)
+    assert done.returncode == 9
+    assert f"{tmp_path}/s3/bucket/why.json, not in s3://bucket/other.json" in done.stderr
+
+
+@pytest.mark.slow
+def test_what_an_execution_is_written_to_goes_by_the_suffix(tmp_path: Path) -> None:
+    fail = {"Name": "Fail", "Type": "Fail", "Arguments": {"ErrorMessage": "enough"}}
+    given = json.dumps({"Version": "2020-12-01", "Steps": [fail]})
+    compilegate("pipeline", "run", "-", "--home", tmp_path, given=given)
+    (listed,) = json.loads(compilegate("executions", "--json", "--home", tmp_path).stdout)
+    for subject, right, wrong in (
+        (listed["execution"], "x.zip", "x.csv"),
+        ("definition", "x.csv", "x.zip"),
+        ("definition", "x.html", "x.md"),
+    ):
+        words = ("executions", subject, "--home", tmp_path, "--output")
+        assert compilegate(*words, tmp_path / right).returncode == 0
+        assert (tmp_path / right).stat().st_size > 0
+        assert compilegate(*words, tmp_path / wrong).returncode == 2
