@@ -134,7 +134,7 @@ def test_after_a_deployment_and_an_execution_the_plan_says_what_a_change_costs(
     )
     assert "Quotas: 1 of 4 forbid this execution, 1 unknown" in lines
     assert [line for line in done.stderr.splitlines() if line != "compiling topics"] == [
-        "asking the account where topics is deployed",
+        "looking up where topics is deployed",
         "reading the deployed definition, its latest executions and the account's quotas",
     ]
 
