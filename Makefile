@@ -44,8 +44,8 @@ SYNTH := $(CDK) synth --quiet
 DEPLOY := $(CDK_CLI) --app cdk.out deploy
 FOUNDATION := "$$($(BIN)/python -c 'from compilegate.account.settings import *; \
   print(Names(read_settings(SETTINGS_FILE)).foundation_stack)')"
-PIN := $(BIN)/compilegate images --pin --missing
-STAGE := $(BIN)/compilegate stage --all >/dev/null
+PIN := $(BIN)/compilegate aws images --pin --missing
+STAGE := $(BIN)/compilegate aws upload --all >/dev/null
 FLAGS ?=
 # A worker for each core; a file stays with one worker, so that what its tests share is made once.
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder

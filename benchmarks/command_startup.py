@@ -26,7 +26,7 @@ STARTED = {
     "python -c pass": [sys.executable, "-c", "pass"],
     "compilegate --help": [COMPILEGATE, "--help"],
     "compilegate validate": [COMPILEGATE, "validate", WORKLOAD],
-    "compilegate compile": [COMPILEGATE, "compile", WORKLOAD],
+    "compilegate pipeline compile": [COMPILEGATE, "pipeline", "compile", WORKLOAD],
     "import compilegate": [sys.executable, "-c", "import compilegate"],
     "import compilegate.job": [sys.executable, "-c", "import compilegate.job"],
     "import compilegate.gate.judge": [sys.executable, "-c", "import compilegate.gate.judge"],

@@ -91,7 +91,7 @@ def _refuse_region_without_images(project: Project, region: str | None) -> None:
     bases = {name: image.base for name, image in project.images.items()}
     workloads = [declared.workload for declared in project.workloads]
     if region is not None and (lacking := lacking_images(workloads, bases, region)):
-        told = "which images each region has: compilegate images --regions"
+        told = "which images each region has: compilegate aws images --regions"
         raise NoImageInRegionError(*lacking, told)
 
 

@@ -156,7 +156,8 @@ def remove(session: AwsSession, orphans: Sequence[Orphan | LeftNetwork]) -> None
         running = None if orphan.pipeline is None else running_execution(session, orphan.pipeline)
         if running is not None:
             raise OrphanError(
-                f"{orphan.stack}: an execution is running; stop it with: compilegate stop {running}"
+                f"{orphan.stack}: an execution is running; stop it with: "
+                f"compilegate aws stop {running}"
             )
         client = session.client("cloudformation")
         with asking(f"delete the stack {orphan.stack}"):

@@ -72,7 +72,7 @@ def explain(
     Data that nobody has put in the store, and a parameter that nobody has given, is no such reason.
     """
     ended = subprocess.run(
-        [str(program), "explain", str(definition), *options],
+        [str(program), "pipeline", "explain", str(definition), *options],
         capture_output=True,
         text=True,
         timeout=MOST_SECONDS,
@@ -91,7 +91,7 @@ def run(program: Path, definition: Path, options: list[str], log: Path) -> dict[
     started = time.monotonic()
     with log.open("w") as file:
         process = subprocess.Popen(
-            [str(program), "run", "--definition", str(definition), *options],
+            [str(program), "pipeline", "run", str(definition), *options],
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,

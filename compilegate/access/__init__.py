@@ -1,6 +1,6 @@
 """Who may do what in an account, as policies: names in, statements out. Pure.
 
-The CDK app makes roles of them; `compilegate policies` prints them for those who make roles
+The CDK app makes roles of them; `compilegate aws roles` prints them for those who make roles
 themselves.
 """
 

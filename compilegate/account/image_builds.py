@@ -131,7 +131,7 @@ def _read(session: AwsSession, ids: list[str]) -> list[Build]:
         if answer.get("buildsNotFound"):
             raise RefusedRequestError(
                 f"cannot follow the builds: {', '.join(answer['buildsNotFound'])} no longer "
-                "exists; see what exists with: compilegate images"
+                "exists; see what exists with: compilegate aws images"
             )
     return [_build(described) for described in answer["builds"]]
 

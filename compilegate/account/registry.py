@@ -124,7 +124,7 @@ class Registry:
             raise DecidedMeanwhileError(
                 f"{after.group}/{after.version} is {after.approval} now: somebody else decided at "
                 "the same time; look at it with: compilegate models show "
-                f"{after.group}/{after.version} --deployed"
+                f"{after.group}/{after.version} --aws"
             )
         return after
 
@@ -164,7 +164,7 @@ def described_model(session: AwsSession, arn: str) -> RegisteredModel:
     name = resource.partition("/")[2]
     missing = NoSuchModelError(
         f"there is no model {name} in account {account}, {region}; list them with: "
-        "compilegate models --deployed"
+        "compilegate models --aws"
     )
     with asking(f"read {name}"), absent_is(missing):
         client = session.in_region(region).client("sagemaker")

@@ -1,17 +1,14 @@
-"""`compilegate batch-size`: the largest batch of an arm that fits here."""
+"""The largest batch of an arm that fits here: for `profile --largest-batch`."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
 
 from compilegate.batch_size.bisection import Bracket, advised, largest_fitting
 from compilegate.batch_size.trials import KeptTrials, Shapes, Trial, try_batch
-from compilegate.cli.options.completing import complete_workload
-from compilegate.cli.options.home import home_option
-from compilegate.cli.options.project import load_workload, workloads_option
+from compilegate.cli.options import Project
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.execution import exit_codes
 from compilegate.execution.target import Target
@@ -24,70 +21,19 @@ TOLERANCE = 1 / 32
 FEW_TOKENS = 256
 """A pretrained model's vocabulary does not matter: tokens take no memory."""
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
-
-class _Bytes(click.ParamType[int]):
-    name = "SIZE"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)b?", value.strip().lower())
-        if found is None:
-            self.fail(f"{value!r} is not a size, allowed: a number with MB or GB", param, ctx)
-        return int(float(found[1]) * _UNITS[found[2]])
-
-
-@click.command("batch-size")
-@click.argument("workload", metavar="NAME|FILE", shell_complete=complete_workload)
-@click.option("--arm", "name", metavar="NAME", required=True, help="The arm to try.")
-@click.option(
-    "--memory-limit",
-    type=_Bytes(),
-    help="Memory that a trial may use, such as 2GB: the process's on a CPU, the device's on a GPU. "
-    "By default all there is.",
-)
-@click.option(
-    "--most",
-    type=click.IntRange(min=1),
-    default=65536,
-    show_default=True,
-    help="The largest batch to try.",
-)
-@click.option("--again", is_flag=True, help="Repeat trials that were made before.")
-@home_option
-@workloads_option
-def command(  # noqa: PLR0917  one argument for each option
-    workload: str,
-    name: str,
-    memory_limit: int | None,
-    most: int,
-    again: bool,
-    home: Path,
-    workloads: Path,
+def find_largest_batch(
+    project: Project, workload: str, name: str, memory_limit: int | None, most: int
 ) -> None:
-    """Find the largest batch of an arm that fits into this machine's memory.
-
-    \b
-      compilegate batch-size news-topics --arm larger-batch --memory-limit 2GB
-      compilegate batch-size news-topics --arm larger-batch --most 512
-
-    The search doubles or halves the arm's batch_size until the limit lies between two sizes, then
-    bisects to within 3%, and prints a batch_size to declare. Each trial is a separate process that
-    takes three real training steps with the arm's model, compiler and precision. A trial that runs
-    out of memory is a result, even if the system kills it. A compiled arm compiles in every trial,
-    and a search has about ten of them.
-
-    Trials are kept in HOME: after Ctrl-C the same command continues. Without a GPU and a limit the
-    search continues until this machine's memory is full, which takes long: give --memory-limit.
-    """
-    declared, path = load_workload(workload, workloads)
+    """Search by bisection, a line for each trial, and print what to declare."""
+    declared, path = project.load(workload)
     documents = _documents(declared, path)
     arm = _arm(declared, path, name)
     shapes = _shapes(declared, documents, name, memory_limit)
-    kept = KeptTrials(home / "batch-size", shapes)
+    kept = KeptTrials(project.home / "batch-size", shapes)
     try:
         bracket = largest_fitting(
-            lambda batch_size: _fits(kept, shapes, batch_size, again=again),
+            lambda batch_size: _fits(kept, shapes, batch_size),
             first=min(arm.batch_size, most),
             most=most,
             tolerance=TOLERANCE,
@@ -161,9 +107,9 @@ def _shapes(
     )
 
 
-def _fits(kept: KeptTrials, shapes: Shapes, batch_size: int, *, again: bool) -> bool:
+def _fits(kept: KeptTrials, shapes: Shapes, batch_size: int) -> bool:
     click.echo(f"batch {batch_size}: ", nl=False)  # a trial may take minutes
-    trial = None if again else kept.get(batch_size)
+    trial = kept.get(batch_size)
     if trial is not None:
         click.echo(f"{trial.found}, from an earlier trial")
         return trial.outcome == "fits"

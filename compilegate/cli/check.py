@@ -14,9 +14,10 @@ from compilegate.check.output.annotations import annotation_lines
 from compilegate.check.output.documents import json_text
 from compilegate.check.output.sarif import sarif_text
 from compilegate.check.output.text import summary, text_lines
+from compilegate.cli.options import FILE, print_or_write
 from compilegate.cli.terminal.errors import RefusalError, writing
 from compilegate.execution import exit_codes
-from compilegate.job.files import whole_file, write_text
+from compilegate.job.files import whole_file
 from compilegate.rules import COMPILERS
 
 _STATUS = {
@@ -54,14 +55,14 @@ _NEVER = "never"
     show_default=True,
     help="sarif for code hosts and editors; github annotates the lines of a pull request.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    "-o",
+    type=FILE,
     help="Write to this file instead of the terminal, which then gets one line.",
 )
 @click.option(
-    "--fix", is_flag=True, help="Mend in the files what is mechanical; then tell what is left."
+    "--fix", is_flag=True, help="Fix what can be fixed automatically; then list what is left."
 )
 @click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
 def command(
@@ -70,7 +71,6 @@ def command(
     compiler: str,
     fail_on: str,
     form: str,
-    as_json: bool,
     output: Path | None,
     fix: bool,
     diff: bool,
@@ -91,10 +91,10 @@ def command(
     compilers = COMPILERS if compiler == "all" else (compiler,)
     if fix and diff:
         raise RefusalError("--fix changes the files and --diff only shows it; name one of them")
-    if diff and (as_json or output is not None or form != "text"):
-        raise RefusalError("--diff shows text alone; leave out --format, --json and --output")
+    if diff and (output is not None or form != "text"):
+        raise RefusalError("--diff shows text alone; leave out --format and --output")
     if fix or diff:
-        _mend(paths, compilers, show=diff)
+        _fix(paths, compilers, show=diff)
     if diff:
         return
     checked = check_paths(paths, compilers)
@@ -102,17 +102,14 @@ def command(
         click.echo(unread.sentence, err=True)
     if not checked.files:
         raise RefusalError("nothing was checked: no PATH leads to a script that can be read")
-    text = _told(checked, "json" if as_json else form)
-    if output is None:
-        click.echo(text)
-    else:
-        with writing(f"--output {output}", output.parent):
-            write_text(output, f"{text}\n")
+    text = _rendered(checked, form)
+    print_or_write(f"{text}\n", output)
+    if output is not None:
         click.echo(summary(checked))
     raise SystemExit(_status(checked, fail_on))
 
 
-def _mend(paths: tuple[Path, ...], compilers: tuple[str, ...], *, show: bool) -> None:
+def _fix(paths: tuple[Path, ...], compilers: tuple[str, ...], *, show: bool) -> None:
     """Write the mechanical fixes, a line for each file on standard error; or show them."""
     from compilegate.check.fixing.fixing import fix_paths  # noqa: PLC0415 (LibCST is slow to load)
 
@@ -132,7 +129,7 @@ def _mend(paths: tuple[Path, ...], compilers: tuple[str, ...], *, show: bool) ->
         click.echo("nothing to fix by itself")
 
 
-def _told(checked: Checked, form: str) -> str:
+def _rendered(checked: Checked, form: str) -> str:
     match form:
         case "json":
             return json_text(checked)

@@ -1,86 +1,226 @@
-"""`compilegate executions`: what was executed here."""
+"""`compilegate executions`: what was executed here, or in the account; a workload over time."""
 
 from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from compilegate.cli.options.completing import complete_execution
-from compilegate.cli.options.home import home_option
-from compilegate.cli.terminal.browser import open_option
-from compilegate.cli.terminal.errors import writing
-from compilegate.cli.terminal.outcome import show_outcome
-from compilegate.cli.terminal.resuming import resume_command
+from compilegate.cli.options import (
+    FILE,
+    Age,
+    Bytes,
+    Project,
+    completing,
+    json_option,
+    open_option,
+    pass_project,
+    print_or_write,
+    refuse_given,
+)
+from compilegate.cli.terminal.errors import aligned, writing
+from compilegate.cli.terminal.outcome import resume_command, show_outcome
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.local import LocalExecutor, execution_named, list_executions, pack_execution
 
-COLUMNS = f"{'EXECUTION':<14}  {'PIPELINE':<24}  {'STARTED':<16}  {'SECONDS':>8}  STATUS"
+if TYPE_CHECKING:
+    from compilegate.cli.places import Place
+
+_LISTED = f"{'EXECUTION':<14}  {'PIPELINE':<24}  {'STARTED':<16}  {'SECONDS':>8}  STATUS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options as they were given."""
+
+    everything: bool
+    as_json: bool
+    open_page: bool
+    output: Path | None
+    pruning: bool
+    older_than: float | None
+    larger_than: int | None
+    dry_run: bool
+
+    def refuse_what_does_not_go_together(self, subject: str | None) -> None:
+        """Refuse options of one form beside another."""
+        limits = {"--older-than": self.older_than, "--larger-than": self.larger_than}
+        if not self.pruning:
+            refuse_given({**limits, "--dry-run": self.dry_run}, "allowed with --prune")
+        elif not any(limits.values()):
+            raise click.UsageError("--prune: allowed with --older-than, --larger-than or both")
+        if self.pruning or self.everything:
+            beside = {"ID": subject, "--open": self.open_page, "--output": self.output}
+            refuse_given(beside, f"not with {'--prune' if self.pruning else '--all'}")
+        if subject is None:
+            alone = {"--open": self.open_page, "--output": self.output}
+            refuse_given(alone, "found no ID, allowed: with one execution")
 
 
 @click.command("executions")
-@click.argument("execution", metavar="[ID]", required=False, shell_complete=complete_execution)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.argument(
+    "subject",
+    metavar="[ID|NAME]",
+    required=False,
+    shell_complete=completing("execution", "workload"),
+)
+@click.option("--all", "everything", is_flag=True, help="All workloads, in a line each.")
+@json_option
 @open_option
 @click.option(
-    "--pack",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Put its evidence, verdict, report and logs into this zip file, and what `compilegate "
-    "doctor` says of this machine: to send to somebody. No model, no data.",
+    "--output",
+    "-o",
+    type=FILE,
+    help="Of an ID: put its evidence, verdict, report and logs, and what `compilegate doctor` "
+    "finds here, into this .zip to share: no model, no data. Of a NAME: write its table as a page "
+    "(.html), or a line for each execution and metric (.csv).",
 )
-@home_option
-@click.pass_context
-def command(  # noqa: PLR0917  one argument for each option
-    context: click.Context,
-    execution: str | None,
-    as_json: bool,
-    open_page: bool,
-    pack: Path | None,
-    home: Path,
-) -> None:
-    """List executions on this machine, or show one: its steps, verdict, report and model.
+@click.option("--prune", "pruning", is_flag=True, help="Delete executions to free space.")
+@click.option(
+    "--older-than", type=Age(), help="With --prune: those that ended before, as 12h or 30d."
+)
+@click.option("--larger-than", type=Bytes(), help="With --prune: those that take more, as 2GB.")
+@click.option("--dry-run", is_flag=True, help="With --prune: list them, and delete nothing.")
+@pass_project
+def command(project: Project, subject: str | None, **given: Any) -> None:
+    """List executions; show one, or a workload over all of its executions.
 
     \b
-      compilegate executions                 list them
-      compilegate executions k3v9x0qhw2ta    show one
+      compilegate executions                 list those on this machine
+      compilegate executions k3v9x0qhw2ta    show one: its steps, verdict, report and model
       compilegate executions k3v --open      the same, and its report in the browser
-      compilegate executions k3v9x0qhw2ta --pack proof.zip
+      compilegate executions k3v --output proof.zip
+      compilegate executions news-topics     metrics, speed-up, posture and money over time
+      compilegate executions news-topics --output history.html
+      compilegate executions --all           the portfolio, a line for each workload
+      compilegate executions --prune --older-than 30d --dry-run
 
-    The beginning of an ID is enough. `compilegate watch` shows one on SageMaker.
+    The beginning of an ID is enough. Change points of a workload are marked: another posture,
+    another registered arm, other code, images or data, and what a person decided. With --aws it
+    goes by the verdicts that the account's bucket keeps, and by the posture's record there;
+    `compilegate aws watch` shows one execution on SageMaker.
+
+    Pruning keeps what is registered, what the step cache serves, and what runs.
     """
-    if execution is None:
-        if open_page:
-            raise click.UsageError("--open: found no ID, allowed: with the ID of one execution")
-        if pack is not None:
-            raise click.UsageError("--pack: found no ID, allowed: with the ID of one execution")
-        listed = list_executions(home)
-        if as_json:
-            click.echo(json.dumps([_facts(result) for result in listed], indent=2))
-        else:
-            _show_all(listed, home)
+    options = Options(**given)
+    options.refuse_what_does_not_go_together(subject)
+    if options.pruning:
+        _prune(project, options)
         return
-    executor = LocalExecutor(home=home)
-    result = executor.read(execution_named(home, execution))
-    if pack is not None:
-        _pack(result, home, pack)
+    if subject is None and not project.aws and not options.everything:
+        _list(project.home, as_json=options.as_json)
         return
+    from compilegate.cli.places import place_of  # noqa: PLC0415  boto3 takes time
+
+    place = place_of(project)
+    if subject is None:
+        _show_portfolio(place, as_json=options.as_json)
+    elif project.aws or _is_workload(project, place, subject):
+        _show_workload(place, subject, options)
+    else:
+        _show_one(project.home, subject, options)
+
+
+def _is_workload(project: Project, place: Place, subject: str) -> bool:
+    """Whether a workload is meant: one that is declared, or was, and not the beginning of an ID."""
+    if (project.workloads / f"{subject}.toml").is_file():
+        return True
+    beginning = f"{escape(subject)}*/execution.json"
+    ids = any((project.home / "executions").glob(beginning))
+    return not ids and subject in place.executed()
+
+
+def _prune(project: Project, options: Options) -> None:
+    if project.aws:
+        raise click.UsageError("--prune: works on this machine; the bucket's lifecycle deletes")
+    from compilegate.local import prune  # noqa: PLC0415
+
+    found = prune(
+        project.home,
+        older_than=options.older_than,
+        larger_than=options.larger_than,
+        dry_run=options.dry_run,
+    )
+    rows = [
+        (one.result.execution_id, one.result.pipeline_name, f"{one.size / 1e6:,.1f} MB")
+        for one in found
+    ]
+    total = f"{sum(one.size for one in found) / 1e6:,.1f} MB"
+    if options.as_json:
+        facts = [{**_facts(one.result), "bytes": one.size} for one in found]
+        click.echo(json.dumps(facts, indent=2))
+        return
+    for line in aligned(rows) if rows else ():
+        click.echo(line)
+    done = "would be freed" if options.dry_run else "freed"
+    click.echo(f"{len(rows)} execution{'' if len(rows) == 1 else 's'}, {total} {done}")
+
+
+def _show_portfolio(place: Place, *, as_json: bool) -> None:
+    from compilegate.history import telling  # noqa: PLC0415
+    from compilegate.history.rows import line_of  # noqa: PLC0415
+
+    by_name = {name: place.rows(name) for name in place.executed()}
+    lines = [line_of(name, rows) for name, rows in by_name.items() if rows]
     if as_json:
-        steps = [_step_facts(step) for step in result.steps.values()]
-        click.echo(json.dumps({**_facts(result), "steps": steps}, indent=2))
+        click.echo(telling.as_json(lines))
+    elif lines:
+        _show([telling.PORTFOLIO, *map(telling.line_cells, lines)])
+    else:
+        click.echo(f"Nothing has been executed in {place.called} yet")
+
+
+def _show_workload(place: Place, name: str, options: Options) -> None:
+    from compilegate.history import telling  # noqa: PLC0415
+
+    if options.open_page:
+        raise click.UsageError("--open: allowed with the ID of one execution")
+    rows = place.rows(name)
+    if not rows:
+        raise click.UsageError(f"{name} was never executed in {place.called}")
+    if options.output is not None:
+        written: dict[str, Callable[[], str]] = {
+            ".csv": lambda: telling.as_csv(rows),
+            ".html": lambda: telling.as_page(name, rows),
+        }
+        if options.output.suffix not in written:
+            raise click.UsageError(f"--output: {options.output}, allowed: a .csv or .html file")
+        print_or_write(written[options.output.suffix](), options.output)
+        count = f"{len(rows)} execution{'' if len(rows) == 1 else 's'}"
+        click.echo(f"{options.output}: {count}", err=True)
+    if options.as_json:
+        click.echo(telling.as_json(rows))
+    elif options.output is None:
+        _show([telling.COLUMNS, *map(telling.row_cells, rows)])
+
+
+def _show(cells: list[tuple[str, ...]]) -> None:
+    for line in aligned(cells):
+        click.echo(line)
+
+
+def _show_one(home: Path, beginning: str, options: Options) -> None:
+    executor = LocalExecutor(home=home)
+    result = executor.read(execution_named(home, beginning))
+    if options.output is not None:
+        if options.output.suffix != ".zip":
+            raise click.UsageError(f"--output: {options.output}, allowed: a .zip file")
+        _pack(result, home, options.output)
+        return
+    if options.as_json:
+        click.echo(json.dumps(_all_facts(result), indent=2))
         return
     for step in result.steps.values():
         how = "from the cache" if step.cached else f"{step.seconds:.1f} s"
         click.echo(f"{step.name:<32}  {step.type:<14}  {step.outcome_in_words:<16}  {how}")
-    show_outcome(
-        executor,
-        result,
-        resume=resume_command(result.execution_id, context),
-        open_page=open_page,
-    )
+    resume = resume_command(result.execution_id, click.get_current_context())
+    show_outcome(executor, result, resume=resume, open_page=options.open_page)
 
 
 def _pack(result: ExecutionResult, home: Path, target: Path) -> None:
@@ -92,12 +232,9 @@ def _pack(result: ExecutionResult, home: Path, target: Path) -> None:
     beside = {
         DOCTOR_FILE: json.dumps(found.document, indent=1),
         DOCTOR_TEXT_FILE: text_of(found),
-        "execution.json": json.dumps(
-            {**_facts(result), "steps": [_step_facts(step) for step in result.steps.values()]},
-            indent=1,
-        ),
+        "execution.json": json.dumps(_all_facts(result), indent=1),
     }
-    with writing(f"--pack: {target}", target.parent):
+    with writing(f"--output: {target}", target.parent):
         names = pack_execution(result, home, target, beside)
     click.echo(f"{target}: {len(names)} files, {target.stat().st_size:,} bytes")
 
@@ -115,6 +252,10 @@ def _facts(result: ExecutionResult) -> dict[str, Any]:
     }
 
 
+def _all_facts(result: ExecutionResult) -> dict[str, Any]:
+    return {**_facts(result), "steps": [_step_facts(step) for step in result.steps.values()]}
+
+
 def _step_facts(step: StepResult) -> dict[str, Any]:
     why = step.failure
     return {
@@ -130,13 +271,17 @@ def _step_facts(step: StepResult) -> dict[str, Any]:
     }
 
 
-def _show_all(results: list[ExecutionResult], home: Path) -> None:
+def _list(home: Path, *, as_json: bool) -> None:
+    results = list_executions(home)
+    if as_json:
+        click.echo(json.dumps([_facts(result) for result in results], indent=2))
+        return
     if not results:
         click.echo(
             f"Nothing has been executed in {home} yet; start with: compilegate run news-topics"
         )
         return
-    click.echo(COLUMNS)
+    click.echo(_LISTED)
     for result in results:
         started = datetime.datetime.fromtimestamp(result.started).astimezone()
         seconds = "-" if result.ended is None else f"{result.ended - result.started:.1f}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from compilegate.cli.options import FILE
 from compilegate.cli.terminal.errors import refusing_os_errors, writing
 from compilegate.execution import exit_codes
 from compilegate.gate.evidence import folder_name, replicates_in
@@ -21,69 +22,75 @@ from compilegate.pipelines.programs.gate import (
 )
 from compilegate.report import render_html, render_junit, render_markdown, summary_lines
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
-RENDERINGS: dict[str, Callable[[Judged], str]] = {
-    "junit": lambda judged: render_junit(judged.verdict),
-    "markdown": lambda judged: render_markdown(judged.verdict, judged.observations),
-    "html": lambda judged: render_html(judged.verdict, judged.observations),
+def _page(judged: Judged, path: Path) -> None:
+    write_repros(judged, path.parent)  # the page links to them
+    write_text(path, render_html(judged.verdict, judged.observations))
+
+
+def _markdown(judged: Judged, path: Path) -> None:
+    write_repros(judged, path.parent)
+    write_text(path, render_markdown(judged.verdict, judged.observations))
+
+
+WRITERS: dict[str, Callable[[Judged, Path], None]] = {
+    ".html": _page,
+    ".md": _markdown,
+    ".json": lambda judged, path: write_text(path, judged.verdict.to_json()),
+    ".xml": lambda judged, path: write_text(path, render_junit(judged.verdict)),
+    "": write_files,
 }
-
-
-LINKING = ("html", "markdown")
-"""Renderings with links to the scripts beside them that show wrong arithmetic."""
+"""What is written to a path, by its suffix; a path without one is a folder."""
 
 
 @click.command("gate")
 @click.argument(
     "evidence",
-    metavar="EVIDENCE_DIR",
+    metavar="FOLDER",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
 @click.option(
     "--config",
     required=True,
-    type=_FILE,
+    type=FILE,
     help="The experiment: arms, seeds, metrics and margins, as TOML or JSON.",
 )
-@click.option("--junit", type=_FILE, help="Write the reasons as JUnit XML to this file.")
-@click.option("--markdown", type=_FILE, help="Write the report as Markdown to this file.")
-@click.option("--html", type=_FILE, help="Write the report as a page to this file.")
 @click.option(
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write verdict.json, both reports and the other files of the gate to this folder.",
+    "-o",
+    "outputs",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Where to write: a page (.html), Markdown (.md), the verdict (.json), JUnit (.xml), or a "
+    "folder for all of the gate's files. May be given several times.",
 )
 @click.option(
     "--strict",
     is_flag=True,
     help="Exit with 4 unless every candidate passes, even if the baseline may be released.",
 )
-def command(
-    evidence: Path, config: Path, output: Path | None, *, strict: bool, **files: Path | None
-) -> None:
+def command(evidence: Path, config: Path, outputs: tuple[Path, ...], *, strict: bool) -> None:
     """Judge evidence from any training system.
 
     \b
-      compilegate gate evidence --config gate.json --html report.html
+      compilegate gate evidence --config gate.json --output report.html --output junit.xml
 
-    EVIDENCE_DIR holds one folder ARM--SEED for each training job, with evidence/ or SageMaker's
+    FOLDER holds one folder ARM--SEED for each training job, with evidence/ or SageMaker's
     output.tar.gz in it. The exit status is 0 if a model may be released, a candidate's or the
     baseline's, and 4 if none may. A refused candidate does not change that while the baseline
-    is valid, which is right for a schedule; in CI, ask for --strict.
+    is valid, which is right for a schedule; in CI, use --strict.
     """
+    for path in outputs:
+        if path.suffix not in WRITERS and not path.is_dir():
+            allowed = "a file .html, .md, .json or .xml, or a folder"
+            raise click.UsageError(f"--output: found {path}, allowed: {allowed}")
     experiment = read_experiment(config)
     _refuse_what_is_no_evidence(evidence, experiment)
     judged = judge_evidence(experiment, evidence, None)
-    for name, path in files.items():
-        if path is not None:
-            with writing(f"--{name} {path}", path.parent):
-                if name in LINKING:
-                    write_repros(judged, path.parent)
-                write_text(path, RENDERINGS[name](judged))
-    if output is not None:
-        with writing(f"--output {output}"):
-            write_files(judged, output)
+    for path in outputs:
+        kind = "" if path.is_dir() else path.suffix
+        with writing(f"--output: {path}", path.parent if kind else None):
+            WRITERS[kind](judged, path)
     for line in summary_lines(judged.verdict):
         click.echo(line)
     refused = any(each.outcome is not Outcome.PASS for each in judged.verdict.candidates)
@@ -106,7 +113,7 @@ def _refuse_what_is_no_evidence(folder: Path, experiment: Experiment) -> None:
         return
     wanted = _named([folder_name(*each) for each in experiment.replicates])
     there = _named(sorted(folder_name(*each) for each in found)) or "no folder ARM--SEED"
-    raise click.UsageError(f"EVIDENCE_DIR: found {there} in {folder}, allowed: {wanted}")
+    raise click.UsageError(f"FOLDER: found {there} in {folder}, allowed: {wanted}")
 
 
 def _named(names: list[str]) -> str:

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from compilegate.cli.options import Project, pass_project
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
+from compilegate.datasets.tables import FORMATS
 from compilegate.init import (
     Started,
     from_hub,
@@ -19,43 +21,39 @@ from compilegate.init import (
 )
 from compilegate.workload import find_workload, read_workload
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
 
 @click.command("init")
-@click.argument(
-    "folder", default=".", type=click.Path(file_okay=False, path_type=Path), metavar="[FOLDER]"
-)
-@click.option("--csv", "table", type=FILE, help="Learn from a table: .csv, .jsonl or .parquet.")
-@click.option("--script", type=FILE, help="Train with a script of yours.")
-@click.option("--hf", "model", metavar="MODEL", help="Fine-tune a model of the Hugging Face hub.")
-@click.option("--text", metavar="COLUMN", help="With --csv: the column of texts.")
-@click.option("--label", metavar="COLUMN", help="With --csv: the column to learn.")
+@click.argument("source", metavar="[SOURCE]", required=False)
+@click.option("--model", help="With a table: fine-tune this model of the Hugging Face hub on it.")
+@click.option("--text", metavar="COLUMN", help="With a table: the column of texts.")
+@click.option("--label", metavar="COLUMN", help="With a table: the column to learn.")
 @click.option(
     "--data",
     type=click.Path(exists=True, path_type=Path),
-    help="With --script: the file or folder that it reads.",
+    help="With a script: the file or folder that it reads.",
 )
 @click.option("--name", help="The workload's name; by default made from what is given.")
-def command(**given: Any) -> None:
-    """Begin a project in a folder, or add a workload to one.
+@pass_project
+def command(project: Project, **given: Any) -> None:
+    """Begin a project, or add a workload to one.
 
     \b
-      compilegate init --csv reviews.csv                 learn a column of your table
-      compilegate init --csv reviews.csv --hf MODEL      the same, from a model of the hub
-      compilegate init --script train.py --data images   bring a training script of yours
-      compilegate init                                   begin with data that come along
+      compilegate init reviews.csv                  learn a column of your table
+      compilegate init reviews.csv --model MODEL    the same, from a model of the hub
+      compilegate init train.py --data images       bring a training script of yours
+      compilegate init distilbert-base-uncased      fine-tune a model of the Hugging Face hub
+      compilegate init                              begin with data that come along
 
-    Writes the workload with comments, the files that deploy it, the images its jobs run in, and a
-    workflow for GitHub. Nothing that exists is overwritten.
+    A table is a .csv, .jsonl or .parquet file, and a script a .py file. Writes the workload with
+    comments, the files that deploy it, the images its jobs run in, and a workflow for GitHub, all
+    into the folder of --project. Nothing that exists is overwritten.
     """
     asked = _Asked(**given)
-    asked.refuse_what_does_not_go_together()
-    folder = asked.folder
+    folder = project.workloads.parent
     with refusing_os_errors():
         started = asked.started()
         done = write_files(started, folder)
-    path = find_workload(started.name, folder / "workloads")
+    path = find_workload(started.name, project.workloads)
     jobs = len(read_workload(path).seeds) * len(read_workload(path).arms)
     for sentence in started.told:
         click.echo(sentence)
@@ -69,41 +67,46 @@ def command(**given: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """The command's options."""
+    """The command's argument and options."""
 
-    folder: Path
-    table: Path | None
-    script: Path | None
+    source: str | None
     model: str | None
     text: str | None
     label: str | None
     data: Path | None
     name: str | None
 
-    def refuse_what_does_not_go_together(self) -> None:
-        if self.script is not None and (self.table is not None or self.model is not None):
-            raise RefusalError("--script: found beside --csv or --hf, allowed: one of them")
-        for option, value, needed, said in (
-            ("text", self.text, self.table, "--csv"),
-            ("label", self.label, self.table, "--csv"),
-            ("data", self.data, self.script, "--script"),
-        ):
-            if value is not None and needed is None:
-                raise RefusalError(f"--{option}: found without {said}, allowed: with it")
-
     def started(self) -> Started:
-        # Jobs run in other folders: a model's folder goes by its whole path, a hub's name as it is.
-        local = self.model is not None and Path(self.model).is_dir()
-        model = str(Path(str(self.model)).resolve()) if local else self.model
-        if self.script is not None:
-            return from_script(self.script, name=self.name, data=self.data)
-        if self.table is not None:
-            return from_table(
-                self.table, name=self.name, text=self.text, label=self.label, model=model
+        """What is to be written, by the kind of the source. Refuses what does not go together."""
+        source = Path(self.source or "")
+        kind = "table" if source.suffix in FORMATS else "script" if source.suffix == ".py" else ""
+        for option, value, needed in (
+            ("model", self.model, "table"),
+            ("text", self.text, "table"),
+            ("label", self.label, "table"),
+            ("data", self.data, "script"),
+        ):
+            if value is not None and kind != needed:
+                raise RefusalError(f"--{option}: allowed where SOURCE is a {needed}")
+        if kind and not source.is_file():
+            raise RefusalError(f"SOURCE: {source} is not a file")
+        if kind == "script":
+            return from_script(source, name=self.name, data=self.data)
+        if kind == "table":
+            model = None if self.model is None else _model(self.model)
+            return from_table(source, name=self.name, text=self.text, label=self.label, model=model)
+        if self.source is None:
+            return with_built_in_data(name=self.name)
+        if source.is_file():
+            raise RefusalError(
+                f"SOURCE: found the file {source}, allowed: {', '.join(FORMATS)}, .py, or a model"
             )
-        if model is not None:
-            return from_hub(model, name=self.name)
-        return with_built_in_data(name=self.name)
+        return from_hub(_model(self.source), name=self.name)
+
+
+def _model(name: str) -> str:
+    """Jobs run in other folders: a model's folder goes by its whole path, a hub's name as it is."""
+    return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
 def _in_short(paths: tuple[str, ...]) -> list[str]:
@@ -130,5 +133,5 @@ def _what_next(started: Started, folder: Path, jobs: int) -> str:
         "\nOn SageMaker, later: name the account in infra/settings.toml, then\n"
         "  pip install 'compilegate[infra]' && npm install\n"
         "  npx cdk bootstrap && npx cdk deploy --all\n"
-        f"  compilegate submit {name} --wait"
+        f"  compilegate aws submit {name} --wait"
     )

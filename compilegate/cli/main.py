@@ -1,121 +1,73 @@
-"""The command group: names, one line of help each, and nothing that is slow to import."""
+"""The command: names, one line of help each, old names, and the one place where errors are caught.
+
+Nothing here is slow to import, so that `--help` and the Tab key do not wait.
+"""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from compilegate.cli.terminal.errors import disk_error, shown
+from compilegate.cli.terminal.errors import RefusalError, disk_error, shown
 from compilegate.cli.terminal.origin import ARGUMENTS
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 
 _EXIT_CODES = "\n".join(f"{code:>5}  {meaning}" for code, meaning in exit_codes.TABLE)
+_AT_THE_ROOT = {"--project": True, "--home": True, "--aws": False}
+"""The options of the root, which may stand behind the command too, and whether each has a value."""
+ABOUT_AWS = ("aws", "doctor", "executions", "models", "posture", "profile")
+"""The commands that `--aws` turns to the account."""
+
+MOVED = {
+    "schema": "validate --schema",
+    "machine": "doctor TYPE",
+    "batch-size": "profile NAME --largest-batch",
+    "history": "executions NAME",
+    "serve": "models serve",
+    "explain": "pipeline explain",
+    **{name: f"aws {name}" for name in ("plan", "submit", "watch", "stop", "images", "promote")},
+    "stage": "aws upload",
+    "policies": "aws roles",
+    "posture show": "posture NAME",
+    "posture set": "posture NAME STATE",
+    "posture reset": "posture NAME reset",
+    "posture month": "posture NAME --month",
+    "run --definition": "pipeline run FILE",
+    "run --execution": "run --resume ID",
+    "init --csv": "init FILE",
+    "init --script": "init FILE",
+    "init --hf": "init MODEL",
+    "gate --html": "gate --output FILE.html",
+    "gate --markdown": "gate --output FILE.md",
+    "gate --junit": "gate --output FILE.xml",
+    "advise --html": "advise --output FILE.html",
+    "doctor --account": "doctor --aws",
+    "executions --pack": "executions ID --output FILE.zip",
+    "--deployed": "--aws",
+    "--workloads": "--project FOLDER",
+    "--containers": "--project FOLDER",
+    "--settings": "--project FOLDER",
+}
+"""What has another name since 0.2, for this release. `compile` still works."""
+GONE = {
+    "derive-images": "`compilegate derive-images` was removed: copy a folder of containers/, "
+    "add the packages to its requirements.txt, and name the folder in the workload",
+    "completion": "`compilegate completion` was removed: click completes, see docs/commands.md",
+}
 
 
 class LazyGroup(click.Group):
-    """Knows its commands' names and short help; imports a command's module when it is used."""
+    """Knows its commands' modules and short help; imports a module when its command is used."""
 
-    modules: ClassVar[dict[str, tuple[str, str]]] = {
-        "init": ("compilegate.cli.init", "Begin a project, or add a workload to one."),
-        "validate": ("compilegate.cli.validate", "Check a workload file, and do nothing else."),
-        "check": (
-            "compilegate.cli.check",
-            "Say what in a script breaks a compiler or slows it down.",
-        ),
-        "advise": (
-            "compilegate.cli.workload.advise",
-            "Say whether compiling is worth it, before the first GPU hour.",
-        ),
-        "schema": (
-            "compilegate.cli.schema",
-            "Print the JSON schema of workload files, for editors.",
-        ),
-        "compile": ("compilegate.cli.compile", "Print a workload's SageMaker pipeline definition."),
-        "policies": (
-            "compilegate.cli.sagemaker.policies",
-            "Print the roles of a workload, for Terraform and other tools.",
-        ),
-        "derive-images": (
-            "compilegate.cli.workload.derive_images",
-            "Build a program's requirements.txt into images.",
-        ),
-        "explain": (
-            "compilegate.cli.pipeline.explain",
-            "Say what each step of a definition would do on this machine.",
-        ),
-        "run": ("compilegate.cli.run", "Execute a workload or a definition on this machine."),
-        "doctor": (
-            "compilegate.cli.doctor",
-            "Say what this machine has and lacks for each compiler.",
-        ),
-        "profile": (
-            "compilegate.cli.workload.profile",
-            "Say where the time of a training step goes.",
-        ),
-        "machine": (
-            "compilegate.cli.workload.machine",
-            "Describe an instance type, to rehearse jobs of it here.",
-        ),
-        "batch-size": ("compilegate.cli.batch_size", "Find the largest batch of an arm that fits."),
-        "gate": ("compilegate.cli.gate", "Judge the evidence in a folder."),
-        "executions": ("compilegate.cli.executions", "List executions, or show one."),
-        "history": (
-            "compilegate.cli.workload.history",
-            "Show a workload over its executions, or all workloads.",
-        ),
-        "posture": (
-            "compilegate.cli.workload.posture",
-            "Say how far a workload has come with its compiler; set or reset it.",
-        ),
-        "plan": (
-            "compilegate.cli.sagemaker.plan",
-            "Show what a deployment would change and an execution cost.",
-        ),
-        "stage": ("compilegate.cli.sagemaker.stage", "Upload a workload's raw data to the bucket."),
-        "submit": ("compilegate.cli.sagemaker.submit", "Start an execution on SageMaker."),
-        "watch": (
-            "compilegate.cli.sagemaker.watch",
-            "Follow an execution on SageMaker to its verdict.",
-        ),
-        "stop": ("compilegate.cli.sagemaker.stop", "Stop an execution on SageMaker."),
-        "images": (
-            "compilegate.cli.sagemaker.images",
-            "List the container images; build the missing ones.",
-        ),
-        "serve": ("compilegate.cli.workload.serve", "Serve a registered model on this machine."),
-        "models": (
-            "compilegate.cli.registry.models",
-            "List registered models; approve or reject one.",
-        ),
-        "promote": (
-            "compilegate.cli.registry.promote",
-            "Bring an approved model from one stage to the next.",
-        ),
-        "completion": (
-            "compilegate.cli.options.completion",
-            "Print what makes a shell complete commands, workloads and IDs.",
-        ),
-    }
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the command line as it was given, for the page of what it starts."""
-        ctx.meta[ARGUMENTS] = tuple(args)
-        return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; this is the one place where errors are caught."""
-        try:
-            return super().invoke(ctx)
-        except CompilegateError as error:
-            raise shown(error) from error
-        except OSError as error:
-            if (full := disk_error(error)) is None:
-                raise
-            raise full from error
+    def __init__(self, *args: Any, modules: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.modules)
@@ -123,7 +75,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
             return None
-        command: click.Command = importlib.import_module(self.modules[cmd_name][0]).command
+        module, _, name = self.modules[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name or "command")
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -140,13 +93,125 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in self.modules.items()])
 
 
+class _Root(LazyGroup):
+    """The whole command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the command line as it was given, for the page of what it starts."""
+        ctx.meta[ARGUMENTS] = tuple(args)
+        return super().parse_args(ctx, _root_options_first(args))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing:
+            _refuse_old_names(args)
+        return super().resolve_command(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "compile":
+            return pipeline.get_command(ctx, cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; this is the one place where errors are caught."""
+        try:
+            return super().invoke(ctx)
+        except CompilegateError as error:
+            raise shown(error) from error
+        except OSError as error:
+            if (full := disk_error(error)) is None:
+                raise
+            raise full from error
+
+
+def _root_options_first(args: list[str]) -> list[str]:
+    """The command line with the root's options before the command; `--` ends them."""
+    end = args.index("--") if "--" in args else len(args)
+    first: list[str] = []
+    rest: list[str] = []
+    words = iter(args[:end])
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if name not in _AT_THE_ROOT:
+            rest.append(word)
+            continue
+        first.append(word)
+        if _AT_THE_ROOT[name] and not equals:
+            first += [value for value in [next(words, None)] if value is not None]
+    return [*first, *rest, *args[end:]]
+
+
+def _refuse_old_names(args: list[str]) -> None:
+    """Refuse a command or option that has another name now, with that name."""
+    name = args[0]
+    if name in GONE:
+        raise RefusalError(GONE[name])
+    for old in _old_names(args):
+        if old in MOVED:
+            before = f"`{old}`" if old.startswith("--") else f"`compilegate {old}`"
+            now = f"`{MOVED[old]}`" if old.startswith("--") else f"`compilegate {MOVED[old]}`"
+            raise RefusalError(f"{before} is now {now}")
+
+
+def _old_names(args: list[str]) -> Iterator[str]:
+    name, *rest = args[: args.index("--")] if "--" in args else args
+    options = [word.partition("=")[0] for word in rest if word.startswith("--")]
+    yield name
+    yield from (f"{name} {word}" for word in [*rest[:1], *options])
+    if name != "compile":
+        yield from options
+
+
+_CLI = "compilegate.cli"
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
 @click.group(
-    cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=_Root,
+    modules={
+        "init": (f"{_CLI}.init", "Begin a project, or add a workload to one."),
+        "validate": (f"{_CLI}.validate", "Check a workload file, and do nothing else."),
+        "check": (f"{_CLI}.check", "Say what in a script breaks a compiler or slows it down."),
+        "advise": (f"{_CLI}.advise", "Say whether compiling is worth it, before the first hour."),
+        "doctor": (f"{_CLI}.doctor", "Say what a machine has and lacks for each compiler."),
+        "profile": (f"{_CLI}.profile", "Say where the time of a training step goes."),
+        "run": (f"{_CLI}.run", "Execute a workload on this machine."),
+        "executions": (f"{_CLI}.executions", "List executions, or show one, or a workload's."),
+        "gate": (f"{_CLI}.gate", "Judge the evidence in a folder."),
+        "models": (f"{_CLI}.main:models", "List registered models; approve, reject, serve one."),
+        "posture": (f"{_CLI}.posture", "Say how far a workload has come; set or reset it."),
+        "pipeline": (f"{_CLI}.main:pipeline", "Compile, explain and run pipeline definitions."),
+        "aws": (f"{_CLI}.main:aws", "Plan, start and follow executions on SageMaker."),
+    },
+    context_settings=_SETTINGS,
     epilog=f"\b\nExit status:\n{_EXIT_CODES}",
 )
 @click.version_option(package_name="compilegate")
-def main() -> None:
+@click.option(
+    "--project",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=".",
+    show_default=True,
+    help="Folder with workloads/, and perhaps containers/ and infra/settings.toml.",
+)
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="COMPILEGATE_HOME",
+    show_envvar=True,
+    help="Folder of executions, artifacts, the registry and the step cache; by default "
+    "PROJECT/.compilegate.",
+)
+@click.option(
+    "--aws",
+    "of_account",
+    is_flag=True,
+    help=f"The account that infra/settings.toml names, instead of this machine. For "
+    f"{', '.join(name for name in ABOUT_AWS if name != 'aws')}.",
+)
+@click.pass_context
+def main(context: click.Context, project: Path, home: Path | None, of_account: bool) -> None:
     """Train faster with a graph compiler; ship the result only when it is proven to be as good.
 
     A workload is one model that is trained again and again, declared in workloads/NAME.toml.
@@ -156,13 +221,92 @@ def main() -> None:
 
     \b
       compilegate validate news-topics     check the file
-      compilegate compile news-topics      print the SageMaker pipeline definition
       compilegate run news-topics          execute it here, and write a report
       compilegate models                   list the registered models
 
     On SageMaker, after `make deploy`:
 
     \b
-      compilegate plan news-topics           what would change, and what would it cost?
-      compilegate submit news-topics --wait  start it, and follow it to the verdict
+      compilegate aws plan news-topics           what would change, and what would it cost?
+      compilegate aws submit news-topics --wait  start it, and follow it to the verdict
+
+    The options above may stand behind the command, too.
+    """
+    command = context.invoked_subcommand
+    if of_account and command not in ABOUT_AWS:
+        raise click.UsageError(f"--aws: `{command}` works on this machine; see `compilegate aws`")
+    if not project.is_dir() and command != "init":
+        raise click.UsageError(f"--project: {project} is not a folder")
+
+
+@click.group(
+    "pipeline",
+    cls=LazyGroup,
+    modules={
+        "compile": (f"{_CLI}.pipeline:compile_command", "Print a workload's definition."),
+        "explain": (f"{_CLI}.pipeline:explain_command", "Say what each step would do here."),
+        "run": (f"{_CLI}.pipeline:run_command", "Execute a definition on this machine."),
+    },
+)
+def pipeline() -> None:
+    """Work with SageMaker pipeline definitions: a workload's own, and any other.
+
+    \b
+      compilegate pipeline compile news-topics -o definition.json
+      compilegate pipeline explain definition.json
+      compilegate pipeline run definition.json
+    """
+
+
+@click.group(
+    "models",
+    cls=LazyGroup,
+    invoke_without_command=True,
+    modules={
+        "list": (f"{_CLI}.models:list_command", "List the packages of one group or of all."),
+        "show": (f"{_CLI}.models:show_command", "Show one package."),
+        "approve": (f"{_CLI}.models:approve_command", "Approve one package for deployment."),
+        "reject": (f"{_CLI}.models:reject_command", "Reject one package."),
+        "serve": (f"{_CLI}.serve", "Let a registered model answer requests here."),
+    },
+)
+@click.pass_context
+def models(context: click.Context) -> None:
+    """List the models that executions registered; show, approve, reject or serve one.
+
+    \b
+      compilegate models                           the whole registry of this machine
+      compilegate models show news-topics/3        everything about one package
+      compilegate models approve news-topics/3     approve it for deployment
+      compilegate models list --aws                the registry of the account
+
+    A model package is GROUP/VERSION, as in SageMaker's model registry. With --aws the commands
+    speak to the account that infra/settings.toml names, where approving a model deploys it if its
+    workload says so.
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(importlib.import_module(f"{_CLI}.models").list_command)
+
+
+@click.group(
+    "aws",
+    cls=LazyGroup,
+    modules={
+        "plan": (f"{_CLI}.aws.plan", "Show what a deployment would change, an execution cost."),
+        "submit": (f"{_CLI}.aws.executions:submit_command", "Start an execution."),
+        "watch": (f"{_CLI}.aws.executions:watch_command", "Follow an execution to its verdict."),
+        "stop": (f"{_CLI}.aws.executions:stop_command", "Stop an execution and its jobs."),
+        "images": (f"{_CLI}.aws.images", "List the container images; build the missing ones."),
+        "upload": (f"{_CLI}.aws.upload", "Upload a workload's raw data to the bucket."),
+        "roles": (f"{_CLI}.aws.roles:roles_command", "Print the roles of a workload."),
+        "promote": (f"{_CLI}.aws.roles:promote_command", "Bring an approved model to this stage."),
+    },
+)
+def aws() -> None:
+    """Work with the account that infra/settings.toml names: plan, start and follow executions.
+
+    \b
+      compilegate aws plan news-topics           what would change, and what would it cost?
+      compilegate aws submit news-topics --wait  start an execution, and follow it to its verdict
+      compilegate aws watch news-topics          follow the latest
     """

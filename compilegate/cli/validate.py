@@ -11,24 +11,28 @@ import click
 
 from compilegate.advice import advise, facts_of
 from compilegate.advice.told.text import gravest
-from compilegate.cli.options.completing import complete_workload
-from compilegate.cli.options.home import home_option
-from compilegate.cli.options.project import Project, project_options, settings_here
-from compilegate.cli.terminal.errors import RefusalError
-from compilegate.cli.workload.checks import (
+from compilegate.cli.checks import (
     check_data,
     check_functions,
     check_program,
     check_requirements,
     data_problems_of_a_wrong_file,
     image_bases,
+    obstacles,
     program_libraries,
     refuse_all_at_once,
     refuse_infeasible,
     refuse_unknown_images,
 )
-from compilegate.cli.workload.forecast import forecast_lines
-from compilegate.cli.workload.own_program import obstacles
+from compilegate.cli.measured import forecast_lines
+from compilegate.cli.options import (
+    Project,
+    completing,
+    json_option,
+    pass_project,
+    region_option,
+)
+from compilegate.cli.terminal.errors import RefusalError
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 from compilegate.workload import Schedule, Workload, WorkloadError, find_workload, read_workload
@@ -37,31 +41,27 @@ from compilegate.workload.schedule import Rate, next_times, read_expression, rea
 
 
 @click.command("validate")
-@click.argument("workload", metavar="NAME|FILE", shell_complete=complete_workload)
-@click.option(
-    "--region",
-    help="Also check that AWS has each image in this region; by default that of "
-    "infra/settings.toml.",
+@click.argument(
+    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs and editors.")
-@home_option
-@project_options
-def command(  # noqa: PLR0917  one argument for each option
-    workload: str,
-    region: str | None,
-    as_json: bool,
-    home: Path,
-    workloads: Path,
-    containers: Path,
+@region_option
+@json_option
+@click.option(
+    "--schema", is_flag=True, help="Print the JSON schema of workload files, for editors."
+)
+@pass_project
+def command(
+    project: Project, workload: str | None, *, region: str | None, as_json: bool, schema: bool
 ) -> None:
     """Check a workload file, and do nothing else.
 
     \b
       compilegate validate news-topics
       compilegate validate drafts/mine.toml --region eu-central-1
+      compilegate validate --schema > workloads/workload.schema.json
 
     Every problem is one line that names the file, the key, what was found and what is allowed. All
-    are told at once, those too of the data's header and first 20,000 rows: with line and column.
+    are listed at once, also those of the data's header and first 20,000 rows: with line and column.
     Metric functions of your own are imported as the gate's job will import them. An arm that cannot
     run is refused, with what to do instead. A line that is not a problem warns of something (an
     image that AWS no longer patches, a margin that the rows can never show), or says how likely the
@@ -69,10 +69,20 @@ def command(  # noqa: PLR0917  one argument for each option
 
     With --json: {"file", "valid", "problems", "summary", "notes"}, where problems and notes are
     these lines. The exit status is the same: 0 for a valid file, 2 for another.
+
+    By its schema, editors complete and check a file that begins with
+    `#:schema ./workload.schema.json`, which Taplo and Even Better TOML read. `compilegate init`
+    writes both.
     """
-    project = Project(workloads=workloads, containers=containers)
+    if (workload is None) is not schema:
+        raise click.UsageError("NAME: allowed is either a workload or --schema")
+    if workload is None:
+        from compilegate.workload.schema import schema_text  # noqa: PLC0415  seldom needed
+
+        click.echo(schema_text(), nl=False)
+        return
     try:
-        checked = _check(workload, region, project, home)
+        checked = _check(workload, region, project)
     except CompilegateError as error:
         if not as_json:
             raise
@@ -99,7 +109,7 @@ class _Checked:
     """What a person should know of it, and what it warns of."""
 
 
-def _check(workload: str, region: str | None, project: Project, home: Path) -> _Checked:
+def _check(workload: str, region: str | None, project: Project) -> _Checked:
     """Check everything. Raises CompilegateError with every problem that was found."""
     containers = project.containers
     path = find_workload(workload, project.workloads)
@@ -107,7 +117,7 @@ def _check(workload: str, region: str | None, project: Project, home: Path) -> _
         declared = read_workload(path)
     except WorkloadError as error:
         raise RefusalError(*error.problems, *data_problems_of_a_wrong_file(path)) from error
-    settings = settings_here()
+    settings = project.settings
     region = region or settings.region
     bases = image_bases(containers, settings.images.base)
     refuse_all_at_once(
@@ -127,7 +137,7 @@ def _check(workload: str, region: str | None, project: Project, home: Path) -> _
     libraries = program_libraries(declared, path)
     warnings = findings(declared, today=today, region=region, bases=bases, libraries=libraries)
     notes += [finding.sentence for finding in warnings]
-    notes += [f"gate.{sentence}" for sentence in forecast_lines(declared, path, home)]
+    notes += [f"gate.{sentence}" for sentence in forecast_lines(declared, path, project.home)]
     facts = facts_of(
         declared,
         libraries=libraries,

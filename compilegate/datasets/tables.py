@@ -150,7 +150,7 @@ def _check_header(sample: Sample, separator: str) -> None:
         if other is not None:
             raise _BrokenError(
                 f"line 1: found columns that are separated by {other!r}, allowed: ','; save the "
-                "file with commas, or let `compilegate init --csv` do it"
+                "file with commas, or let `compilegate init FILE` do it"
             )
     repeated = [name for number, name in enumerate(header) if name in header[:number]]
     if repeated:

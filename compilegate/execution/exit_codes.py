@@ -44,11 +44,11 @@ TABLE = (
         GATE_FAILED,
         "the gate failed the execution: no model may be registered",
     ),
-    (LOST, "lost contact with an execution on SageMaker; `compilegate watch` reconnects"),
+    (LOST, "lost contact with an execution on SageMaker; `compilegate aws watch` reconnects"),
     (CHECK_ERRORS, "`compilegate check` found an error in a script"),
     (CHECK_WARNINGS, "`compilegate check --fail-on warning` found warnings, and no error"),
     (CHECK_NOTES, "`compilegate check --fail-on note` found notes alone"),
     (FAIL_STEP, "the execution reached a Fail step, and its definition has no gate"),
-    (INTERRUPTED, "interrupted; `compilegate run --resume` or `compilegate watch` continues"),
+    (INTERRUPTED, "interrupted; `compilegate run --resume` or `compilegate aws watch` continues"),
 )
 """The table in `--help` and docs/commands.md."""

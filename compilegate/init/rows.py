@@ -60,12 +60,12 @@ class Split:
 
 def all_rows(path: Path) -> Rows:
     if path.suffix not in FORMATS:
-        raise InitError(f"--csv: found {path}, allowed: a file ending in {', '.join(FORMATS)}")
+        raise InitError(f"SOURCE: found {path}, allowed: a file ending in {', '.join(FORMATS)}")
     try:
         written = how_written(path)
         sample = read_sample(path, written=written)
     except OSError as error:
-        raise InitError(f"--csv: {path} cannot be read: {error.strerror}") from error
+        raise InitError(f"SOURCE: {path} cannot be read: {error.strerror}") from error
     if not sample.whole:
         raise InitError(*(f"{path}: {fault}" for fault in sample.faults))
     named = (name for row in sample.records[:1000] for name in row.cells)

@@ -48,12 +48,12 @@ def read_script(path: Path) -> Script:
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
     except OSError as error:
-        raise InitError(f"--script: {path} cannot be read: {error.strerror}") from error
+        raise InitError(f"SOURCE: {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InitError(f"--script: {path} is not UTF-8 text at byte {error.start}") from error
+        raise InitError(f"SOURCE: {path} is not UTF-8 text at byte {error.start}") from error
     except SyntaxError as error:
         raise InitError(
-            f"--script: {path}: line {error.lineno}: found what Python cannot read ({error.msg}), "
+            f"SOURCE: {path}: line {error.lineno}: found what Python cannot read ({error.msg}), "
             "allowed: a Python script"
         ) from error
     options = dict(_options(tree))

@@ -50,8 +50,8 @@ def from_table(
         return _documents(name, path, read, found, model)
     if model is not None:
         raise InitError(
-            f"--hf: found no column of texts in {path}, which a model of the hub reads, allowed: "
-            "a table with one (--text COLUMN names it)"
+            f"--model: found no column of texts in {path}, which a model of the hub reads, "
+            "allowed: a table with one (--text COLUMN names it)"
         )
     return _table(name, path, read, found)
 
@@ -65,7 +65,7 @@ def from_hub(model: str, *, name: str | None = None) -> Started:
             _declared(name, _document_values(name, f"Topic of a news story, by {model}", model)),
         ),
         told=(
-            "the data are Reuters R8 for now; `compilegate init --hf MODEL --csv FILE` takes yours",
+            "the data are Reuters R8 for now; `compilegate init FILE --model MODEL` takes yours",
         ),
     )
 
@@ -77,7 +77,7 @@ def with_built_in_data(*, name: str | None = None) -> Started:
     return Started(
         name=name,
         files=(_declared(name, values),),
-        told=("the data are Reuters R8; --csv FILE or --script FILE begin with yours",),
+        told=("the data are Reuters R8; `compilegate init FILE` begins with your table or script",),
     )
 
 
@@ -87,9 +87,9 @@ def from_script(path: Path, *, name: str | None = None, data: Path | None = None
     Raises InitError.
     """
     if not path.is_file():
-        raise InitError(f"--script: {path} is not a file, allowed: a Python script")
+        raise InitError(f"SOURCE: {path} is not a file, allowed: a Python script")
     if not re.fullmatch(r"[A-Za-z_]\w*\.py", path.name):
-        raise InitError(f"--script: found {path.name!r}, allowed: a name that Python can import")
+        raise InitError(f"SOURCE: found {path.name!r}, allowed: a name that Python can import")
     script = read_script(path)
     default = path.resolve().parent.name if path.stem in ("train", "main", "run") else path.stem
     name = name or name_of(default)

@@ -10,8 +10,8 @@ HEAD = """\
 
 Made from the types that read the file: `make reference` writes this page and
 [workload.schema.json](workload.schema.json), and a test says when they are stale.
-[workload.md](workload.md) explains how the tables go together. `compilegate schema` prints the
-schema, by which editors complete and check.
+[workload.md](workload.md) explains how the tables go together. `compilegate validate --schema`
+prints the schema, by which editors complete and check.
 
 A key without a default must be given where its table is, or says what holds without it.
 """

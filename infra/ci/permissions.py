@@ -17,7 +17,7 @@ OF_THE_PROJECT = "These belong to the project: workloads come and go, and share 
 
 
 def plan_statements(*, arns: Arns, project: str) -> list[Statement]:
-    """Read what belongs to the project, and change nothing: `cdk diff` and `compilegate plan`."""
+    """Read what belongs to the project, for `cdk diff` and `compilegate aws plan`."""
     return _looking(arns, project)
 
 

@@ -1,8 +1,8 @@
 """The build of one image: a CodeBuild project that does nothing if the image already exists.
 
-`builder.py` starts it when its stack has been created or updated, and `compilegate images --build`
-at any other time. It has no limit of concurrent builds: CodeBuild refuses what is above a project's
-own limit, and queues what is above the account's.
+`builder.py` starts it when its stack has been created or updated, and `compilegate aws images
+--build` at any other time. It has no limit of concurrent builds: CodeBuild refuses what is above a
+project's own limit, and queues what is above the account's.
 """
 
 from __future__ import annotations

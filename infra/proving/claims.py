@@ -44,7 +44,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         key="images",
         says="images build in a new account",
-        proved_by="`compilegate images --build --wait`",
+        proved_by="`compilegate aws images --build --wait`",
         usd=0.60,
         minutes=40,
         after=("deploy",),
@@ -52,14 +52,14 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         key="definition",
         says="the definition is the deployed one, to the byte",
-        proved_by='`compilegate plan NAME` after a deployment: "the same as the deployed one"',
+        proved_by='`compilegate aws plan NAME` after a deployment: "the same as the deployed one"',
         usd=0,
         after=("deploy",),
     ),
     Claim(
         key="jobs",
         says="jobs may do all that they need, with their roles and the key",
-        proved_by="`compilegate submit NAME --wait`",
+        proved_by="`compilegate aws submit NAME --wait`",
         usd=0.15,
         minutes=45,
         after=("images",),
@@ -68,8 +68,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         key="cache",
         says="the step cache is hit when nothing changed",
-        proved_by="`compilegate submit NAME --wait` again; `compilegate plan NAME` says what was "
-        "expected",
+        proved_by="`compilegate aws submit NAME --wait` again; `compilegate aws plan NAME` says "
+        "what was expected",
         usd=0.05,
         minutes=15,
         after=("jobs",),
@@ -95,7 +95,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         key="approval",
         says="an approval brings up the endpoint",
-        proved_by="`compilegate models approve GROUP/VERSION --deployed`, then `aws sagemaker "
+        proved_by="`compilegate models approve GROUP/VERSION --aws`, then `aws sagemaker "
         "describe-endpoint --endpoint-name PROJECT-NAME`",
         usd=0.05,
         minutes=15,
@@ -113,7 +113,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         key="rejection",
         says="rejecting a model brings the one before it back",
-        proved_by='`compilegate models reject GROUP/VERSION --deployed --reason "a trial"` after '
+        proved_by='`compilegate models reject GROUP/VERSION --aws --reason "a trial"` after '
         "two were approved",
         usd=0.02,
         minutes=20,
@@ -158,7 +158,7 @@ CLAIMS: tuple[Claim, ...] = (
         key="schedule",
         says="a schedule starts the pipeline",
         proved_by="a `[schedule] expression` that is due in twenty minutes, `make deploy`; then "
-        "`compilegate watch NAME`",
+        "`compilegate aws watch NAME`",
         usd=0.05,
         minutes=40,
         after=("deploy",),
@@ -207,15 +207,16 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         key="promotion",
         says="a model that was approved in one account comes to the next",
-        proved_by="`COMPILEGATE_STAGE=prod compilegate promote GROUP/VERSION`, with two accounts",
+        proved_by="`COMPILEGATE_STAGE=prod compilegate aws promote GROUP/VERSION`, with two "
+        "accounts",
         usd=0,
         by_hand="a second account",
     ),
     Claim(
         key="network",
         says="jobs find all that they need in a VPC without internet",
-        proved_by="`[network] create = true`, `make bootstrap`, `make deploy`, `compilegate submit "
-        "NAME --wait`; then again with `endpoints = []`",
+        proved_by="`[network] create = true`, `make bootstrap`, `make deploy`, `compilegate aws "
+        "submit NAME --wait`; then again with `endpoints = []`",
         usd=0.30,
         not_played=JOBS,
         by_hand="a second deployment, with endpoints that cost by the hour",

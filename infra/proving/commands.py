@@ -8,7 +8,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.errors import CompilegateError
 from compilegate.infra.proving.claims import Claim
 
@@ -47,11 +46,11 @@ class Commands:
     def deploy(self, foundation: str) -> str:
         """As `make deploy`: the foundation, then the data that pipelines train on by default, then
         the rest."""
-        self.compilegate("images", "--pin", "--missing", "--containers", str(IMAGE_FOLDERS))
+        self.compilegate("aws", "images", "--pin", "--missing")
         self.run_cdk("synth", "--quiet", "--output", ASSEMBLY)
         unasked = ("--require-approval", "never")
         self.run_cdk("deploy", foundation, *unasked, app=ASSEMBLY)
-        self.compilegate("stage", "--all")
+        self.compilegate("aws", "upload", "--all")
         return self.run_cdk("deploy", "--all", *unasked, "--concurrency", AT_ONCE, app=ASSEMBLY)
 
     def destroy(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from compilegate.account.errors import asking
-from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.infra.proving.account import Proving
 from compilegate.infra.proving.commands import NotProvedError
 from compilegate.infra.proving.folder import SECOND, WORKLOAD
@@ -36,10 +35,8 @@ def deploy(proving: Proving) -> str:
 
 def images(proving: Proving) -> str:
     """Every image that is missing is built."""
-    printed = proving.commands.compilegate(
-        "images", "--build", "--wait", "--containers", str(IMAGE_FOLDERS)
-    )
-    listed = proving.commands.compilegate("images", "--containers", str(IMAGE_FOLDERS))
+    printed = proving.commands.compilegate("aws", "images", "--build", "--wait")
+    listed = proving.commands.compilegate("aws", "images")
     missing = [line.split()[0] for line in listed.splitlines()[1:] if " missing " in f"{line} "]
     if missing:
         raise NotProvedError(f"not built: {', '.join(missing)}; {printed.splitlines()[-1]}")
@@ -48,10 +45,10 @@ def images(proving: Proving) -> str:
 
 def definition(proving: Proving) -> str:
     """What is compiled here is what is deployed."""
-    printed = proving.commands.compilegate("plan", WORKLOAD)
+    printed = proving.commands.compilegate("aws", "plan", WORKLOAD)
     (line, *_) = [*(line for line in printed.splitlines() if SAME in line), ""]
     if not line:
-        raise NotProvedError(f"compilegate plan {WORKLOAD} does not say {SAME!r}")
+        raise NotProvedError(f"compilegate aws plan {WORKLOAD} does not say {SAME!r}")
     return line.strip()
 
 

@@ -175,7 +175,7 @@ def _costs(proving: Proving) -> tuple[Mapping[str, float], float, float]:
 
 
 def _submitted(proving: Proving) -> str:
-    printed = proving.commands.compilegate("submit", WORKLOAD)
+    printed = proving.commands.compilegate("aws", "submit", WORKLOAD)
     return next(line for line in printed.splitlines() if line.startswith("arn:"))
 
 

@@ -117,7 +117,7 @@ def _versions(proving: Proving) -> list[Any]:
 
 def _decide(proving: Proving, decision: str, version: Mapping[str, Any]) -> None:
     named = f"{WORKLOAD}/{version['ModelPackageVersion']}"
-    proving.commands.compilegate("models", decision, named, "--deployed", "--reason", TRIAL)
+    proving.commands.compilegate("models", decision, named, "--aws", "--reason", TRIAL)
 
 
 def _serves(proving: Proving, version: Mapping[str, Any]) -> str:

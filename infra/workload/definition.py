@@ -13,8 +13,8 @@ from compilegate.infra.project import DeclaredWorkload, Project, containers_of
 from compilegate.infra.workload.substitution import check_size
 from compilegate.pipelines.kept import definition_of
 from compilegate.pipelines.staging import (
-    DerivedImageError,
     Placement,
+    RequirementsError,
     check_metric_functions,
     placement_of,
     unbuilt_requirements,
@@ -38,7 +38,7 @@ def incomplete_definition(
     """Compile the definition, or reuse the one of an earlier synth.
 
     `region` decides which of AWS's images exist; without one this is not checked.
-    Raises InfeasibleError when an arm cannot run, DerivedImageError when an image lacks what a
+    Raises InfeasibleError when an arm cannot run, RequirementsError when an image lacks what a
     program needs, DatasetError when declared data files are not there, OwnCodeError when declared
     code is not, MetricFunctionsError when the gate could not load a metric's function,
     InvalidRequestError when the service would not take a step's request, and DefinitionSizeError
@@ -48,7 +48,7 @@ def incomplete_definition(
     for lacking in unbuilt_requirements(
         declared.workload, declared.path.parent, containers_of(project.folder)
     ):
-        raise DerivedImageError(lacking).within(declared.path)
+        raise RequirementsError(lacking).within(declared.path)
     images = list(project.images)
     placement = placement_of(
         declared.workload,

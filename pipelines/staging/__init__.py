@@ -1,12 +1,5 @@
 """Content that a definition names and that has to lie in the object store before it runs."""
 
-from compilegate.pipelines.staging.derived_images import (
-    DerivedImage,
-    DerivedImageError,
-    derived_images,
-    may_be_written,
-    unbuilt_requirements,
-)
 from compilegate.pipelines.staging.image_tags import (
     ImageFolder,
     ImageFolderError,
@@ -29,26 +22,24 @@ from compilegate.pipelines.staging.placement import (
     placement_of,
     raw_data_uri,
 )
+from compilegate.pipelines.staging.requirements import RequirementsError, unbuilt_requirements
 from compilegate.pipelines.staging.source_tree import SourceTree, gate_tree
 
 __all__ = [
-    "DerivedImage",
-    "DerivedImageError",
     "ImageFolder",
     "ImageFolderError",
     "MetricFunctionsError",
     "ObjectStore",
     "OwnCodeError",
     "Placement",
+    "RequirementsError",
     "SourceTree",
     "check_metric_functions",
-    "derived_images",
     "gate_tree",
     "image_folders",
     "image_tags",
     "imported_libraries",
     "imported_modules",
-    "may_be_written",
     "own_code",
     "placement_of",
     "raw_data_uri",

@@ -19,7 +19,7 @@ LARGEST_PROGRAM = 20_000_000
 
 _AT_HOME_ELSEWHERE = {
     "requirements.txt": "containers/{image}/requirements.txt, so that a job installs nothing when "
-    "it starts; `compilegate derive-images NAME` puts it into image folders of the workload's own",
+    "it starts; then requirements_in_image = true in [program]",
     "setup.py": "the image, if it is a package",
 }
 """What the training toolkit would act upon, and where it belongs instead."""

@@ -1,4 +1,4 @@
-"""`compilegate doctor NAME --deployed`: its jobs have the account's own names."""
+"""`compilegate doctor NAME --aws`: its jobs have the account's own names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 def test_the_jobs_are_those_of_the_deployed_definition(aws: AwsServer, project: Path) -> None:
     golden = (PROJECT / "tests" / "pipelines" / "golden" / "topics.json").read_text()
     account = deploy(aws, golden.replace("000000000000", "123456789012"))
-    done = compilegate(aws, project, "doctor", "topics", "--deployed", "-o", "doctor.json")
+    done = compilegate(aws, project, "doctor", "topics", "--aws", "-o", "doctor.json")
     assert done.returncode == 0, done.stderr
     definition = (project / "doctor.json").read_text()
     steps = json.loads(definition)["Steps"]
@@ -37,10 +37,10 @@ def test_the_jobs_are_those_of_the_deployed_definition(aws: AwsServer, project: 
 
 
 def test_without_a_deployment_or_a_file_it_is_refused(aws: AwsServer, project: Path) -> None:
-    fileless = compilegate(aws, project, "doctor", "topics", "--deployed")
+    fileless = compilegate(aws, project, "doctor", "topics", "--aws")
     assert fileless.returncode == 2
-    assert "--deployed: found no --output" in fileless.stderr
-    absent = compilegate(aws, project, "doctor", "topics", "--deployed", "-o", "doctor.json")
+    assert "--aws: found no --output" in fileless.stderr
+    absent = compilegate(aws, project, "doctor", "topics", "--aws", "-o", "doctor.json")
     assert absent.returncode != 0
     assert "there is no stack compilegate-workload-topics" in absent.stderr
     assert not (project / "doctor.json").exists()

@@ -54,7 +54,7 @@ def test_a_candidate_that_passes_is_followed_to_its_model(
             at=233,
         ),
     )
-    done = compilegate(deployed.server, project, "submit", "topics", "--wait")
+    done = compilegate(deployed.server, project, "aws", "submit", "topics", "--wait")
     assert done.returncode == 0, done.stderr
     lines = times_left_out(done.stdout)
     assert f"{PIPELINE}: execution execution001 started" in lines
@@ -72,7 +72,7 @@ def test_a_candidate_that_passes_is_followed_to_its_model(
     kept = project / ".compilegate" / "aws" / "execution001"
     assert f"report: {kept.relative_to(project) / 'report.html'}" in lines
     assert (kept / "report.html").read_text() == "<p>the gate's page</p>"
-    assert '"compilegate submit topics --wait"' in (kept / "origin.json").read_text()
+    assert '"compilegate aws submit topics --wait"' in (kept / "origin.json").read_text()
     assert sorted(path.name for path in kept.iterdir()) == [
         "origin.json",
         "report.html",
@@ -91,7 +91,7 @@ def test_a_standing_baseline_is_a_success_and_the_cache_is_named(
         frame("Succeeded", cached(PREPARE, earlier), cached(BASELINE, earlier), COMPILED, GATE)
     )
     arn = deployed.start()
-    done = compilegate(deployed.server, project, "watch", arn)
+    done = compilegate(deployed.server, project, "aws", "watch", arn)
     assert done.returncode == 0, done.stderr
     lines = times_left_out(done.stdout)
     assert "3:20 Train-baseline-7 taken from the cache (execution earlier00001)" in lines
@@ -113,7 +113,7 @@ def test_a_failed_step_is_explained_with_its_log(deployed: Deployed, project: Pa
         "FailureReason": "AlgorithmError: ExecuteUserScriptError: ExitCode 1",
     }
     deployed.script(frame("Failed", PREPARE, broken))
-    done = compilegate(deployed.server, project, "watch", deployed.start())
+    done = compilegate(deployed.server, project, "aws", "watch", deployed.start())
     assert done.returncode == 3
     assert (
         "error: execution execution001: Train-baseline-7: "
@@ -133,7 +133,7 @@ def test_a_gate_that_finds_no_sound_arm_has_a_status_of_its_own(
     reached = fail("Fail-no-sound-arm", 231, "Neither a candidate nor the baseline is sound")
     deployed.script(frame("Failed", *TRAINED, reached))
     deployed.start()
-    done = compilegate(deployed.server, project, "watch", "topics")
+    done = compilegate(deployed.server, project, "aws", "watch", "topics")
     assert done.returncode == 4
     assert "execution001: Neither a candidate nor the baseline is sound" in done.stderr
     assert "compiled: fail" in done.stdout
@@ -170,7 +170,7 @@ def test_ctrl_c_leaves_the_execution_to_itself(deployed: Deployed, project: Path
     deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
     arn = deployed.start()
     process = subprocess.Popen(
-        [*COMMAND, "watch", arn],
+        [*COMMAND, "aws", "watch", arn],
         cwd=project,
         env=environment(deployed.server, PYTHONUNBUFFERED="1"),
         stdout=subprocess.PIPE,
@@ -183,16 +183,16 @@ def test_ctrl_c_leaves_the_execution_to_itself(deployed: Deployed, project: Path
     os.kill(process.pid, signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert f"compilegate watch {arn}" in said
-    assert f"compilegate stop {arn}" in said
+    assert f"compilegate aws watch {arn}" in said
+    assert f"compilegate aws stop {arn}" in said
     assert deployed.server.calls("StopPipelineExecution") == []
 
 
 def test_stop_stops_and_watch_tells(deployed: Deployed, project: Path) -> None:
     deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
     arn = deployed.start()
-    assert compilegate(deployed.server, project, "stop", "topics").returncode == 0
-    done = compilegate(deployed.server, project, "watch", arn)
+    assert compilegate(deployed.server, project, "aws", "stop", "topics").returncode == 0
+    done = compilegate(deployed.server, project, "aws", "watch", arn)
     assert done.returncode == 130
     assert "execution execution001: stopped by someone, or because an older one" in done.stderr
 
@@ -202,11 +202,11 @@ def test_a_start_that_would_overlap_is_refused_before_the_data_is_staged(
 ) -> None:
     deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
     arn = deployed.start()
-    done = compilegate(deployed.server, project, "submit", "topics")
+    done = compilegate(deployed.server, project, "aws", "submit", "topics")
     assert done.returncode == 2
     assert done.stderr == (
         f"error: {PIPELINE} is already executing, and executions do not overlap; follow it with: "
-        f"compilegate watch {arn}\n"
+        f"compilegate aws watch {arn}\n"
     )
     assert deployed.objects("compilegate/data/") == []
 
@@ -215,7 +215,7 @@ def test_raw_data_is_staged_once_and_changed_data_is_passed_on(
     deployed: Deployed, project: Path
 ) -> None:
     first = compilegate(
-        deployed.server, project, "submit", "topics", "-p", "ModelApprovalStatus=Approved"
+        deployed.server, project, "aws", "submit", "topics", "-p", "ModelApprovalStatus=Approved"
     )
     assert first.returncode == 0, first.stderr
     (started,) = deployed.server.calls("StartPipelineExecution")
@@ -225,7 +225,7 @@ def test_raw_data_is_staged_once_and_changed_data_is_passed_on(
     keys = deployed.objects(uri.removeprefix(f"s3://{BUCKET}/"))
     assert [key.rpartition("/")[2] for key in keys] == ["train.csv", "validation.csv"]
     writes = len(deployed.server.calls("S3:PUT"))
-    again = compilegate(deployed.server, project, "stage", "topics")
+    again = compilegate(deployed.server, project, "aws", "upload", "topics")
     assert again.stdout == f"{uri}\n"
     assert len(deployed.server.calls("S3:PUT")) == writes
 
@@ -243,20 +243,20 @@ def test_a_folder_of_many_files_is_staged_as_it_is_and_only_what_is_missing_is_w
     (project / "workloads" / "photos" / "cats").mkdir(parents=True)
     for name in names:
         (project / "workloads" / "photos" / name).write_text(name)
-    staged = compilegate(deployed.server, project, "stage", "diffusion")
+    staged = compilegate(deployed.server, project, "aws", "upload", "diffusion")
     assert staged.returncode == 0, staged.stderr
     assert staged.stderr.startswith("writing 25 files (")
     prefix = staged.stdout.strip().removeprefix(f"s3://{BUCKET}/")
     assert sorted(deployed.objects(prefix)) == sorted(f"{prefix}/{name}" for name in names)
     deployed.server.client("s3").delete_object(Bucket=BUCKET, Key=f"{prefix}/{names[3]}")
-    again = compilegate(deployed.server, project, "stage", "diffusion")
+    again = compilegate(deployed.server, project, "aws", "upload", "diffusion")
     assert (again.stdout, again.stderr.count("\n")) == (staged.stdout, 1)
     assert len(deployed.objects(prefix)) == 25
-    assert compilegate(deployed.server, project, "stage", "diffusion").stderr == ""
+    assert compilegate(deployed.server, project, "aws", "upload", "diffusion").stderr == ""
 
 
 def test_one_token_starts_one_execution(deployed: Deployed, project: Path) -> None:
-    given = ("submit", "topics", "-p", "Data=s3://elsewhere/data", "--token", "run 17")
+    given = ("aws", "submit", "topics", "-p", "Data=s3://elsewhere/data", "--token", "run 17")
     arns = {compilegate(deployed.server, project, *given).stdout for _ in range(2)}
     assert len(arns) == 1
     assert len(deployed.server.calls("StartPipelineExecution")) == 2
@@ -265,7 +265,7 @@ def test_one_token_starts_one_execution(deployed: Deployed, project: Path) -> No
 def test_a_parameter_that_is_not_declared_is_refused_before_anything_starts(
     deployed: Deployed, project: Path
 ) -> None:
-    done = compilegate(deployed.server, project, "submit", "topics", "-p", "Dat=x")
+    done = compilegate(deployed.server, project, "aws", "submit", "topics", "-p", "Dat=x")
     assert done.returncode == 2
     assert "parameter Dat is not declared; declared are: Data, ModelApprovalStatus" in done.stderr
     assert deployed.server.calls("StartPipelineExecution") == []
@@ -294,7 +294,7 @@ def test_what_the_last_execution_lost_trains_again_under_another_key(
 def submitted(deployed: Deployed, project: Path) -> str:
     """The ARN of an execution of data that are there."""
     deployed.script(frame("Succeeded"))
-    given = ("submit", "topics", "-p", "Data=s3://elsewhere/data")
+    given = ("aws", "submit", "topics", "-p", "Data=s3://elsewhere/data")
     done = compilegate(deployed.server, project, *given)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

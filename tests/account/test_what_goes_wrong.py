@@ -31,7 +31,7 @@ def the_sentence(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_nothing_is_deployed(aws: AwsServer, project: Path) -> None:
-    done = compilegate(aws, project, "submit", "topics")
+    done = compilegate(aws, project, "aws", "submit", "topics")
     assert done.returncode == 2
     assert the_sentence(done) == (
         "there is no stack compilegate-workload-topics in account 123456789012, us-east-1; "
@@ -40,7 +40,7 @@ def test_nothing_is_deployed(aws: AwsServer, project: Path) -> None:
 
 
 def test_a_pipeline_is_missing(aws: AwsServer, project: Path) -> None:
-    done = compilegate(aws, project, "watch", "topics")
+    done = compilegate(aws, project, "aws", "watch", "topics")
     assert done.returncode == 2
     assert the_sentence(done) == (
         "there is no pipeline compilegate-topics in us-east-1; deploy it with: make deploy"
@@ -48,16 +48,16 @@ def test_a_pipeline_is_missing(aws: AwsServer, project: Path) -> None:
 
 
 def test_a_pipeline_was_never_executed(deployed: Deployed, project: Path) -> None:
-    done = compilegate(deployed.server, project, "watch", "topics")
+    done = compilegate(deployed.server, project, "aws", "watch", "topics")
     assert done.returncode == 2
     assert "compilegate-topics has no execution yet" in done.stderr
-    assert "compilegate submit topics" in done.stderr
+    assert "compilegate aws submit topics" in done.stderr
 
 
 def test_an_execution_vanishes_midway(deployed: Deployed, project: Path) -> None:
     deployed.script(RUNNING, {"gone": True})
     arn = deployed.start()
-    done = compilegate(deployed.server, project, "watch", arn)
+    done = compilegate(deployed.server, project, "aws", "watch", arn)
     assert done.returncode == 5
     assert the_sentence(done) == (
         f"there is no execution {arn}: it, or its pipeline, was deleted or never existed"
@@ -68,12 +68,12 @@ def test_aws_keeps_asking_to_slow_down(deployed: Deployed, project: Path) -> Non
     deployed.script(RUNNING)
     arn = deployed.start()
     deployed.server.fail("DescribePipelineExecution", "ThrottlingException", after=1)
-    done = compilegate(deployed.server, project, "watch", arn, AWS_MAX_ATTEMPTS="2")
+    done = compilegate(deployed.server, project, "aws", "watch", arn, AWS_MAX_ATTEMPTS="2")
     assert done.returncode == 5
     assert the_sentence(done) == (
         f"cannot read the execution {arn}: AWS refused DescribePipelineExecution as too frequent "
         "(ThrottlingException), even at attempt 2; try again later; "
-        f"the execution may continue; watch it again with: compilegate watch {arn}"
+        f"the execution may continue; watch it again with: compilegate aws watch {arn}"
     )
 
 
@@ -81,7 +81,7 @@ def test_one_refusal_to_be_quick_is_waited_out(deployed: Deployed, project: Path
     deployed.script(RUNNING, frame("Stopped"))
     arn = deployed.start()
     deployed.server.fail("ListPipelineExecutionSteps", "ThrottlingException", times=1)
-    done = compilegate(deployed.server, project, "watch", arn, AWS_MAX_ATTEMPTS="2")
+    done = compilegate(deployed.server, project, "aws", "watch", arn, AWS_MAX_ATTEMPTS="2")
     assert done.returncode == 130
     assert "execution stopped" in done.stdout
 
@@ -90,25 +90,25 @@ def test_credentials_expire_while_watching(deployed: Deployed, project: Path) ->
     deployed.script(RUNNING)
     arn = deployed.start()
     deployed.server.fail("DescribePipelineExecution", "ExpiredTokenException", after=2)
-    done = compilegate(deployed.server, project, "watch", arn)
+    done = compilegate(deployed.server, project, "aws", "watch", arn)
     assert done.returncode == 5
     assert the_sentence(done) == (
         f"cannot read the execution {arn}: the AWS credentials have expired; "
         "sign in again, or set AWS_PROFILE, and try again; "
-        f"the execution may continue; watch it again with: compilegate watch {arn}"
+        f"the execution may continue; watch it again with: compilegate aws watch {arn}"
     )
 
 
 def test_there_are_no_credentials(aws: AwsServer, project: Path) -> None:
     done = compilegate(
-        aws, project, "submit", "topics", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY=""
+        aws, project, "aws", "submit", "topics", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY=""
     )
     assert done.returncode == 2
     assert "there are no AWS credentials" in the_sentence(done)
 
 
 def test_there_is_no_region(aws: AwsServer, project: Path) -> None:
-    done = compilegate(aws, project, "submit", "topics", AWS_REGION="")
+    done = compilegate(aws, project, "aws", "submit", "topics", AWS_REGION="")
     assert done.returncode == 2
     assert the_sentence(done) == (
         "no AWS region is set; set AWS_REGION, or region in infra/settings.toml"
@@ -116,8 +116,9 @@ def test_there_is_no_region(aws: AwsServer, project: Path) -> None:
 
 
 def test_the_credentials_are_of_another_account(aws: AwsServer, project: Path) -> None:
-    (project / "settings.toml").write_text('account = "000000000001"\n')
-    done = compilegate(aws, project, "submit", "topics", "--settings", "settings.toml")
+    (project / "infra").mkdir(exist_ok=True)
+    (project / "infra" / "settings.toml").write_text('account = "000000000001"\n')
+    done = compilegate(aws, project, "aws", "submit", "topics")
     assert done.returncode == 2
     assert "belong to account 123456789012, but infra/settings.toml allows only 000000000001" in (
         the_sentence(done)
@@ -133,7 +134,9 @@ def test_an_action_is_not_allowed(deployed: Deployed, project: Path) -> None:
         "arn:aws:sagemaker:us-east-1:123456789012:pipeline/compilegate-topics because no "
         "identity-based policy allows the sagemaker:StartPipelineExecution action",
     )
-    done = compilegate(deployed.server, project, "submit", "topics", "-p", "Data=s3://b/data")
+    done = compilegate(
+        deployed.server, project, "aws", "submit", "topics", "-p", "Data=s3://b/data"
+    )
     assert done.returncode == 2
     assert the_sentence(done) == (
         "cannot start an execution of compilegate-topics: the credentials do not allow "
@@ -144,7 +147,7 @@ def test_an_action_is_not_allowed(deployed: Deployed, project: Path) -> None:
 
 def test_the_bucket_may_not_be_written(deployed: Deployed, project: Path) -> None:
     deployed.server.fail("S3:PUT", "AccessDenied", status=403, message="Access Denied")
-    done = compilegate(deployed.server, project, "stage", "topics")
+    done = compilegate(deployed.server, project, "aws", "upload", "topics")
     assert done.returncode == 2
     assert "error: cannot write s3://compilegate-123456789012-us-east-1/compilegate/data/" in (
         done.stderr
@@ -156,7 +159,7 @@ def test_nobody_answers(aws: AwsServer, project: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # taken, and nobody listens
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        done = compilegate(aws, project, "watch", "topics", AWS_ENDPOINT_URL=url)
+        done = compilegate(aws, project, "aws", "watch", "topics", AWS_ENDPOINT_URL=url)
     assert done.returncode == 2
     assert "cannot list the executions of compilegate-topics: AWS does not answer" in (
         the_sentence(done)
@@ -198,14 +201,16 @@ def test_a_proxy_answers_in_place_of_aws(
     aws: AwsServer, project: Path, status: int, said: str
 ) -> None:
     with a_proxy_that_answers_itself(status) as url:
-        done = compilegate(aws, project, "watch", "topics", AWS_ENDPOINT_URL=url)
+        done = compilegate(aws, project, "aws", "watch", "topics", AWS_ENDPOINT_URL=url)
     assert done.returncode == 2
     assert f"AWS does not answer ({said}); check the network, a proxy" in the_sentence(done)
 
 
 def test_what_a_proxy_takes_is_not_staged(deployed: Deployed, project: Path) -> None:
     with a_proxy_that_answers_itself(200) as url:
-        done = compilegate(deployed.server, project, "stage", "topics", AWS_ENDPOINT_URL_S3=url)
+        done = compilegate(
+            deployed.server, project, "aws", "upload", "topics", AWS_ENDPOINT_URL_S3=url
+        )
     assert done.returncode == 2
     assert the_sentence(done).startswith("cannot list s3://")
     assert done.stdout == ""
@@ -217,7 +222,7 @@ def test_what_a_proxy_takes_is_not_staged(deployed: Deployed, project: Path) -> 
 def test_a_variable_holds_what_nobody_can_use(
     aws: AwsServer, project: Path, variable: str, value: str
 ) -> None:
-    done = compilegate(aws, project, "watch", "topics", **{variable: value})
+    done = compilegate(aws, project, "aws", "watch", "topics", **{variable: value})
     assert done.returncode == 2
     assert value in the_sentence(done)
     assert "check the variables AWS_* and the AWS profile" in the_sentence(done)
@@ -226,7 +231,7 @@ def test_a_variable_holds_what_nobody_can_use(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--settings", "typo.toml"], "--settings: typo.toml does not exist"),
+        (["--project", "typo"], "--project: typo is not a folder"),
         (
             ["--token", ""],
             "--token: found an empty text, allowed: a text that differs for each run",
@@ -240,7 +245,7 @@ def test_an_argument_that_cannot_be_meant_starts_nothing(
 ) -> None:
     """In this process, without AWS: nobody is asked."""
     with chdir(project):
-        done = CliRunner().invoke(main, ["submit", "topics", *arguments])
+        done = CliRunner().invoke(main, ["aws", "submit", "topics", *arguments])
     assert done.exit_code == 2
     assert said in done.stderr
 
@@ -255,7 +260,7 @@ def test_the_verdict_cannot_be_read(
     deployed.script(frame("Succeeded", job("Prepare", "Processing", 0, 60)))
     deployed.server.fail("S3:HEAD", "without a body", status=status)
     arn = deployed.start()
-    done = compilegate(deployed.server, project, "watch", arn)
+    done = compilegate(deployed.server, project, "aws", "watch", arn)
     assert done.returncode == 5
     assert the_sentence(done).startswith(
         "the execution ended as Succeeded, but its results could not be read: cannot look for s3://"
@@ -264,6 +269,6 @@ def test_the_verdict_cannot_be_read(
 
 
 def test_an_argument_is_neither_a_workload_nor_an_execution(aws: AwsServer, project: Path) -> None:
-    done = compilegate(aws, project, "watch", "arn:aws:sagemaker:us-east-1:1:pipeline/x")
+    done = compilegate(aws, project, "aws", "watch", "arn:aws:sagemaker:us-east-1:1:pipeline/x")
     assert done.returncode == 2
     assert "allowed: a workload's name, or the ARN of an execution" in done.stderr

@@ -22,17 +22,24 @@ KNOWN = 'runs_per_week = 3\nhours = 6\nbottleneck = "compute"'
 def asked(folder: Path, *words: str) -> Result:
     return CliRunner().invoke(
         main,
-        ["advise", *words, "--workloads", str(folder), "--home", str(folder / "home")],
+        ["advise", *words, "--project", str(folder.parent), "--home", str(folder / "home")],
         catch_exceptions=False,
     )
 
 
 @pytest.fixture
-def portfolio(tmp_path: Path) -> Path:
-    bert(tmp_path, KNOWN)
-    diffusion(tmp_path, "runs_per_week = 1\nhours = 18")
-    trees(tmp_path, "runs_per_week = 7\nhours = 1.5")
-    return tmp_path
+def folder(tmp_path: Path) -> Path:
+    """The folder of a project's workloads."""
+    (tmp_path / "workloads").mkdir()
+    return tmp_path / "workloads"
+
+
+@pytest.fixture
+def portfolio(folder: Path) -> Path:
+    bert(folder, KNOWN)
+    diffusion(folder, "runs_per_week = 1\nhours = 18")
+    trees(folder, "runs_per_week = 7\nhours = 1.5")
+    return folder
 
 
 def test_one_workload_is_told_with_what_decided_and_what_is_missing(portfolio):
@@ -65,7 +72,7 @@ def test_json_holds_every_option_with_its_ranges(portfolio):
 
 def test_the_page_needs_nothing_from_anywhere_and_sorts(portfolio):
     page = portfolio / "advice.html"
-    assert asked(portfolio, "--all", "--html", str(page)).exit_code == 0
+    assert asked(portfolio, "--all", "--output", str(page)).exit_code == 0
     html = page.read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!#)', html)
     assert "script-src 'sha256-" in html
@@ -78,12 +85,12 @@ def test_the_page_needs_nothing_from_anywhere_and_sorts(portfolio):
     assert "Start with bert" in html
 
 
-def test_what_people_write_is_escaped_on_the_page(tmp_path):
-    path = bert(tmp_path, KNOWN)
+def test_what_people_write_is_escaped_on_the_page(folder):
+    path = bert(folder, KNOWN)
     text = path.read_text(encoding="utf-8").replace("BERT-base:", "<script>alert(1)</script>")
     path.write_text(text, encoding="utf-8")
-    page = tmp_path / "advice.html"
-    asked(tmp_path, "bert", "--html", str(page))
+    page = folder / "advice.html"
+    asked(folder, "bert", "--output", str(page))
     assert "<script>alert" not in page.read_text(encoding="utf-8")
 
 
@@ -110,11 +117,11 @@ def test_to_trees_no_arm_is_proposed(portfolio):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "found neither"),
-        (("bert", "--all"), "found both"),
+        ((), "NAME: allowed is either a workload or --all"),
+        (("bert", "--all"), "NAME: allowed is either"),
         (("--all", "--write-arms"), "--write-arms"),
         (("nobody",), "no such file"),
-        (("bert", "--html", "nowhere/x.html"), "cannot be written"),
+        (("bert", "--output", "nowhere/x.html"), "cannot be written"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_a_sentence(portfolio, words, told):
@@ -134,9 +141,9 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(portfolio, words, told):
         ("hurs = 3", "hours"),
     ],
 )
-def test_a_wrong_key_of_advice_is_named(tmp_path, line, told):
-    bert(tmp_path, line)
-    result = asked(tmp_path, "bert")
+def test_a_wrong_key_of_advice_is_named(folder, line, told):
+    bert(folder, line)
+    result = asked(folder, "bert")
     assert result.exit_code == 2
     assert told in result.output + result.stderr
 
@@ -148,21 +155,21 @@ def test_files_of_the_home_that_are_no_verdict_are_passed_over(portfolio):
     assert asked(portfolio, "bert").exit_code == 0
 
 
-def test_titles_stand_in_sentences_as_words_do(tmp_path):
-    bert(tmp_path, 'runs_per_week = 1\nhours = 6\nbottleneck = "data"')
-    printed = asked(tmp_path, "bert").output
+def test_titles_stand_in_sentences_as_words_do(folder):
+    bert(folder, 'runs_per_week = 1\nhours = 6\nbottleneck = "data"')
+    printed = asked(folder, "bert").output
     assert printed.startswith("bert: benchmark a faster data loader")
     assert "1 run a week" in printed
     (row,) = (line for line in printed.splitlines() if line.startswith("  No change"))
     assert row.split()[2:] == ["reference", "$0", "$0"]
 
 
-def test_a_file_that_is_refused_as_it_stands_gets_no_arms(tmp_path):
-    path = bert(tmp_path, KNOWN)
+def test_a_file_that_is_refused_as_it_stands_gets_no_arms(folder):
+    path = bert(folder, KNOWN)
     text = path.read_text(encoding="utf-8")
     arm = '[arms.chips]\ncompiler = "neuron"\nbatch_size = 32\nlearning_rate = 2e-5\n\n[compute]'
     path.write_text(text.replace("[compute]", arm, 1), encoding="utf-8")
-    found = asked(tmp_path, "bert", "--write-arms")
+    found = asked(folder, "bert", "--write-arms")
     assert found.exit_code == 2
     assert found.stdout == ""
     assert "bert.toml: arms.chips" in found.stderr

@@ -171,14 +171,14 @@ def test_a_model_that_got_worse_is_a_regression():
 
 @pytest.mark.slow
 def test_an_execution_of_the_home_is_found_by_the_command(tmp_path):
-    bert(tmp_path, "runs_per_week = 3\nhours = 6", name="topics", machines="")
+    path = bert(tmp_path, "runs_per_week = 3\nhours = 6", name="topics", machines="")
     verdict, observations = judged()
     folder = tmp_path / "home" / "executions" / "k3v9x0qhw2ta"
     folder.mkdir(parents=True)
     (folder / "verdict.json").write_text(verdict.to_json(), encoding="utf-8")
     (folder / "observations.json").write_text(observations.to_json(), encoding="utf-8")
     (folder / "execution.json").write_text('{"started": 5.0}', encoding="utf-8")
-    words = ["advise", "topics", "--workloads", str(tmp_path), "--home", str(tmp_path / "home")]
+    words = ["advise", str(path), "--home", str(tmp_path / "home")]
     printed = CliRunner().invoke(main, words, catch_exceptions=False).output
     assert "execution k3v9x0qhw2ta measured 1." in printed
     assert "measured on another machine" in printed

@@ -112,7 +112,7 @@ def test_the_commands_read_the_workloads_own_script(tmp_path: Path) -> None:
     (tmp_path / path.stem / "train.py").write_text(DISCARDED, encoding="utf-8")
     said = CliRunner().invoke(
         main,
-        ["advise", path.stem, "--json", "--workloads", str(tmp_path), "--home", str(tmp_path)],
+        ["advise", str(path), "--json", "--home", str(tmp_path)],
         catch_exceptions=False,
     )
     told = json.loads(said.output)

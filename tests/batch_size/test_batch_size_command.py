@@ -1,4 +1,4 @@
-"""`compilegate batch-size`: real training steps in real processes, under a limit of memory."""
+"""`profile --largest-batch`: real training steps in real processes, under a limit of memory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,16 @@ def find(tmp_path: Path) -> Find:
 
     def find(arm: str, *options: str) -> Result:
         home = str(tmp_path / "home")
-        arguments = ["batch-size", str(path), "--arm", arm, "--home", home, *options]
+        arguments = [
+            "profile",
+            str(path),
+            "--largest-batch",
+            "--arm",
+            arm,
+            "--home",
+            home,
+            *options,
+        ]
         return CliRunner().invoke(main, arguments)
 
     return find

@@ -179,7 +179,7 @@ def test_a_failed_build_is_told_and_started_again_by_the_next_deployment(account
     assert subject == "The image build project-training failed"
     assert "build: docker build: exit status 1" in text
     assert "https://console.aws.amazon.com/cloudwatch/#project-training:build002" in text
-    assert "compilegate images --build" in text
+    assert "compilegate aws images --build" in text
     assert account.ask_again()["failed"] == ["training"], "the same would fail again"
     assert account.deploy()["started"] == ["training"]
 
@@ -216,7 +216,7 @@ def test_patches_of_a_base_image_are_told(account: Account) -> None:
     ((subject, text),) = account.messages()
     assert subject == "Base images with patches, of: training"
     assert text.startswith(f"training extends {uri}:3.12\n")
-    assert "compilegate images --pin" in text
+    assert "compilegate aws images --pin" in text
     assert account.aws.calls("StartBuild") == [], "people decide when a new image is trained in"
 
 

@@ -74,9 +74,8 @@ def test_where_nothing_can_be_read_the_input_is_refused(tmp_path: Path) -> None:
 
 def test_json_is_alone_on_standard_output(tmp_path: Path) -> None:
     written(tmp_path, train=SLOW_STEP, broken="def f(:\n")
-    assert json.loads(check(tmp_path, "--json")[1]) == json.loads(
-        check(tmp_path, "--format", "json")[1]
-    )
+    told = json.loads(check(tmp_path, "--format", "json")[1])
+    assert [each["rule"] for each in told["findings"]]
 
 
 def test_output_goes_to_a_file(tmp_path: Path) -> None:
@@ -91,7 +90,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     written(tmp_path, train=SLOW_STEP)
     status, _, told = check(tmp_path, "--output", tmp_path / "no" / "such" / "folder")
     assert status == 2
-    assert told.startswith("error: --output ")
+    assert told.startswith("error: --output: ")
 
 
 def test_the_hook_of_pre_commit_runs_a_command_that_exists() -> None:

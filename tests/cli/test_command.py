@@ -7,13 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from compilegate.cli import main
-from compilegate.cli.main import LazyGroup
+from compilegate.cli.main import GONE, MOVED
 
 pytestmark = pytest.mark.slow
 
@@ -39,17 +41,72 @@ def compilegate(
 def test_help_names_every_command_and_the_exit_codes() -> None:
     done = compilegate("--help")
     assert done.returncode == 0
-    for word in ("validate", "compile", "run", "executions", "models", "Exit status:"):
+    for word in ("validate", "pipeline", "compile", "run", "executions", "models", "Exit status:"):
         assert word in done.stdout
 
 
-@pytest.mark.parametrize("name", LazyGroup.modules)
-def test_every_command_has_help(name: str) -> None:
-    """In this process: thirteen of them would take ten seconds to start."""
-    done = CliRunner().invoke(main, [name, "--help"], prog_name="compilegate")
-    assert done.exit_code == 0
-    assert done.stdout.startswith(f"Usage: compilegate {name}")
-    assert "compilegate" in done.stdout.removeprefix("Usage: compilegate")
+def every_command(
+    command: click.Command = main, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Each command with the words that name it; imports them all."""
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from every_command(found, (*words, name))
+
+
+def test_every_command_has_help() -> None:
+    """In this process: each would take a second to start."""
+    for words, _ in every_command():
+        done = CliRunner().invoke(main, [*words, "--help"], prog_name="compilegate")
+        assert done.exit_code == 0, words
+        assert done.stdout.startswith(" ".join(["Usage: compilegate", *words]))
+
+
+def test_there_are_few_commands_and_options() -> None:
+    assert len(main.list_commands(click.Context(main))) <= 13
+    options = [
+        option
+        for _, command in every_command()
+        for option in command.params
+        if isinstance(option, click.Option)
+    ]
+    assert len(options) <= 120
+
+
+@pytest.mark.parametrize("old", [*MOVED, *GONE])
+def test_an_old_name_is_answered_with_the_new_one(old: str) -> None:
+    words = old.split() if not old.startswith("--") else ["models", old]
+    refused = CliRunner().invoke(main, [*words, "x"], prog_name="compilegate")
+    assert refused.exit_code == 2
+    (sentence,) = refused.stderr.splitlines()
+    assert sentence.startswith("error: ")
+    assert MOVED.get(old, "removed") in sentence
+
+
+def test_every_new_name_is_a_command_with_its_options() -> None:
+    known = dict(every_command())
+    for new in MOVED.values():
+        words = new.split()
+        named = max((key for key in known if tuple(words[: len(key)]) == key), key=len)
+        assert named or new in {"--aws", "--project FOLDER"}
+        options = {each for at in ((), named) for it in known[at].params for each in it.opts}
+        assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_the_options_of_the_root_may_stand_behind_the_command(tmp_path: Path) -> None:
+    said = [
+        CliRunner().invoke(main, words).stdout
+        for words in (["--home", str(tmp_path), "models"], ["models", f"--home={tmp_path}"])
+    ]
+    assert said[0] == said[1] != ""
+    assert str(tmp_path) in said[0]
+    refused = CliRunner().invoke(main, ["run", "news-topics", "--aws"])
+    assert refused.exit_code == 2
+    assert "--aws: `run` works on this machine" in refused.stderr
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -136,13 +193,15 @@ def test_validate_looks_at_what_an_arm_s_image_extends(
 @pytest.mark.long
 @pytest.mark.slow
 def test_compile_prints_a_definition_or_writes_it(tmp_path: Path) -> None:
-    printed = compilegate("compile", "news-topics")
+    printed = compilegate("pipeline", "compile", "news-topics")
     assert printed.returncode == 0
     assert json.loads(printed.stdout)["Version"] == "2020-12-01"
     path = tmp_path / "definition.json"
-    assert compilegate("compile", "news-topics", "--output", path).returncode == 0
+    assert compilegate("pipeline", "compile", "news-topics", "--output", path).returncode == 0
     assert path.read_text() == printed.stdout
-    refused = compilegate("compile", "news-topics", "--output", path / "below-a-file.json")
+    refused = compilegate(
+        "pipeline", "compile", "news-topics", "--output", path / "below-a-file.json"
+    )
     assert refused.returncode == 2
     assert f"--output: {path / 'below-a-file.json'} cannot be written: Not a dir" in refused.stderr
 
@@ -152,16 +211,9 @@ def test_compile_says_that_no_candidate_can_pass_with_one_seed(tmp_path: Path) -
     text = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
     path = tmp_path / "news-topics.toml"
     path.write_text(re.sub(r"(?m)^seeds = .*$", "seeds = [1]", text))
-    done = compilegate("compile", path, "--output", tmp_path / "definition.json")
+    done = compilegate("pipeline", "compile", path, "--output", tmp_path / "definition.json")
     assert done.returncode == 0
     assert "note: gate.seeds: one seed can never pass" in done.stderr
-
-
-def test_a_folder_of_images_that_is_not_there_is_named(tmp_path: Path) -> None:
-    workload = PROJECT / "workloads" / "news-topics.toml"
-    done = compilegate("compile", workload, "--containers", "elsewhere", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "--containers: elsewhere is not a folder" in done.stderr
 
 
 def test_declared_files_that_are_absent_are_named(tmp_path: Path) -> None:
@@ -173,22 +225,22 @@ def test_declared_files_that_are_absent_are_named(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def test_run_wants_a_workload_or_a_definition() -> None:
-    for arguments in ((), ("news-topics", "--definition", "x.json")):
-        done = compilegate("run", *arguments)
-        assert done.returncode == 2
-        assert "name either a workload or --definition FILE" in done.stderr
+def test_run_needs_a_workload_and_names_what_runs_a_definition() -> None:
+    nothing, definition = (CliRunner().invoke(main, ["run", *each]) for each in ([], ["x.json"]))
+    assert (nothing.exit_code, definition.exit_code) == (2, 2)
+    assert "NAME is missing" in nothing.stderr
+    assert "compilegate pipeline run x.json" in definition.stderr
 
 
 def test_a_definition_that_is_not_json_is_refused(tmp_path: Path) -> None:
-    done = compilegate("run", "--definition", "-", "--home", tmp_path, given="not json")
+    done = compilegate("pipeline", "run", "-", "--home", tmp_path, given="not json")
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
 
 
 def test_a_parameter_without_a_value_is_refused(tmp_path: Path) -> None:
-    done = compilegate("run", "--definition", "-", "--home", tmp_path, "-p", "Approval", given="{}")
+    done = compilegate("pipeline", "run", "-", "--home", tmp_path, "-p", "Approval", given="{}")
     assert done.returncode == 2
     assert "--parameter: found 'Approval', allowed: NAME=VALUE" in done.stderr
 
@@ -213,7 +265,7 @@ def test_what_was_executed_and_registered_can_be_read_by_programs(tmp_path: Path
         "Arguments": {"ModelPackageGroupName": "news", "ModelApprovalStatus": "Approved"},
     }
     given = json.dumps({"Version": "2020-12-01", "Steps": [register]})
-    done = compilegate("run", "--definition", "-", "--home", tmp_path, given=given)
+    done = compilegate("pipeline", "run", "-", "--home", tmp_path, given=given)
     assert done.returncode == 0, done.stderr
     (listed,) = json.loads(compilegate("executions", "--json", "--home", tmp_path).stdout)
     assert (listed["pipeline"], listed["status"]) == ("definition", "Succeeded")
@@ -225,3 +277,32 @@ def test_what_was_executed_and_registered_can_be_read_by_programs(tmp_path: Path
         "news",
         "Approved",
     )
+
+
+@pytest.mark.slow
+def test_an_object_in_a_message_is_shown_as_the_file_here(tmp_path: Path) -> None:
+    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    (tmp_path / "s3" / "bucket" / "why.json").write_text("{}")
+    message = "the reasons are in s3://bucket/why.json, not in s3://bucket/other.json"
+    fail = {"Name": "Fail", "Type": "Fail", "Arguments": {"ErrorMessage": message}}
+    given = json.dumps({"Version": "2020-12-01", "Steps": [fail]})
+    done = compilegate("pipeline", "run", "-", "--home", tmp_path, given=given)
+    assert done.returncode == 9
+    assert f"{tmp_path}/s3/bucket/why.json, not in s3://bucket/other.json" in done.stderr
+
+
+@pytest.mark.slow
+def test_what_an_execution_is_written_to_goes_by_the_suffix(tmp_path: Path) -> None:
+    fail = {"Name": "Fail", "Type": "Fail", "Arguments": {"ErrorMessage": "enough"}}
+    given = json.dumps({"Version": "2020-12-01", "Steps": [fail]})
+    compilegate("pipeline", "run", "-", "--home", tmp_path, given=given)
+    (listed,) = json.loads(compilegate("executions", "--json", "--home", tmp_path).stdout)
+    for subject, right, wrong in (
+        (listed["execution"], "x.zip", "x.csv"),
+        ("definition", "x.csv", "x.zip"),
+        ("definition", "x.html", "x.md"),
+    ):
+        words = ("executions", subject, "--home", tmp_path, "--output")
+        assert compilegate(*words, tmp_path / right).returncode == 0
+        assert (tmp_path / right).stat().st_size > 0
+        assert compilegate(*words, tmp_path / wrong).returncode == 2

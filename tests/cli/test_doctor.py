@@ -65,7 +65,7 @@ def test_the_job_of_a_workload_runs_here_and_tries_the_compilers(tmp_path: Path)
     [
         (["--output", "d.json"], "--output: no workload is given"),
         (["--image", "*=here"], "--image: no workload is given"),
-        (["news-topics", "--try"], "--try: a workload is given as well"),
+        (["news-topics", "--try"], "--try: allowed for this machine alone"),
         (["no-such-workload"], "no-such-workload"),
     ],
 )

@@ -156,7 +156,7 @@ def test_json_says_the_same_as_toml(evidence: Path) -> None:
 
 def test_no_sound_baseline_is_exit_status_4_and_still_a_report(evidence: Path) -> None:
     (evidence / "evidence" / "eager--2" / "evidence" / "evidence.json").unlink()
-    done = gate(evidence, "evidence", "--config", "experiment.toml", "--junit", "junit.xml")
+    done = gate(evidence, "evidence", "--config", "experiment.toml", "--output", "junit.xml")
     assert done.returncode == 4
     assert done.stdout.startswith("Release nothing")
     assert suites(evidence / "junit.xml")[0].get("failures") == "1"
@@ -167,13 +167,15 @@ def test_each_report_goes_where_it_was_asked_for(evidence: Path) -> None:
         evidence,
         "evidence",
         "--config=experiment.toml",
-        "--junit=junit.xml",
-        "--markdown=report.md",
-        "--html=report.html",
+        "--output=junit.xml",
+        "--output=report.md",
+        "--output=report.html",
+        "--output=verdict.json",
     )
     assert done.returncode == 0
     assert (evidence / "report.md").read_text().startswith("# prices\n")
     assert (evidence / "report.html").read_text().startswith("<!doctype html>")
+    assert Verdict.from_json((evidence / "verdict.json").read_bytes()).decision.arm == "compiled"
     baseline, candidate = suites(evidence / "junit.xml")
     assert (baseline.get("name"), candidate.get("name")) == ("eager", "compiled")
     assert candidate.get("tests") == "4"  # one metric, two slices, the speed
@@ -187,16 +189,20 @@ def test_each_report_goes_where_it_was_asked_for(evidence: Path) -> None:
         (["evidence", "--config=broken.toml"], "broken.toml is not readable TOML"),
         (["evidence", "--config=wrong.toml"], "wrong.toml: settings.metrics.mae.margin"),
         (
-            ["evidence", "--config=experiment.toml", "--html=nowhere/report.html"],
-            "--html nowhere/report.html cannot be written",
+            ["evidence", "--config=experiment.toml", "--output=nowhere/report.html"],
+            "--output: nowhere/report.html cannot be written",
+        ),
+        (
+            ["evidence", "--config=experiment.toml", "--output=report.pdf"],
+            "--output: found report.pdf, allowed: a file .html",
         ),
         (
             ["elsewhere", "--config=experiment.toml"],
-            "EVIDENCE_DIR: found no folder ARM--SEED in elsewhere, allowed: eager--1, eager--2",
+            "FOLDER: found no folder ARM--SEED in elsewhere, allowed: eager--1, eager--2",
         ),
         (
             ["others", "--config=experiment.toml"],
-            "EVIDENCE_DIR: found jax--1 in others, allowed: eager--1",
+            "FOLDER: found jax--1 in others, allowed: eager--1",
         ),
     ],
 )

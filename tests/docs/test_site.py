@@ -29,5 +29,5 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
     assert pages <= {page.stem for page in site.glob("*.html")}
     assert "begin_step" in (site / "api.html").read_text(encoding="utf-8")
-    assert "--definition" in (site / "commands.html").read_text(encoding="utf-8")
+    assert "--cores-per-job" in (site / "commands.html").read_text(encoding="utf-8")
     assert "autocast" in (site / "searchindex.js").read_text(encoding="utf-8")

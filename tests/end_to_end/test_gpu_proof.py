@@ -54,13 +54,13 @@ def shortened(folder: Path) -> Path:
 def test_two_processes_train_as_one_and_the_execution_is_packed(tmp_path: Path) -> None:
     done = compilegate(
         *("run", shortened(tmp_path), "--arms", "baseline,all-gpus"),
-        *("--containers", PROJECT / "containers", "--image", "*=here"),
+        *("--image", "*=here"),
         cwd=tmp_path,
     )
     assert "report:" in done.stdout, done.stdout + done.stderr
     listed = json.loads(compilegate("executions", "--json", cwd=tmp_path).stdout)
     identity = listed[0]["execution"]
-    packed = compilegate("executions", identity, "--pack", "proof.zip", cwd=tmp_path)
+    packed = compilegate("executions", identity, "--output", "proof.zip", cwd=tmp_path)
     assert packed.returncode == 0, packed.stderr
     with zipfile.ZipFile(tmp_path / "proof.zip") as archive:
         names = {name.removeprefix(f"{identity}/") for name in archive.namelist()}
@@ -82,10 +82,10 @@ def test_two_processes_train_as_one_and_the_execution_is_packed(tmp_path: Path) 
 
 
 def test_what_has_no_name_or_no_place_cannot_be_packed(tmp_path: Path) -> None:
-    nameless = compilegate("executions", "--pack", "proof.zip", cwd=tmp_path)
+    nameless = compilegate("executions", "--output", "proof.zip", cwd=tmp_path)
     assert nameless.returncode == 2
-    assert "--pack: found no ID" in nameless.stderr
-    unknown = compilegate("executions", "k3v9x0qhw2ta", "--pack", "proof.zip", cwd=tmp_path)
+    assert "--output: found no ID" in nameless.stderr
+    unknown = compilegate("executions", "k3v9x0qhw2ta", "--output", "proof.zip", cwd=tmp_path)
     assert unknown.returncode != 0
     assert "Traceback" not in unknown.stderr
     assert not (tmp_path / "proof.zip").exists()

@@ -92,7 +92,7 @@ class Folder:
 
     def arguments(self, *more: str) -> list[str]:
         given = ["run", str(self.declared), "--home", str(self.home)]
-        return [*COMMAND, *given, "--containers", str(PROJECT / "containers"), *more]
+        return [*COMMAND, *given, *more]
 
     def run(self, *more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

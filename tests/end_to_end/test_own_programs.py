@@ -143,7 +143,7 @@ reported = true
 def run(
     workload: Path, home: Path, *arguments: str, folder: Path = PROJECT
 ) -> subprocess.CompletedProcess[str]:
-    given = ["run", str(workload), "--home", str(home), "--containers", str(PROJECT / "containers")]
+    given = ["run", str(workload), "--home", str(home)]
     return subprocess.run(
         [*COMMAND, *given, *arguments],
         cwd=folder,

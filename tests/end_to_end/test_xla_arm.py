@@ -87,7 +87,7 @@ def test_the_gate_judges_what_xla_trained_in_one_process_and_in_two(tmp_path: Pa
     write_split(tmp_path / "train.csv", 64)
     write_split(tmp_path / "validation.csv", 40)
     home = tmp_path / "home"
-    where = ["--home", str(home), "--containers", str(PROJECT / "containers")]
+    where = ["--home", str(home)]
     done = subprocess.run(
         [*COMMAND, "run", str(tmp_path / "traced.toml"), *where, "--image", f"*/xla:*={python}"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""`compilegate history --deployed`: the bucket's verdicts and the posture's table, told as ever."""
+"""`compilegate executions --aws`: the bucket's verdicts and the posture's table, told as ever."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def account(aws: AwsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def asked(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["history", *arguments, "--deployed"])
+    return CliRunner().invoke(main, ["executions", *arguments, "--aws"])
 
 
 def executed(account: Deployed, verdict: Verdict) -> DynamoRecords:
@@ -101,9 +101,10 @@ def test_table_page_and_csv(account: Deployed, verdict: Verdict) -> None:
     lines = asked("topics").output.splitlines()
     assert lines[0].split()[0] == COLUMNS[0]
     assert len(lines) == 4
-    written = asked("topics", "--html", "history.html", "--csv", "history.csv")
-    assert written.exit_code == 0, written.output
-    assert "history.html: 3 executions" in written.output
+    for name in ("history.html", "history.csv"):
+        written = asked("topics", "--output", name)
+        assert written.exit_code == 0, written.output
+        assert f"{name}: 3 executions" in written.output
     assert Path("history.html").read_text().startswith(as_page("topics", [])[:40])
     with Path("history.csv").open(newline="") as file:
         assert {row["execution"] for row in csv.DictReader(file)} == {FORGOTTEN, FIRST, FAILED}

@@ -1,4 +1,4 @@
-"""`compilegate history`: rows, their change points, and how they are told."""
+"""`compilegate executions`: rows, their change points, and how they are told."""
 
 from __future__ import annotations
 
@@ -112,21 +112,23 @@ def test_the_page_is_whole_and_marks_changes(rows: list[Row]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "found neither or both, allowed: a NAME, or --all"),
-        (("news", "--all"), "found neither or both"),
-        (("news",), "news was never executed in"),
-        (("--all", "--csv", "x.csv"), "found --all as well"),
+        (("news", "--all"), "ID: not with --all"),
+        (("news",), "there is no execution 'news'"),
+        (("--all", "--output", "x.csv"), "--output: not with --all"),
+        (("--older-than", "3d"), "--older-than: allowed with --prune"),
+        (("--prune", "--older-than", "3"), "'3' is not an age, allowed: hours or days"),
+        (("--prune",), "--prune: allowed with --older-than"),
     ],
 )
 def test_what_cannot_be_told_is_refused(
     tmp_path: Path, arguments: tuple[str, ...], told: str
 ) -> None:
-    result = CliRunner().invoke(main, ["history", *arguments, "--home", str(tmp_path)])
+    result = CliRunner().invoke(main, ["executions", *arguments, "--home", str(tmp_path)])
     assert result.exit_code == 2
     assert told in result.output
 
 
 def test_an_empty_home_has_an_empty_portfolio(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["history", "--all", "--home", str(tmp_path)])
+    result = CliRunner().invoke(main, ["executions", "--all", "--home", str(tmp_path)])
     assert result.exit_code == 0
     assert "Nothing has been executed" in result.output

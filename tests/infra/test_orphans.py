@@ -104,7 +104,7 @@ def test_an_orphan_is_named_with_its_schedule_and_its_cost_and_only_it_is_remove
     ]
     running = look(aws, checkout, "--remove", "--force")
     assert running.returncode == 2
-    assert f"stop it with: compilegate stop {execution}" in running.stderr
+    assert f"stop it with: compilegate aws stop {execution}" in running.stderr
     assert stacks(aws) == before
 
     aws.client("sagemaker").stop_pipeline_execution(

@@ -69,7 +69,7 @@ def flats(path: Path, rows: int = 120) -> Path:
 
 
 def begin(folder: Path, *arguments: object, code: int = 0) -> Result:
-    done = CliRunner().invoke(main, ["init", str(folder), *map(str, arguments)])
+    done = CliRunner().invoke(main, ["init", *map(str, arguments), "--project", str(folder)])
     assert done.exit_code == code, done.output
     return done
 
@@ -95,7 +95,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 @pytest.mark.slow
 def test_a_table_with_texts_is_classified(tmp_path: Path) -> None:
     source = stories(tmp_path / "My Stories.csv")
-    said = begin(tmp_path / "p", "--csv", source).output
+    said = begin(tmp_path / "p", source).output
     assert "learns 'topic' (two classes) from the texts in 'headline'" in said
     declared = tomllib.loads((tmp_path / "p/workloads/my-stories.toml").read_text())
     assert declared["data"]["text"] == "headline"
@@ -110,7 +110,7 @@ def test_a_table_with_texts_is_classified(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_table_of_numbers_gets_a_program_that_is_the_user_s(tmp_path: Path) -> None:
-    said = begin(tmp_path / "p", "--csv", flats(tmp_path / "flats.csv")).output
+    said = begin(tmp_path / "p", flats(tmp_path / "flats.csv")).output
     assert "are separated by ';'; now by commas" in said
     assert "was read as Windows-1252; now it is UTF-8" in said
     assert "learns 'price' (numbers) from 3 columns" in said
@@ -127,7 +127,7 @@ def test_a_table_of_numbers_gets_a_program_that_is_the_user_s(tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("label", ["price", "city"])
 def test_its_program_trains_and_leaves_evidence(tmp_path: Path, label: str) -> None:
-    begin(tmp_path, "--csv", flats(tmp_path / "flats.csv"), "--label", label)
+    begin(tmp_path, flats(tmp_path / "flats.csv"), "--label", label)
     done = subprocess.run(
         [sys.executable, "workloads/flats/train.py", "--epochs", "2"],
         cwd=tmp_path,
@@ -153,7 +153,7 @@ def test_a_script_brings_its_arguments_and_what_it_imports(tmp_path: Path) -> No
     (tmp_path / "images").mkdir()
     (tmp_path / "images/one.bin").write_bytes(b"1")
     script = tmp_path / "train_marks.py"
-    said = begin(tmp_path / "p", "--script", script, "--data", tmp_path / "images").output
+    said = begin(tmp_path / "p", script, "--data", tmp_path / "images").output
     program = tmp_path / "p/workloads/train-marks"
     copied = {path.relative_to(program).as_posix() for path in program.rglob("*.py")}
     assert copied == {"train_marks.py", "nets.py", "layers/__init__.py"}
@@ -200,7 +200,7 @@ def test_a_script_shows_its_precision(tmp_path: Path, line: str, precision: str 
 @pytest.mark.slow
 def test_a_script_s_precision_is_declared(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(f"{SCRIPT}accelerator = Accelerator(mixed_precision='fp16')")
-    said = begin(tmp_path / "p", "--script", tmp_path / "train.py", "--name", "mine").output
+    said = begin(tmp_path / "p", tmp_path / "train.py", "--name", "mine").output
     assert "precision fp16" in said
     declared = tomllib.loads((tmp_path / "p/workloads/mine.toml").read_text())
     assert {arm["precision"] for arm in declared["arms"].values()} == {"fp16"}
@@ -210,13 +210,13 @@ def test_a_script_s_precision_is_declared(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_model_of_the_hub_reads_the_table_s_texts(tmp_path: Path) -> None:
     source = stories(tmp_path / "stories.csv")
-    begin(tmp_path / "p", "--csv", source, "--hf", "prajjwal1/bert-tiny", "--name", "tiny")
+    begin(tmp_path / "p", source, "--model", "prajjwal1/bert-tiny", "--name", "tiny")
     declared = tomllib.loads((tmp_path / "p/workloads/tiny.toml").read_text())
     assert declared["model"] == {"source": "hub", "id": "prajjwal1/bert-tiny"}
     assert "valid: 2 arms" in validate(tmp_path / "p", "tiny")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--hf", "prajjwal1/bert-tiny"]])
+@pytest.mark.parametrize("arguments", [[], ["prajjwal1/bert-tiny"]])
 def test_without_data_those_that_come_along_are_taken(tmp_path: Path, arguments: list[str]) -> None:
     begin(tmp_path, *arguments)
     (path,) = (tmp_path / "workloads").glob("*.toml")
@@ -225,12 +225,12 @@ def test_without_data_those_that_come_along_are_taken(tmp_path: Path, arguments:
 
 def test_nothing_is_overwritten_and_a_second_workload_joins(tmp_path: Path) -> None:
     (tmp_path / "cdk.json").write_text("mine")
-    begin(tmp_path, "--csv", stories(tmp_path / "stories.csv"))
+    begin(tmp_path, stories(tmp_path / "stories.csv"))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    refused = begin(tmp_path, "--csv", tmp_path / "stories.csv", code=2)
+    refused = begin(tmp_path, tmp_path / "stories.csv", code=2)
     assert "workloads/stories.toml: exists, allowed: a new name (--name)" in refused.output
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    said = begin(tmp_path, "--csv", tmp_path / "stories.csv", "--name", "again").output
+    said = begin(tmp_path, tmp_path / "stories.csv", "--name", "again").output
     assert "kept   workloads/workload.schema.json, infra/settings.toml, cdk.json" in said
     after = {path: path.read_bytes() for path in before}
     assert after == before
@@ -264,14 +264,14 @@ def test_what_cannot_be_learned_from_is_told_in_a_sentence(
     tmp_path: Path, content: str, arguments: list[str], sentence: str
 ) -> None:
     (tmp_path / "mine.csv").write_text(content)
-    said = begin(tmp_path / "p", "--csv", tmp_path / "mine.csv", *arguments, code=2).output
+    said = begin(tmp_path / "p", tmp_path / "mine.csv", *arguments, code=2).output
     assert sentence in said
     assert not (tmp_path / "p").exists()
 
 
 def test_a_script_that_is_no_python_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("x = 1\nif x\n")
-    said = begin(tmp_path / "p", "--script", tmp_path / "train.py", code=2).output
+    said = begin(tmp_path / "p", tmp_path / "train.py", code=2).output
     assert "train.py: line 2: found what Python cannot read (expected ':')" in said
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from compilegate.cli.pipeline.explain import command
+from compilegate.cli import main
 from compilegate.local import ImageSources, LocalExecutor, RefusedDefinitionError
 
 GOLDEN = Path(__file__).with_name("explained.txt")
@@ -36,8 +36,8 @@ def definition(bench: Any) -> str:
 def explained(bench: Any, tmp_path: Path, *options: str) -> Any:
     file = tmp_path / "pipeline.json"
     file.write_text(definition(bench))
-    common = [str(file), "--image", "*=here", "--home", str(bench.home)]
-    return CliRunner().invoke(command, [*common, *options], catch_exceptions=False)
+    common = ["pipeline", "explain", str(file), "--image", "*=here", "--home", str(bench.home)]
+    return CliRunner().invoke(main, [*common, *options], catch_exceptions=False)
 
 
 def test_the_text_is_the_one_that_was_kept_and_nothing_is_written(
@@ -82,6 +82,8 @@ def test_a_run_names_all_that_explain_names(bench: Any) -> None:
 def test_what_is_no_definition_is_told_in_a_sentence(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "x.json"
     file.write_bytes(content)
-    result = CliRunner().invoke(command, [str(file), "--home", str(tmp_path / "home")])
+    result = CliRunner().invoke(
+        main, ["pipeline", "explain", str(file), "--home", str(tmp_path / "home")]
+    )
     assert result.exit_code == 2
     assert "refused" in result.output or "cannot be read" in result.output

@@ -99,13 +99,13 @@ def test_a_description_that_is_none_is_refused(text: str) -> None:
 
 
 def test_the_command_describes_an_instance_type_of_the_catalog() -> None:
-    said = CliRunner().invoke(main, ["machine", "ml.p3.8xlarge"])
+    said = CliRunner().invoke(main, ["doctor", "ml.p3.8xlarge"])
     assert read_description(said.stdout).accelerators == accelerators_of("ml.p3.8xlarge")
-    said = CliRunner().invoke(main, ["machine", "ml.c6i.xlarge"])
+    said = CliRunner().invoke(main, ["doctor", "ml.c6i.xlarge"])
     assert read_description(said.stdout).accelerators is None
 
 
 def test_the_command_refuses_an_accelerated_type_that_it_does_not_know() -> None:
-    said = CliRunner().invoke(main, ["machine", "ml.p9.xlarge"])
+    said = CliRunner().invoke(main, ["doctor", "ml.p9.xlarge"])
     assert said.exit_code != 0
-    assert "INSTANCE_TYPE is 'ml.p9.xlarge', allowed: one without an accelerator" in said.stderr
+    assert "TYPE is 'ml.p9.xlarge', allowed: one without an accelerator" in said.stderr

@@ -48,7 +48,7 @@ def test_the_message_says_what_happened_what_was_registered_and_what_to_do(
     assert "Why: compiled was refused: fail by the gate" in text
     assert "Registered: the model of baseline" in text
     assert "The baseline trains alone and is registered" in text
-    assert "compilegate posture reset topics --deployed --reason WHY" in text
+    assert "compilegate posture topics reset --aws --reason WHY" in text
 
 
 def test_a_change_by_a_person_names_the_person_and_the_reason(account: Account) -> None:
@@ -83,4 +83,4 @@ def test_a_month_is_told_once_with_how_to_see_its_page(account: Account) -> None
     (message,) = account.messages()
     assert message["Subject"] == "topics: 2026-01, posture on"
     assert "Saved: 2.00 hours, 4.00 USD" in message["Message"]
-    assert "posture month topics --month 2026-01 --deployed --html" in message["Message"]
+    assert "posture topics --month 2026-01 --aws --output" in message["Message"]

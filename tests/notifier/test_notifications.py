@@ -82,7 +82,7 @@ def test_a_failure_names_the_step_its_last_lines_its_log_and_what_to_do(account)
         "#logsV2:log-groups/log-group/$252Faws$252Fsagemaker$252FTrainingJobs"
         "$3FlogStreamNameFilter$3Dpipelines-abc-Train-fast-1$252F" in text
     )
-    assert f"compilegate watch {arn}" in text
+    assert f"compilegate aws watch {arn}" in text
     assert "Train-fast-2" not in text
     assert "Prepare" not in text
 

@@ -21,8 +21,8 @@ def test_an_execution_that_starts_while_another_runs_is_stopped_and_that_is_said
     (said,) = account.messages()
     stopped = f"execution {newer[-12:]} stopped, an older one is still running"
     assert said["Subject"] == f"topics: {stopped}"
-    assert f"compilegate watch {older}" in said["Message"]
-    assert "compilegate submit topics" in said["Message"]
+    assert f"compilegate aws watch {older}" in said["Message"]
+    assert "compilegate aws submit topics" in said["Message"]
 
 
 def test_the_older_one_is_left_alone_when_its_own_event_is_late(account):

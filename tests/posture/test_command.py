@@ -38,13 +38,12 @@ def test_a_workload_is_shown_with_what_happens_next() -> None:
     told = asked("topics").output
     assert "topics: shadow" in told
     assert "next: shadow: all arms train" in told
-    assert asked("show", "topics").output == told
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_person_resets_and_sets_with_a_reason_that_is_kept() -> None:
-    assert "shadow -> benchmark, reset by" in asked("reset", "topics", "--reason", "new").output
-    assert "benchmark -> off" in asked("set", "topics", "off", "--reason", "a freeze").output
+    assert "shadow -> benchmark, reset by" in asked("topics", "reset", "--reason", "new").output
+    assert "benchmark -> off" in asked("topics", "off", "--reason", "a freeze").output
     document = json.loads(asked("topics", "--json").output)
     assert document["state"]["posture"] == "off"
     assert document["next"]["arms"] == "baseline"
@@ -54,10 +53,10 @@ def test_a_person_resets_and_sets_with_a_reason_that_is_kept() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_turning_on_by_hand_needs_a_candidate_and_begins_with_an_audit() -> None:
-    refused = asked("set", "topics", "on", "--reason", "sure")
+    refused = asked("topics", "on", "--reason", "sure")
     assert refused.exit_code == 2
     assert "--arm: found None, allowed with on: compiled" in refused.output
-    assert asked("set", "topics", "on", "--arm", "compiled", "--reason", "x").exit_code == 0
+    assert asked("topics", "on", "--arm", "compiled", "--reason", "x").exit_code == 0
     assert "next: on: an audit of all arms" in asked("topics").output
 
 
@@ -67,9 +66,9 @@ def test_turning_on_by_hand_needs_a_candidate_and_begins_with_an_audit() -> None
     [
         (("plain",), "plain.toml has no table [posture]"),
         (("absent",), "no such file"),
-        (("set", "topics", "up", "--reason", "x"), "'up' is not one of"),
-        (("reset", "topics"), "Missing option '--reason'"),
-        (("set", "topics", "off", "--arm", "compiled", "--reason", "x"), "allowed: with on"),
+        (("topics", "up", "--reason", "x"), "'up' is not one of"),
+        (("topics", "reset"), "--reason is missing"),
+        (("topics", "off", "--arm", "compiled", "--reason", "x"), "allowed: with on"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(arguments: tuple[str, ...], told: str) -> None:
@@ -89,7 +88,7 @@ def test_a_damaged_record_is_said(folder: Path) -> None:
 @pytest.mark.usefixtures("folder")
 def test_the_deployed_posture_is_shown_and_set_in_its_table(aws: AwsServer) -> None:
     def deployed(*arguments: str) -> Result:
-        return asked(*arguments, "--deployed", env=environment(aws))
+        return asked(*arguments, "--aws", env=environment(aws))
 
     absent = deployed("topics")
     assert absent.exit_code == 2
@@ -99,8 +98,8 @@ def test_the_deployed_posture_is_shown_and_set_in_its_table(aws: AwsServer) -> N
     assert denied.exit_code == 2
     assert "read or write the posture of topics" in denied.output
     records: DynamoRecords = table_in(aws)
-    assert "shadow -> benchmark, reset by" in deployed("reset", "topics", "--reason", "new").output
-    assert "benchmark -> off" in deployed("set", "topics", "off", "--reason", "a freeze").output
+    assert "shadow -> benchmark, reset by" in deployed("topics", "reset", "--reason", "new").output
+    assert "benchmark -> off" in deployed("topics", "off", "--reason", "a freeze").output
     assert "topics: off" in deployed("topics").output
     assert "topics: shadow" in asked("topics").output, "this machine's is another one"
     text, _ = records.read("topics")

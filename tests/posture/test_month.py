@@ -194,11 +194,11 @@ def test_a_person_asks_for_a_month_here(tmp_path: Path, monkeypatch: pytest.Monk
         decide(FileRecords(tmp_path / ".compilegate" / "posture"), "topics", event)
 
     def asked(*more: str) -> str:
-        return CliRunner().invoke(main, ["posture", "month", "topics", *more]).output
+        return CliRunner().invoke(main, ["posture", "topics", *more]).output
 
     assert "Saved: 2.00 hours, 4.00 USD" in asked("--month", "2026-01")
     assert json.loads(asked("--month", "2026-01", "--json"))["alone"] == 2
-    asked("--month", "2026-01", "--html", "month.html")
+    asked("--month", "2026-01", "--output", "month.html")
     assert "topics, 2026-01" in (tmp_path / "month.html").read_text()
     assert "--month: found '2026-13', allowed: a month such as" in asked("--month", "2026-13")
 

@@ -15,11 +15,11 @@ from compilegate.job.files import write_json
 from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER, PROFILE_VARIABLE
 from tests.profile.test_analysis import profile_of
 
-WORKLOADS = Path(__file__).parents[2] / "workloads"
+PROJECT = Path(__file__).parents[2]
 
 
 def said(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(main, ["profile", *arguments])
+    result = CliRunner().invoke(main, ["profile", *arguments, "--project", str(PROJECT)])
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -31,7 +31,7 @@ def said(*arguments: str) -> tuple[int, str, str]:
         (["news-topics", "--steps", "3"], "3 is not in the range 12<=x<=1000"),
         (["news-topics", "word"], "ARGUMENTS: found 'word', allowed: only with a script"),
         (["news-topics", "--processes", "2"], "--processes: news-topics is no script"),
-        (["news-topics", "--deployed"], "--deployed: found no --output"),
+        (["news-topics", "--aws"], "--aws: found no --output"),
     ],
     ids=["no script", "an arm of a script", "too few steps", "arguments", "processes", "deployed"],
 )
@@ -44,14 +44,14 @@ def test_bad_input_is_one_sentence(arguments: list[str], sentence: str) -> None:
 @pytest.mark.slow
 def test_an_unknown_arm_is_told_which_there_are(tmp_path: Path) -> None:
     output = str(tmp_path / "d.json")
-    found = said("news-topics", "--workloads", str(WORKLOADS), "--arm", "fastest", "-o", output)
+    found = said("news-topics", "--arm", "fastest", "-o", output)
     assert found[0] == 2
     assert "--arm: found 'fastest', allowed: baseline, " in found[2]
 
 
 def test_a_program_without_torch_is_refused_before_it_runs(tmp_path: Path) -> None:
     output = str(tmp_path / "d.json")
-    status, _, error = said("tumours-xgboost", "--workloads", str(WORKLOADS), "-o", output)
+    status, _, error = said("tumours-xgboost", "-o", output)
     assert status == 2
     assert "tumours-xgboost: found a program of xgboost (the program imports xgboost)" in error
     assert "allowed: one that trains with torch" in error
@@ -60,7 +60,7 @@ def test_a_program_without_torch_is_refused_before_it_runs(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_the_jobs_definition_has_the_arm_and_what_it_waits_for(tmp_path: Path) -> None:
     output = tmp_path / "d.json"
-    status, *_ = said("news-topics", "--workloads", str(WORKLOADS), "-o", str(output))
+    status, *_ = said("news-topics", "-o", str(output))
     assert status == 0
     definition, _ = read_definition(output.read_bytes())
     assert [each.name for each in definition.steps] == ["Prepare", "Train-baseline-1"]

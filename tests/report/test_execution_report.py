@@ -45,7 +45,7 @@ FACTS = ExecutionFacts(
         command="compilegate run topics",
         spans=(Span("train", "small", 0.5, 12.34, "failed", failed=True),),
     ),
-    resume="compilegate run topics --resume --execution abc",
+    resume="compilegate run --resume abc",
 )
 
 

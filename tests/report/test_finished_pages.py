@@ -128,11 +128,11 @@ def test_a_failed_executions_page_has_its_reason_its_remedy_and_how_to_go_on(
     failed = step("Train-baseline-1", 0.0, 5.0, status=StepStatus.FAILED, failure=failure)
     waiting = StepResult("Gate", "Processing", status=StepStatus.NOT_EXECUTED)
     result = result_in(tmp_path, failed, waiting, status=ExecutionStatus.FAILED)
-    write_page(result, "compilegate run --resume --execution k3v9x0qhw2ta")
+    write_page(result, "compilegate run --resume k3v9x0qhw2ta")
     page = (tmp_path / "report.html").read_text()
     assert "<h1>Train-baseline-1 failed: ModuleNotFoundError: No module named" in page
     assert "requirements.txt" in page
-    assert "compilegate run --resume --execution k3v9x0qhw2ta" in page
+    assert "compilegate run --resume k3v9x0qhw2ta" in page
     assert "Not reached: Gate." in page
 
 

@@ -295,9 +295,7 @@ def test_dark_is_dark(show: Show, verdict, observations) -> None:
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_a_failure_is_told_with_its_remedy_on_the_first_screen(show: Show, width: int) -> None:
-    facts = ExecutionFacts(
-        "topics", "Failed", None, [STEP], ABOUT, "compilegate run topics --resume --execution abc"
-    )
+    facts = ExecutionFacts("topics", "Failed", None, [STEP], ABOUT, "compilegate run --resume abc")
     page = show(render_execution_html(facts), width=width)
     assert "out of memory" in page.locator("h1").inner_text()
     remedy = page.locator(".remedy").bounding_box()

@@ -1,4 +1,4 @@
-"""`compilegate serve`, after a real training: the scores of the evidence come over HTTP."""
+"""`compilegate models serve`, after a real training: the scores of the evidence come over HTTP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 def serve(folder: Folder, package: str, *more: str, given: str = "") -> Any:
     return subprocess.run(
-        [*COMMAND, "serve", package, "--home", str(folder.home), *more],
+        [*COMMAND, "models", "serve", package, "--home", str(folder.home), *more],
         input=given,
         capture_output=True,
         text=True,

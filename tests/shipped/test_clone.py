@@ -71,11 +71,12 @@ def test_a_workload_is_valid_compiles_explains_itself_and_is_advised_on(
 ) -> None:
     assert f"workloads/{name}.toml: valid: " in clone.run(f"compilegate validate {name}")
     place = f"--account {ACCOUNT} --region {REGION} --key {KEY} --objects .compilegate/s3"
-    clone.run(f"compilegate compile {name} {place} --output {name}.json")
+    clone.run(f"compilegate pipeline compile {name} {place} --output {name}.json")
     definition = json.loads((clone.folder / f"{name}.json").read_text(encoding="utf-8"))
     refused = len(elsewhere(name)) * len(read_workload(declared(name)).seeds)
     # With status 2 where some of it can run elsewhere only.
-    explained = clone.run(f"compilegate explain {name}.json {'|| [ $? = 2 ]' * bool(refused)}")
+    refusing = "|| [ $? = 2 ]" * bool(refused)
+    explained = clone.run(f"compilegate pipeline explain {name}.json {refusing}")
     for step in definition["Steps"]:
         assert step["Name"] in explained
     assert explained.count("    refused: ") >= refused

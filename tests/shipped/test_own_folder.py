@@ -145,18 +145,18 @@ BertModel(
 """
 
 BEGINNINGS: Mapping[str, tuple[Callable[[Path], object], str, str]] = {
-    "texts": (stories, "compilegate init --csv stories.csv", "stories"),
-    "numbers": (flats, "compilegate init --csv flats.csv --label price", "flats"),
+    "texts": (stories, "compilegate init stories.csv", "stories"),
+    "numbers": (flats, "compilegate init flats.csv --label price", "flats"),
     "script": (
         script,
         "python make_data.py; mv workloads/marks/train.py marks.py; rm -r workloads/marks\n"
-        "compilegate init --script marks.py --data workloads/marks-data --name marks\n"
+        "compilegate init marks.py --data workloads/marks-data --name marks\n"
         "sed 's#workloads/marks/train.py#workloads/marks/marks.py#' five-lines.diff | patch -p0",
         "marks",
     ),
     "model": (
         checkpoint,
-        "python make_model.py; compilegate init --csv stories.csv --hf $PWD/small-bert",
+        "python make_model.py; compilegate init stories.csv --model $PWD/small-bert",
         "stories",
     ),
     "nothing": (lambda folder: None, "compilegate init", "news-topics"),

@@ -146,7 +146,7 @@ def test_every_command_explains_itself(installed: Installed) -> None:
     listed = installed.run("--help").partition("Commands:\n")[2].partition("\n\n")[0]
     # A long sentence goes on in a line of its own, further to the right.
     commands = [line.split()[0] for line in listed.splitlines() if line[2:3].strip()]
-    assert {"validate", "compile", "run", "gate", "plan", "submit"} <= set(commands)
+    assert {"validate", "pipeline", "run", "gate", "aws"} <= set(commands)
     usages = [line.split()[:3] for line in installed.python_says(EXPLAIN).splitlines()]
     assert usages == [["Usage:", "compilegate", command] for command in commands]
 
@@ -155,11 +155,11 @@ def test_every_command_explains_itself(installed: Installed) -> None:
 def test_a_workload_is_trained_and_judged_in_any_folder(installed: Installed) -> None:
     folder = folder_with(installed.folder)
     assert "valid" in installed.run("validate", "tiny.toml")
-    installed.run("compile", "tiny.toml", "--output", "tiny.json")
+    installed.run("pipeline", "compile", "tiny.toml", "--output", "tiny.json")
     assert json.loads((folder.path / "tiny.json").read_text())["Version"] == "2020-12-01"
     first = installed.run("run", "tiny.toml", "--home", "home")
     assert "Registered: tiny/1, PendingManualApproval." in first
-    again = installed.run("run", "--definition", "tiny.json", "--home", "home")
+    again = installed.run("pipeline", "run", "tiny.json", "--home", "home")
     trained = {"Prepare", "Train-baseline-1", "Train-candidate-1"}
     assert trained <= set(steps_that(first, "succeeded in"))
     assert set(steps_that(again, "taken from the cache")) == {*trained, "Open-registered"}
@@ -176,6 +176,6 @@ def test_evidence_of_ones_own_script_is_written_and_judged_in_any_folder(
             place = f"evidence/{arm}--{seed}"
             installed.python_says(examples / "train_regression.py", arm, str(seed), place)
     experiment = examples / "regression.toml"
-    judged = installed.run("gate", "evidence", "--config", experiment, "--html", "page.html")
+    judged = installed.run("gate", "evidence", "--config", experiment, "--output", "page.html")
     assert "Release matrix, seed 1" in judged
     assert "matrix" in (installed.folder / "page.html").read_text(encoding="utf-8")

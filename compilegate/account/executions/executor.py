@@ -59,7 +59,7 @@ class SageMakerExecutor:
         except AwsError as error:
             raise LostError(
                 f"{error}; the execution may continue; watch it again with: "
-                f"compilegate watch {reference}"
+                f"compilegate aws watch {reference}"
             ) from error
         return self._with_logs(ended)
 
@@ -158,5 +158,5 @@ def _losing(result: ExecutionResult) -> Iterator[None]:
     except (AwsError, OSError) as error:
         raise LostError(
             f"the execution ended as {result.status}, but its results could not be read: "
-            f"{error}; try again with: compilegate watch {result.reference}"
+            f"{error}; try again with: compilegate aws watch {result.reference}"
         ) from error

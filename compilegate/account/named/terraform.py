@@ -49,7 +49,7 @@ def terraform(place: NamedPlace, workload: Workload, roles: Mapping[str, Role]) 
             label: _schedule(place, workload.name, workload.schedule, label)
         }
     return {
-        "//": f"Written by: compilegate policies {workload.name} --format terraform",
+        "//": f"Written by: compilegate aws roles {workload.name} --format terraform",
         "resource": resources,
     }
 

@@ -298,7 +298,7 @@ class Settings(_Table):
     github: GitHub | None = None
     approval: Approval = Approval()
     source: Source | None = None
-    """Where `compilegate promote` takes models from; `from` of a stage says the same."""
+    """Where `compilegate aws promote` takes models from; `from` of a stage says the same."""
     readers: list[Account] = Field(default=[], max_length=20)
     """Accounts that may read models, verdicts and images here, to promote models; a stage whose
     `from` names this one is among them by itself."""

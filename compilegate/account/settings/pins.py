@@ -20,8 +20,8 @@ from compilegate.job.files import write_text
 LOCK_FILE = "images.lock.toml"
 """Beside the settings."""
 HEADER = """\
-# What the tags of base images stood for when `compilegate images --pin` last looked. Commit this
-# file: images are built from these digests, and a changed one is a new image.
+# What the tags of base images stood for when `compilegate aws images --pin` last looked. Commit
+# this file: images are built from these digests, and a changed one is a new image.
 """
 
 

@@ -1,10 +1,10 @@
-"""How every error reaches the terminal: a line on standard error for each problem."""
+"""Errors on the terminal, a line on standard error for each problem; and lines of a table."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -105,3 +105,11 @@ def disk_error(error: OSError, resume: str = "--resume") -> Shown | None:
 def shown(error: CompilegateError) -> Shown:
     """The error as click shows it, with the exit status for it."""
     return ShownLoss(error) if isinstance(error, LostError) else Shown(error)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A line for each row, in columns that line up; the first row holds the columns' names."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()

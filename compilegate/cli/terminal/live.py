@@ -138,10 +138,10 @@ def drawn(board: Board, width: int, most_rows: int | None, now: float) -> Render
     both = width - _STATE_WIDTH - (_TIME_WIDTH if width >= MEDIUM else 0) - 2
     longest = max((len(row.name) for row in shown), default=0)
     room = max(_LEAST_OF_A_NAME, min(longest, both - progress))
-    table.add_column(
+    table.add_column(  # the table that stays cuts no reason off
         "PROGRESS",
-        no_wrap=True,
-        overflow="ellipsis",
+        no_wrap=most_rows is not None,
+        overflow="ellipsis" if most_rows is not None else "fold",
         min_width=progress,
         max_width=max(progress, both - room),
     )

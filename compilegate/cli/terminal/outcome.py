@@ -5,12 +5,15 @@ Three lines come last: what was decided and why, what it saves, and where to loo
 
 from __future__ import annotations
 
+import re
+import shlex
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
-from compilegate.cli.terminal.browser import show_page
 from compilegate.cli.terminal.errors import show_error
 from compilegate.cli.terminal.pages import complete_page, has_page, write_page
 from compilegate.execution import exit_codes
@@ -21,6 +24,27 @@ from compilegate.job.names import REPORT_FILE, VERDICT_FILE
 
 RESUMABLE = (exit_codes.STEP_FAILED, exit_codes.INTERRUPTED)
 """The exit statuses after which an execution here can go on."""
+
+
+def resume_command(execution_id: str, context: click.Context) -> str:
+    """The command that continues an execution, whole: it can be copied as it stands. An execution
+    keeps its options, so only those of the project are given again, if the command line had them.
+    """
+    root, again = context.find_root(), context.command.name == "run"
+    words = ["compilegate", *(context.command_path.split()[1:] if again else ["run"])]
+    words += ["--resume", execution_id]
+    for option in root.command.params:
+        name = str(option.name)
+        if root.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            value = root.params[name]
+            words += option.opts[:1] if value is True else [option.opts[0], str(value)]
+    return shlex.join(words)
+
+
+def show_page(page: Path) -> None:
+    """Open a page in the browser that $BROWSER names, or in the desktop's."""
+    if not webbrowser.open(page.resolve().as_uri()):
+        click.echo(f"--open: no browser was found; set BROWSER, or open {page}", err=True)
 
 
 def show_outcome(
@@ -37,7 +61,7 @@ def show_outcome(
     outcome = outcome_of(result, executor.when_stopped(result))
     for problem in outcome.problems:
         click.echo(err=True)
-        show_error(f"execution {result.execution_id}: {problem}")
+        show_error(f"execution {result.execution_id}: {_with_local_paths(problem, result)}")
     status = outcome.exit_status
     models = executor.models(result)
     judged = executor.fetch_verdict(result)
@@ -57,6 +81,17 @@ def show_outcome(
     if open_page:
         show_page(page)
     return status
+
+
+def _with_local_paths(text: str, result: ExecutionResult) -> str:
+    """The text with the file here in place of each object that lies in the home."""
+    store = result.folder.parents[1] / "s3"
+
+    def local(uri: re.Match[str]) -> str:
+        path = store / uri[1]
+        return str(path) if path.exists() else uri[0]
+
+    return re.sub(r"s3://([^\s;,)'\"]*[^\s;,)'\".])", local, text)
 
 
 def _show_verdict(path: Path, models: Sequence[str]) -> None:

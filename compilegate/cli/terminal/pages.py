@@ -37,27 +37,25 @@ def complete_page(result: ExecutionResult) -> bool:
     The gate's own job knows none of these. Returns whether there was a verdict to draw: a
     definition from elsewhere may write another kind, whose page is left as it is.
     """
-    from compilegate.gate.observations import (  # noqa: PLC0415  scipy takes time
-        Observations,
-        ObservationsError,
-    )
-    from compilegate.gate.verdict import Verdict, VerdictError  # noqa: PLC0415
     from compilegate.report import render_html, render_markdown  # noqa: PLC0415
 
-    try:
-        verdict = Verdict.from_json((result.folder / VERDICT_FILE).read_bytes())
-        observations = Observations.from_json((result.folder / OBSERVATIONS_FILE).read_bytes())
-    except (OSError, VerdictError, ObservationsError):
+    if (judged := _judged(result)) is None:
         return False
-    known = replace(about(result), expected=_expected(result, verdict, observations))
-    write_text(result.folder / REPORT_FILE, render_html(verdict, observations, known))
-    write_text(result.folder / REPORT_MARKDOWN_FILE, render_markdown(verdict, observations, known))
+    known = replace(about(result), expected=_expected(result, *judged))
+    write_text(result.folder / REPORT_FILE, render_html(*judged, known))
+    write_text(result.folder / REPORT_MARKDOWN_FILE, render_markdown(*judged, known))
     return True
 
 
 def advice_beside(result: ExecutionResult) -> tuple[tuple[str, str], ...]:
     """What advice expected of each candidate, beside what was measured; nothing where the
     execution's folder has no verdict."""
+    judged = _judged(result)
+    return () if judged is None else _expected(result, *judged)
+
+
+def _judged(result: ExecutionResult) -> tuple[Verdict, Observations] | None:
+    """What the gate wrote; None where it is of another kind, or not there."""
     from compilegate.gate.observations import (  # noqa: PLC0415  scipy takes time
         Observations,
         ObservationsError,
@@ -68,8 +66,8 @@ def advice_beside(result: ExecutionResult) -> tuple[tuple[str, str], ...]:
         verdict = Verdict.from_json((result.folder / VERDICT_FILE).read_bytes())
         observations = Observations.from_json((result.folder / OBSERVATIONS_FILE).read_bytes())
     except (OSError, VerdictError, ObservationsError):
-        return ()
-    return _expected(result, verdict, observations)
+        return None
+    return verdict, observations
 
 
 def _expected(

@@ -64,7 +64,7 @@ def read_description(text: str) -> Machine:
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"the environment variable {MACHINE_VARIABLE} is {text[:80]!r}, allowed: what "
-            f"`compilegate machine INSTANCE_TYPE` prints ({error})"
+            f"`compilegate doctor INSTANCE_TYPE` prints ({error})"
         ) from error
     return Machine(accelerators, json.dumps(found, sort_keys=True))
 

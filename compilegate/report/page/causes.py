@@ -16,8 +16,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         r"out of memory|OutOfMemory|MemoryError|std::bad_alloc|SIGKILL|killed by signal 9"
         r"|exit code 137|Cannot allocate",
         "It needs more memory than there is: give the arm a smaller `batch_size` (`compilegate "
-        "batch-size` finds the largest that fits), run fewer jobs at once with `--max-parallel`, "
-        "or choose a larger `instance_type`.",
+        "profile NAME --largest-batch` finds the largest that fits), run fewer jobs at once with "
+        "`--max-parallel`, or choose a larger `instance_type`.",
     ),
     (
         r"ModuleNotFoundError|No module named|ImportError",

@@ -40,7 +40,7 @@ class Program(Table):
     or has the one of its compiler."""
     requirements_in_image: bool = False
     """Whether the images of the workload hold what the folder's `requirements.txt` asks for, so
-    that it stays out of the jobs; `compilegate derive-images` makes such images."""
+    that it stays out of the jobs."""
     hyperparameters: dict[Hyperparameter, str | int | float | bool] = Field(default={})
     """Passed to the training script as `--NAME VALUE`, beside those of the arm."""
     arguments: dict[str, Argument] | None = None

@@ -103,7 +103,7 @@ class Kind(ABC):
 
     @property
     def document_shapes(self) -> DocumentShapes | None:
-        """What `batch-size` tries an arm with; None where only the program can take a step."""
+        """What `profile --largest-batch` tries; None where only the program can take a step."""
         return None
 
     @property

@@ -78,7 +78,7 @@ class Builder:
             f"{build.id} failed: {build.reason}\n"
             + (f"Its log: {build.log}\n" if build.log else "")
             + "\nUntil it succeeds, no job that runs in this image can start. When the cause is "
-            "mended, `make deploy` builds a changed folder, and `compilegate images --build` "
+            "mended, `make deploy` builds a changed folder, and `compilegate aws images --build` "
             "starts the same build again.",
         )
 
@@ -96,10 +96,10 @@ class Builder:
                 f"Base images with patches, of: {', '.join(project.image for project in moved)}",
                 "\n".join(images)
                 + "\n\nThe tag of each stands for another image than these are built from. "
-                "`compilegate images --pin` writes what it stands for now into "
-                "infra/images.lock.toml; that is a change like any other: `compilegate plan` says "
-                "what it costs, `make deploy` builds new images, and the next execution trains "
-                "in them and compares.",
+                "`compilegate aws images --pin` writes what it stands for now into "
+                "infra/images.lock.toml; that is a change like any other: `compilegate aws plan` "
+                "says what it costs, `make deploy` builds new images, and the next execution "
+                "trains in them and compares.",
             )
         return [project.image for project in moved]
 
@@ -137,7 +137,7 @@ class Builder:
                 "They are asked for again every few minutes, and nothing has to be done if other "
                 "builds are running. A new account can have a quota of none: then ask for more in "
                 "the Service Quotas console, under AWS CodeBuild, Concurrently running builds. "
-                "`compilegate images` shows where they stand.",
+                "`compilegate aws images` shows where they stand.",
             )
             self.events.enable_rule(Name=rule)
         elif waits and not images:

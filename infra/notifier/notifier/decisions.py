@@ -22,13 +22,13 @@ _NEXT = {
     "an image changes.",
 }
 _REMEDIES = {
-    "off": ["posture reset {0} --reason WHY      begin with a benchmark"],
-    "benchmark": ["posture set {0} off --reason WHY    train the baseline alone instead"],
-    "shadow": ["posture set {0} off --reason WHY    train the baseline alone instead"],
-    "on": ["posture set {0} shadow --reason WHY   let all arms train on"],
+    "off": ["posture {0} reset --aws --reason WHY     begin with a benchmark"],
+    "benchmark": ["posture {0} off --aws --reason WHY   train the baseline alone instead"],
+    "shadow": ["posture {0} off --aws --reason WHY   train the baseline alone instead"],
+    "on": ["posture {0} shadow --aws --reason WHY  let all arms train on"],
     "reverted": [
-        "watch EXECUTION                     see the verdict and its report",
-        "posture reset {0} --reason WHY      begin again, once the cause is mended",
+        "aws watch EXECUTION                  see the verdict and its report",
+        "posture {0} reset --aws --reason WHY  begin again, once the cause is fixed",
     ],
 }
 
@@ -87,8 +87,7 @@ def summary_message(summary: Summary) -> Message:
         *summary.text.splitlines(),
         "",
         "The same as a page, or of another month:",
-        f"    compilegate posture month {summary.workload} --month {month} --deployed "
-        "--html month.html",
+        f"    compilegate posture {summary.workload} --month {month} --aws --output month.html",
     ]
     return message(summary.subject, lines)
 
@@ -131,11 +130,11 @@ def decision_message(decision: Decision) -> Message:
         "What to do:",
         "  - Nothing, if that is what you want.",
         "  - To see where it stands, with every decision:",
-        f"      compilegate posture {name} --deployed",
+        f"      compilegate posture {name} --aws",
     ]
     lines += ["  - Otherwise:"]
     for remedy in _REMEDIES.get(decision.after, []):
-        lines.append(f"      compilegate {remedy.format(f'{name} --deployed')}")
+        lines.append(f"      compilegate {remedy.format(name)}")
     return message(f"{name}: posture {decision.before} -> {decision.after}", lines)
 
 

@@ -119,7 +119,7 @@ def overdue_message(workload: str, execution: Execution, hours: float, now: date
             "",
             "What to do:",
             f"  - See what it waits for:  {watch_command(execution.arn)}",
-            f"  - Stop it:                compilegate stop {execution.arn}",
+            f"  - Stop it:                compilegate aws stop {execution.arn}",
             "  - If it may take so long: raise budget.hours in the workload's file, and deploy.",
         ],
     )
@@ -137,6 +137,6 @@ def unstarted_message(workload: str, since: datetime) -> Message:
             "  - Look whether somebody disabled or deleted the schedule: compare with make diff.",
             "  - Look into the dead-letter queue: a start that was refused is there, with the "
             "reason.",
-            f"  - Start one by hand:  compilegate submit {workload}",
+            f"  - Start one by hand:  compilegate aws submit {workload}",
         ],
     )

@@ -40,7 +40,7 @@ def log_page(job_arn: str) -> str | None:
 
 def watch_command(execution_arn: str) -> str:
     """The command that shows the execution, its steps and its verdict in a terminal."""
-    return f"compilegate watch {execution_arn}"
+    return f"compilegate aws watch {execution_arn}"
 
 
 def _console(partition: str, region: str) -> str:

@@ -57,7 +57,7 @@ def overlap_message(workload: str, stopped: Execution, oldest: Execution) -> Mes
             "What to do:",
             "  - Nothing, if the next start is soon enough.",
             "  - To run this one: wait for the older execution to end, then start again with",
-            f"      compilegate submit {workload}",
+            f"      compilegate aws submit {workload}",
             "  - If this happens at every start, an execution takes longer than the schedule "
             "allows: start less often ([schedule] in the workload's file).",
             "",
@@ -103,7 +103,7 @@ def failure_message(
             "  - Then start again: steps that succeeded and have not changed come from the cache."
         )
     lines += [
-        f"      compilegate submit {workload}",
+        f"      compilegate aws submit {workload}",
         "  - To see all steps, and the verdict if there is one:",
         f"      {watch_command(execution_arn)}",
         "",

@@ -85,7 +85,7 @@ class Starter:
             TopicArn=self.settings.topic_arn,
             Subject=f"{self.settings.pipeline_name}: the same data came twice"[:100],
             Message=f"{delivery.uri} holds the same files as {first}, so it is the same delivery "
-            "and starts nothing. To train on it again, run: compilegate submit WORKLOAD "
+            "and starts nothing. To train on it again, run: compilegate aws submit WORKLOAD "
             f"-p {PARAMETER}={delivery.uri}",
         )
         return {"same": delivery.uri, "as": first}

@@ -1,4 +1,4 @@
-"""`compilegate images --pin`: what a base's tag stands for is looked up, kept, and built from."""
+"""`compilegate aws images --pin`: what a base's tag stands for is looked up, kept, built from."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def push(aws: AwsServer, content: str) -> str:
 
 def pin(aws: AwsServer, checkout: Path, *arguments: str) -> Result:
     with chdir(checkout):
-        return CliRunner().invoke(main, ["images", "--pin", *arguments], env=environment(aws))
+        return CliRunner().invoke(
+            main, ["aws", "images", "--pin", *arguments], env=environment(aws)
+        )
 
 
 def training(checkout: Path) -> ImageFolder:
@@ -102,7 +104,7 @@ def test_a_base_that_is_not_there_is_one_sentence(aws: AwsServer, checkout: Path
     assert refused.exit_code == 2
     assert refused.stderr == (
         f"error: {REGISTRY}/bases/python has no image 3.12; where it can be asked, compilegate "
-        "images --pin writes infra/images.lock.toml, which is to be committed\n"
+        "aws images --pin writes infra/images.lock.toml, which is to be committed\n"
     )
     assert not (checkout / "infra" / "images.lock.toml").exists()
 

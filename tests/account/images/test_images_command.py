@@ -64,7 +64,7 @@ def account(aws: AwsServer, checkout: Path) -> AwsServer:
 def images(aws: AwsServer, checkout: Path, *arguments: str) -> Result:
     """The command in this process, which spares the second that a new one takes to start."""
     with chdir(checkout):
-        return CliRunner().invoke(main, ["images", *arguments], env=environment(aws))
+        return CliRunner().invoke(main, ["aws", "images", *arguments], env=environment(aws))
 
 
 def states(listing: str) -> dict[str, str]:
@@ -74,19 +74,19 @@ def states(listing: str) -> dict[str, str]:
 
 
 def test_what_is_missing_is_built_once_and_then_there(account: AwsServer, checkout: Path) -> None:
-    before = compilegate(account, checkout, "images")
+    before = compilegate(account, checkout, "aws", "images")
     assert before.returncode == 0, before.stderr
     assert states(before.stdout) == dict.fromkeys(IMAGES, "missing")
     assert "training-compiler: AWS no longer patches its base" in before.stdout
     assert account.calls("StartBuild") == []
 
-    built = compilegate(account, checkout, "images", "--build", "--wait")
+    built = compilegate(account, checkout, "aws", "images", "--build", "--wait")
     assert built.returncode == 0, built.stderr
     assert "training: build compilegate-training:build003 started" in built.stdout
     assert "training-compiler  succeeded after 90 s" in built.stdout
     assert len(account.calls("StartBuild")) == len(IMAGES)
 
-    again = compilegate(account, checkout, "images", "--build", "--wait")
+    again = compilegate(account, checkout, "aws", "images", "--build", "--wait")
     assert again.returncode == 0
     assert states(again.stdout) == dict.fromkeys(IMAGES, "built")
     assert "nothing to build" in again.stdout
@@ -225,7 +225,7 @@ def test_the_doctor_says_what_the_account_lacks(account: AwsServer, checkout: Pa
     def doctor() -> dict[str, dict[str, str]]:
         with chdir(checkout):
             asked = CliRunner().invoke(
-                main, ["doctor", "--account", "--json"], env=environment(account)
+                main, ["doctor", "--aws", "--json"], env=environment(account)
             )
         assert asked.exit_code == 0, asked.stderr
         return {finding["what"]: finding for finding in json.loads(asked.stdout)}
@@ -238,10 +238,10 @@ def test_the_doctor_says_what_the_account_lacks(account: AwsServer, checkout: Pa
         "data topics": "lacks",
     }
     assert "no image can be built, so they wait: ask for more" in before["builds"]["sentence"]
-    assert before["data topics"]["sentence"].endswith("is not there; compilegate stage topics")
+    assert before["data topics"]["sentence"].endswith("is not there; compilegate aws upload topics")
 
     with chdir(checkout):
-        staged = CliRunner().invoke(main, ["stage", "--all"], env=environment(account))
+        staged = CliRunner().invoke(main, ["aws", "upload", "--all"], env=environment(account))
     assert staged.exit_code == 0, staged.stderr
     account.set_quotas({"Concurrently running builds for Linux/Medium environment": 1})
     after = doctor()
@@ -268,7 +268,6 @@ def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) ->
     [
         (["nothing"], "containers has no image folder 'nothing'; it has gate, neuron, training"),
         (["--json", "--build"], "--json: found --build or --wait as well, allowed: without them"),
-        (["--containers", "elsewhere"], "--containers: elsewhere is not a folder"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compilegate.cli import main
-from tests.aws_server.client import PROJECT
 
 ACCOUNT, REGION = "123456789012", "eu-central-1"
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0f"
@@ -20,12 +19,12 @@ PLACE = ("--account", ACCOUNT, "--region", REGION, "--key", KEY)
 
 
 def ask(project: Path, *arguments: str | Path) -> Result:
-    more = ("--workloads", project / "workloads", "--containers", PROJECT / "containers")
+    more = ("--project", project)
     return CliRunner().invoke(main, [str(each) for each in (*arguments, *more)])
 
 
 def policies(project: Path, *arguments: str) -> dict[str, Any]:
-    done = ask(project, "policies", "topics", *PLACE, *arguments)
+    done = ask(project, "aws", "roles", "topics", *PLACE, *arguments)
     assert done.exit_code == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -79,7 +78,7 @@ def test_the_definition_names_the_roles_and_objects_that_go_with_it(
     project: Path, tmp_path: Path
 ) -> None:
     output, objects = tmp_path / "definition.json", tmp_path / "upload"
-    done = ask(project, "compile", "topics", *PLACE, "-o", output, "--objects", objects)
+    done = ask(project, "pipeline", "compile", "topics", *PLACE, "-o", output, "--objects", objects)
     assert done.exit_code == 0, done.stderr
     assert f"aws s3 sync {objects / BUCKET} s3://{BUCKET}" in done.stderr
     texts = texts_of(json.loads(output.read_text()))
@@ -150,7 +149,9 @@ def test_what_no_account_could_be_is_refused(
     project: Path, arguments: tuple[str, str], said: str
 ) -> None:
     given = dict(zip(PLACE[::2], PLACE[1::2], strict=True)) | {arguments[0]: arguments[1]}
-    done = ask(project, "policies", "topics", *(each for pair in given.items() for each in pair))
+    done = ask(
+        project, "aws", "roles", "topics", *(each for pair in given.items() for each in pair)
+    )
     assert done.exit_code == 2
     assert said in done.stderr
 
@@ -158,12 +159,12 @@ def test_what_no_account_could_be_is_refused(
 def test_a_posture_needs_what_other_tools_do_not_make(project: Path) -> None:
     declared = project / "workloads" / "topics.toml"
     declared.write_text(declared.read_text() + "\n[posture]\n")
-    done = ask(project, "policies", "topics", *PLACE)
+    done = ask(project, "aws", "roles", "topics", *PLACE)
     assert done.exit_code == 2
     assert "posture: found [posture], allowed: none where other tools deploy" in done.stderr
 
 
 def test_options_of_an_account_need_the_account(project: Path, tmp_path: Path) -> None:
-    done = ask(project, "compile", "topics", "--objects", tmp_path)
+    done = ask(project, "pipeline", "compile", "topics", "--objects", tmp_path)
     assert done.exit_code == 2
     assert "--objects: found it alone, allowed: with --account" in done.stderr

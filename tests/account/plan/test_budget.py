@@ -109,12 +109,12 @@ def test_a_start_above_the_budget_is_refused_before_anything_is_uploaded(
         + "\n[budget]\nexecution_usd = 100.0\n"
         + '[budget.usd_per_hour]\n"ml.m5.xlarge" = 0.23\n'
     )
-    done = compilegate(aws, project, "submit", "topics")
+    done = compilegate(aws, project, "aws", "submit", "topics")
     assert done.returncode == 2
     assert "workloads/topics.toml: budget.execution_usd: an execution could cost 1" in done.stderr
     assert "allowed: 100.00; lower max_runtime_seconds" in done.stderr
     assert aws.calls("StartPipelineExecution") == []
     assert aws.calls("PutObject") == []
 
-    cheaper = compilegate(aws, project, "submit", "topics", "-p", "MaxRuntimeInSeconds=3600")
+    cheaper = compilegate(aws, project, "aws", "submit", "topics", "-p", "MaxRuntimeInSeconds=3600")
     assert "budget" not in cheaper.stderr

@@ -1,4 +1,4 @@
-"""`compilegate plan` against an account: the real definition, deployed and executed once."""
+"""`compilegate aws plan` against an account: the real definition, deployed and executed once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plan(aws: AwsServer, project: Path, *arguments: str, **more: str) -> dict[st
     done = compilegate(
         aws,
         project,
-        *("plan", "topics", "--json", "--containers", PROJECT / "containers", *arguments),
+        *("aws", "plan", "topics", "--format", "json", *arguments),
         **more,
     )
     assert done.returncode == 0, done.stderr
@@ -116,10 +116,10 @@ def test_after_a_deployment_and_an_execution_the_plan_says_what_a_change_costs(
     done = compilegate(
         aws,
         project,
-        *("plan", "topics", "--format", "markdown", "--containers", PROJECT / "containers"),
+        *("aws", "plan", "topics", "--format", "markdown"),
     )
     lines = done.stdout.splitlines()
-    assert lines[0] == f"<!-- compilegate plan {PIPELINE} -->"
+    assert lines[0] == f"<!-- compilegate aws plan {PIPELINE} -->"
     assert "Definition: 0 steps added, 0 removed, 4 changed, 0 changes of parameters" in lines
     changed = lines.index("-   HyperParameters.epochs: 2")
     assert lines[changed + 1] == "+   HyperParameters.epochs: 3"
@@ -134,7 +134,7 @@ def test_after_a_deployment_and_an_execution_the_plan_says_what_a_change_costs(
     )
     assert "Quotas: 1 of 4 forbid this execution, 1 unknown" in lines
     assert [line for line in done.stderr.splitlines() if line != "compiling topics"] == [
-        "asking the account where topics is deployed",
+        "looking up where topics is deployed",
         "reading the deployed definition, its latest executions and the account's quotas",
     ]
 
@@ -152,7 +152,7 @@ def test_the_definition_is_that_of_the_account(project: Path) -> None:
 
 
 def test_without_a_foundation_there_is_nothing_to_plan_for(aws: AwsServer, project: Path) -> None:
-    done = compilegate(aws, project, "plan", "topics", "--containers", PROJECT / "containers")
+    done = compilegate(aws, project, "aws", "plan", "topics")
     assert done.returncode == 2
     assert "there is no stack compilegate-foundation" in done.stderr
     assert "make deploy" in done.stderr

@@ -1,4 +1,4 @@
-"""`compilegate models --deployed`: what is registered in the account, and who decides about it."""
+"""`compilegate models --aws`: what is registered in the account, and who decides about it."""
 
 from __future__ import annotations
 
@@ -46,25 +46,23 @@ def registry(deployed: Deployed) -> Deployed:
 
 
 def test_the_models_of_the_project_are_listed_and_shown(registry: Deployed, project: Path) -> None:
-    listed = compilegate(registry.server, project, "models", "list", "--deployed")
+    listed = compilegate(registry.server, project, "models", "list", "--aws")
     assert listed.returncode == 0, listed.stderr
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == [
         f"{GROUP}/1",
         f"{GROUP}/2",
     ]
-    shown = compilegate(registry.server, project, "models", "--deployed", "show", "news/1")
+    shown = compilegate(registry.server, project, "models", "--aws", "show", "news/1")
     assert shown.returncode == 0, shown.stderr
     for part in (f"{GROUP}/1", "PendingManualApproval", "Topics of news", ARCHIVE, "execution001"):
         assert part in shown.stdout
-    told = compilegate(
-        registry.server, project, "models", "show", f"{GROUP}/1", "--deployed", "--json"
-    )
+    told = compilegate(registry.server, project, "models", "show", f"{GROUP}/1", "--aws", "--json")
     assert json.loads(told.stdout)["ModelApprovalStatus"] == "PendingManualApproval"
 
 
 def test_a_decision_is_made_once_with_its_reason(registry: Deployed, project: Path) -> None:
     def asked(*arguments: str) -> str:
-        done = compilegate(registry.server, project, "models", *arguments, "--deployed")
+        done = compilegate(registry.server, project, "models", *arguments, "--aws")
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -86,7 +84,7 @@ def test_a_decision_is_made_once_with_its_reason(registry: Deployed, project: Pa
 
 def test_what_cannot_be_decided_is_said_in_a_sentence(registry: Deployed, project: Path) -> None:
     def refused(*arguments: str) -> str:
-        done = compilegate(registry.server, project, "models", *arguments, "--deployed")
+        done = compilegate(registry.server, project, "models", *arguments, "--aws")
         assert done.returncode == 2, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         return done.stderr

@@ -32,7 +32,7 @@ def script(tmp_path):
 
 
 def test_fix_writes_the_file_and_tells_what_is_left(script):
-    result = check(script, "--fix", "--json", "--compiler", "torch-compile")
+    result = check(script, "--fix", "--format", "json", "--compiler", "torch-compile")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["findings"] == []
     assert f"{script}: 1 fixed (compiled-discarded)" in result.stderr
@@ -55,7 +55,9 @@ def test_diff_says_when_there_is_nothing(script):
     assert check(script, "--diff").stdout == "nothing to fix by itself\n"
 
 
-@pytest.mark.parametrize("more", [("--fix",), ("--json",), ("--format", "sarif")], ids="-".join)
+@pytest.mark.parametrize(
+    "more", [("--fix",), ("--output", "x"), ("--format", "sarif")], ids="-".join
+)
 def test_diff_goes_alone(script, more):
     result = check(script, "--diff", *more)
     assert result.exit_code == 2

@@ -72,7 +72,7 @@ def shows(name: str, *words: str) -> Any:
 @pytest.mark.parametrize(("columns", "bar"), [(100, True), (50, False), (36, False)])
 def test_a_table_shows_each_job_as_it_goes(bench: Workbench, columns: int, bar: bool) -> None:
     folder = waiting(bench)
-    with on_terminal("run", "--definition", "small.json", *HERE, cwd=folder, columns=columns) as at:
+    with on_terminal("pipeline", "run", "small.json", *HERE, cwd=folder, columns=columns) as at:
         lines = at.wait_for(shows("Trai", "running", "compiling, 0:"))
         assert shows("Prepare", "done")(lines)
         assert shows("Gate", "waiting")(lines)
@@ -92,7 +92,7 @@ def test_a_table_shows_each_job_as_it_goes(bench: Workbench, columns: int, bar: 
 
 def test_a_low_terminal_shows_what_runs_and_how_much_more_there_is(bench: Workbench) -> None:
     folder = waiting(bench)
-    with on_terminal("run", "--definition", "small.json", *HERE, cwd=folder, rows=6) as at:
+    with on_terminal("pipeline", "run", "small.json", *HERE, cwd=folder, rows=6) as at:
         lines = at.wait_for(shows("Trai", "running", "compiling"))
         assert "and 2 more" in lines
         let(folder / "go")
@@ -108,14 +108,14 @@ def test_a_low_terminal_shows_what_runs_and_how_much_more_there_is(bench: Workbe
 
 def test_ctrl_c_leaves_the_whole_command_that_goes_on(bench: Workbench) -> None:
     folder = waiting(bench)
-    with on_terminal("run", "--definition", "small.json", *HERE, cwd=folder, columns=150) as at:
+    with on_terminal("pipeline", "run", "small.json", *HERE, cwd=folder, columns=150) as at:
         at.wait_for(shows("Trai", "running", "compiling"))
         at.interrupt()
         assert at.end() == 130
         assert shows("Trai", "stopped")(at.lines)
         (resume,) = [line for line in at.lines if line.startswith("resume:")]
     words = shlex.split(resume.removeprefix("resume:"))
-    assert words[:4] == ["compilegate", "run", "--resume", "--execution"]
+    assert words[:4] == ["compilegate", "pipeline", "run", "--resume"]
     assert words[5:] == ["--home", "home"]
     (folder / "go").unlink()
     (folder / "go").write_text("")
@@ -143,7 +143,7 @@ def test_a_log_gets_a_line_for_each_start_and_end_and_no_control_sequence(
     bench: Workbench,
 ) -> None:
     folder = write(bench, bench.processing("Prepare"), bench.processing("Gate"))
-    done = run(folder, "run", "--definition", "small.json", *HERE)
+    done = run(folder, "pipeline", "run", "small.json", *HERE)
     assert done.returncode == 0
     assert "\x1b" not in done.stdout
     assert re.search(r"^ +0:\d\d  Prepare  succeeded in ", done.stdout, re.MULTILINE)
@@ -154,7 +154,7 @@ def test_a_log_gets_a_line_for_each_start_and_end_and_no_control_sequence(
 def test_a_terminal_that_cannot_move_its_cursor_gets_lines(bench: Workbench, name: str) -> None:
     folder = write(bench, bench.processing("Prepare"))
     with on_terminal(
-        "run", "--definition", "small.json", *HERE, cwd=folder, given={"TERM": name}
+        "pipeline", "run", "small.json", *HERE, cwd=folder, given={"TERM": name}
     ) as at:
         assert at.end() == 0
         assert any(re.match(r" +0:\d\d  Prepare  succeeded", line) for line in at.lines)
@@ -163,11 +163,11 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(bench: Workbench, nam
 
 def test_a_step_that_fails_stands_in_the_table_and_can_be_resumed(bench: Workbench) -> None:
     folder = write(bench, bench.training("Train-a-1", "raise SystemExit('no such column: price')"))
-    with on_terminal("run", "--definition", "small.json", *HERE, cwd=folder, columns=150) as at:
+    with on_terminal("pipeline", "run", "small.json", *HERE, cwd=folder, columns=150) as at:
         assert at.end() == 3
         assert shows("Train-a-1", "failed", "exit code 1")(at.lines[:5])
         assert any("no such column: price" in line for line in at.lines)
-        assert at.lines[-1].startswith("resume:  compilegate run --resume --execution ")
+        assert at.lines[-1].startswith("resume:  compilegate pipeline run --resume ")
 
 
 def test_the_report_is_opened_in_the_browser_that_the_environment_names(bench: Workbench) -> None:
@@ -176,7 +176,7 @@ def test_the_report_is_opened_in_the_browser_that_the_environment_names(bench: W
     browser.write_text(f"#!/bin/sh\nprintf %s \"$1\" > '{folder}/opened'\n")
     browser.chmod(0o755)
     given = {"BROWSER": f"{browser} %s"}
-    arguments = ["run", "--definition", "small.json", "--open", *HERE]
+    arguments = ["pipeline", "run", "small.json", "--open", *HERE]
     with on_terminal(*arguments, cwd=folder, given=given, columns=150) as at:
         assert at.end() == 0
         page = at.lines[-1].removeprefix("report:").strip()

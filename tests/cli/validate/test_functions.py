@@ -22,9 +22,8 @@ function = "own_metrics.half"
 
 
 def compilegate(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    containers = ["--containers", str(PROJECT / "containers")]
     return subprocess.run(
-        [*COMMAND, command, "topics.toml", *containers],
+        [*COMMAND, command, "topics.toml"],
         cwd=folder,
         capture_output=True,
         text=True,

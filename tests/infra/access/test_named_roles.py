@@ -1,4 +1,4 @@
-"""The roles that `compilegate policies` prints are those that a deployment makes."""
+"""The roles that `compilegate aws roles` prints are those that a deployment makes."""
 
 from __future__ import annotations
 

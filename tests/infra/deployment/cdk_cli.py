@@ -60,7 +60,7 @@ class Cdk:
         unasked = ("--require-approval", "never")
         self._run("deploy", "*-foundation", *unasked, app=ASSEMBLY)
         subprocess.run(
-            [*COMMAND, "stage", "--all"],
+            [*COMMAND, "aws", "upload", "--all"],
             cwd=self.project,
             env=self._environment(),
             check=True,

@@ -248,7 +248,7 @@ def test_the_deployed_definition_runs_in_the_local_runner(
     home = tmp_path / "home"
     _copy_buckets(deployment, home / "s3")
     done = subprocess.run(
-        [*COMMAND, "run", "--definition", definition, "--home", home, *APPROVED],
+        [*COMMAND, "pipeline", "run", definition, "--home", home, *APPROVED],
         cwd=deployment.project.path,
         capture_output=True,
         text=True,
@@ -267,7 +267,7 @@ def test_the_deployed_definition_runs_in_the_local_runner(
 def test_the_plan_of_what_was_deployed_has_no_changes(deployment: Deployment) -> None:
     """Two programs make the definition, the CDK app and the client: it has to be the same one."""
     done = subprocess.run(
-        [*COMMAND, "plan", "tiny", "--json"],
+        [*COMMAND, "aws", "plan", "tiny", "--format", "json"],
         cwd=deployment.project.path,
         env=deployment.aws.environment,
         capture_output=True,

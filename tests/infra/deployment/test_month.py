@@ -185,7 +185,7 @@ def test_a_month_of_weekly_executions(month: Month, tmp_path: Path) -> None:
     shown = compilegate(
         aws,
         month.deployment.project.path,
-        *("posture", "month", "tiny", "--month", "2026-01", "--deployed"),
+        *("posture", "tiny", "--month", "2026-01", "--aws"),
     )
     assert advice in shown.stdout.splitlines(), shown.stderr
     assert month.subjects[1:] == ["tiny: 2026-01, posture on"]

@@ -169,11 +169,11 @@ def test_a_model_goes_from_dev_to_prod_to_an_endpoint(stages: Stages) -> None:
     stages.choose("dev")
     stages.register()
     stages.choose("prod")
-    refused = stages.ask("promote", "tiny/1", status=2)
+    refused = stages.ask("aws", "promote", "tiny/1", status=2)
     assert "trialdev-tiny/1 of account 123456789012 is PendingManualApproval, allowed: a" in refused
 
     stages.choose("dev")
-    stages.ask("models", "approve", "tiny/1", "--deployed", "--reason", "as good")
+    stages.ask("models", "approve", "tiny/1", "--aws", "--reason", "as good")
     stages.hear_of_the_decision("Approved")
     stages.deployment_ends()
     assert stages.endpoint()["EndpointStatus"] == "InService"
@@ -185,15 +185,15 @@ def test_a_model_goes_from_dev_to_prod_to_an_endpoint(stages: Stages) -> None:
     assert s3.get_object(Bucket=from_dev, Key=ARCHIVE)["Body"].read() == b"the model"
     with pytest.raises(s3.exceptions.ClientError, match="Access Denied"):
         s3.get_object(Bucket=from_dev, Key=DATA)
-    assert "is trialprod-tiny/1 here; approve it with" in stages.ask("promote", "tiny/1")
-    assert "is trialprod-tiny/1 here already" in stages.ask("promote", "tiny/1")
-    shown = stages.ask("models", "show", "tiny/1", "--deployed")
+    assert "is trialprod-tiny/1 here; approve it with" in stages.ask("aws", "promote", "tiny/1")
+    assert "is trialprod-tiny/1 here already" in stages.ask("aws", "promote", "tiny/1")
+    shown = stages.ask("models", "show", "tiny/1", "--aws")
     assert "PendingManualApproval" in shown
     assert f":{ACCOUNT}:model-package/trialdev-tiny/1" in shown, "where it was promoted from"
     for key, body in ((ARCHIVE, b"the model"), (VERDICT, b"{}")):
         assert s3.get_object(Bucket=stages.bucket, Key=key)["Body"].read() == body
 
-    stages.ask("models", "approve", "tiny/1", "--deployed", "--reason", "tried in dev")
+    stages.ask("models", "approve", "tiny/1", "--aws", "--reason", "tried in dev")
     stages.hear_of_the_decision("Approved")
     stages.deployment_ends()
     endpoint = stages.endpoint()
@@ -215,7 +215,7 @@ def two_decide_at_once(stages: Stages) -> None:
     decisions = ("approve", "reject")
     started = [
         subprocess.Popen(
-            [*COMMAND, "models", decision, "tiny/2", "--deployed", "--reason", "mine"],
+            [*COMMAND, "models", decision, "tiny/2", "--aws", "--reason", "mine"],
             cwd=stages.deployment.project.path,
             env={**environment(stages.aws), STAGE_VARIABLE: stages.stage},
             stdout=subprocess.PIPE,
@@ -245,7 +245,7 @@ def two_decide_at_once(stages: Stages) -> None:
     answers = 2 if holds == "Approved" else 1
     assert endpoint["EndpointConfigName"].startswith(f"trialdev-tiny--{answers}-")
     # Their successor finds a registry that says one thing.
-    stages.ask("models", "reject", "tiny/2", "--deployed", "--reason", "neither")
+    stages.ask("models", "reject", "tiny/2", "--aws", "--reason", "neither")
     stages.hear_of_the_decision("Rejected", version=2)
     if stages.endpoint()["EndpointStatus"] == "Updating":
         stages.deployment_ends()

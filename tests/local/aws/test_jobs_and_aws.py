@@ -155,7 +155,7 @@ def test_a_malformed_option_is_refused(
     definition = tmp_path / "d.json"
     definition.write_text(bench.definition(bench.processing("p")), encoding="utf-8")
     home = str(tmp_path / "h")
-    asked = ["run", "--definition", str(definition), "--home", home, "--image", "*=here"]
+    asked = ["pipeline", "run", str(definition), "--home", home, "--image", "*=here"]
     found = CliRunner().invoke(main, [*asked, *arguments])
     assert found.exit_code == 2
     assert sentence in " ".join(found.output.split())

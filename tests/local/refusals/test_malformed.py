@@ -21,8 +21,8 @@ from compilegate.document.reading import read_definition
 def started(bench: Any, tmp_path: Path, *steps: dict[str, Any]) -> Any:
     file = tmp_path / "x.json"
     file.write_text(bench.definition(*steps))
-    options = ["--definition", str(file), "--image", "*=here", "--home", str(bench.home)]
-    return CliRunner().invoke(main, ["run", *options])
+    options = [str(file), "--image", "*=here", "--home", str(bench.home)]
+    return CliRunner().invoke(main, ["pipeline", "run", *options])
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ class Budget(Table):
 
     execution_usd: Dollars | None = None
     """The most that one execution may cost with every job at its maximum runtime. A deployment,
-    `plan` and `submit` refuse what could cost more."""
+    `aws plan` and `aws submit` refuse what could cost more."""
     month_usd: Dollars | None = None
     """The most that all executions of a calendar month (UTC) may cost: what the month has cost and
-    the most that the next one may. `plan` and `submit` refuse a start above it; one that a schedule
-    or new data made is stopped in its first seconds."""
+    the most that the next one may. `aws plan` and `aws submit` refuse a start above it; one that a
+    schedule or new data made is stopped in its first seconds."""
     usd_per_hour: dict[InstanceType, Dollars] = Field(default={})
     """Your own prices by instance type, in place of the catalog's, which has none of processing.
     A processing job on a type that the catalog knows counts at its price of training."""

@@ -1,1 +1,0 @@
-"""What is asked of a definition from elsewhere: which of its steps to carry out, and what it is."""

@@ -1,0 +1,319 @@
+"""Where models, executions and postures are kept: on this machine, or in the account."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from compilegate.access.layout import verdicts_prefix
+from compilegate.account.deployed import StackOutputs, read_outputs
+from compilegate.account.errors import NotDeployedError, asking
+from compilegate.account.registry import RegisteredModel, Registry
+from compilegate.account.session import AwsSession, open_session
+from compilegate.account.settings import Names, read_settings
+from compilegate.account.verdicts import past_executions
+from compilegate.cli.options import Project
+from compilegate.cli.posture_here import records_in
+from compilegate.cli.terminal.pages import advice_beside
+from compilegate.execution.result import ExecutionResult
+from compilegate.gate.verdict import Verdict, VerdictError
+from compilegate.history.rows import Past, Row, rows_of
+from compilegate.job.names import VERDICT_FILE
+from compilegate.local import (
+    LocalExecutor,
+    ObjectStore,
+    describe_package,
+    list_executions,
+    list_groups,
+    list_packages,
+    set_approval,
+)
+from compilegate.pipelines.staging import ImageFolder, image_folders
+from compilegate.posture import names
+from compilegate.posture.expected import Expected, read_noted
+from compilegate.posture.function.handler import now
+from compilegate.posture.machine.events import Event
+from compilegate.posture.records.dynamodb import DynamoRecords
+from compilegate.posture.records.keeping import current, decide
+from compilegate.posture.records.record import Record
+
+_TABLE = "PostureTableName"
+"""An output of the stack of a workload with a posture."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where a project is deployed."""
+
+    names: Names
+    session: AwsSession
+
+    @property
+    def bucket(self) -> str:
+        """The project's bucket. Raises NotDeployedError."""
+        return read_outputs(self.session, self.names.foundation_stack)["BucketName"]
+
+    def image_folders(self, containers: Path) -> dict[str, ImageFolder]:
+        """The image folders, with the bases and their digests that the settings name."""
+        images = self.names.settings.images
+        return image_folders(containers, images.base, images.pinned)
+
+
+def open_account(project: Project) -> Account:
+    """Read the settings and open a session; refuses what is wrong with either."""
+    # The SageMaker SDK turns on boto3's log messages about where it found what.
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    declared = read_settings(project.settings_file)
+    return Account(Names(declared), open_session(declared.region, declared.account))
+
+
+@dataclass(frozen=True)
+class Model:
+    """One registered model, wherever it is."""
+
+    group: str
+    version: int
+    description: Mapping[str, Any]
+    """The DescribeModelPackage response."""
+    execution: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.group}/{self.version}"
+
+    @property
+    def approval(self) -> str:
+        return str(self.description["ModelApprovalStatus"])
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.description.get("CustomerMetadataProperties") or {}
+        return found
+
+    @property
+    def uris(self) -> list[str]:
+        """Its archive, and its verdict."""
+        containers = self.description.get("InferenceSpecification", {}).get("Containers", [])
+        archives = [each["ModelDataUrl"] for each in containers if "ModelDataUrl" in each]
+        return [*archives, *([self.metadata["verdict"]] if "verdict" in self.metadata else [])]
+
+
+@dataclass(frozen=True)
+class Here:
+    """The home on this machine."""
+
+    home: Path
+
+    @property
+    def called(self) -> str:
+        return str(self.home)
+
+    def groups(self) -> list[str]:
+        return list_groups(self.home)
+
+    def models(self, group: str) -> list[Model]:
+        return [
+            Model(each.group, each.version, each.description, each.execution_id)
+            for each in list_packages(self.home, group)
+        ]
+
+    def describe(self, reference: str) -> Model:
+        found = describe_package(self.home, reference)
+        return Model(found.group, found.version, found.description, found.execution_id)
+
+    def decide(self, reference: str, status: str, reason: str | None) -> Model:
+        """Approve or reject a package."""
+        set_approval(self.home, reference, status, reason)
+        return self.describe(reference)
+
+    def read(self, uri: str) -> bytes | None:
+        path = ObjectStore(self.home / "s3").path(uri)
+        return path.read_bytes() if path.is_file() else None
+
+    def file(self, uri: str) -> str:
+        return str(ObjectStore(self.home / "s3").path(uri))
+
+    @cached_property
+    def _executions(self) -> list[ExecutionResult]:
+        return list(list_executions(self.home))
+
+    def executed(self) -> list[str]:
+        """The names of the workloads that have executions."""
+        return sorted({one.pipeline_name for one in self._executions})
+
+    def rows(self, workload: str) -> list[Row]:
+        """A workload over its executions."""
+        executor = LocalExecutor(home=self.home)
+        past = [
+            Past(
+                execution=one.execution_id,
+                started=one.started,
+                status=str(one.status),
+                verdict=_fetched(executor, one),
+            )
+            for one in self._executions
+            if one.pipeline_name == workload
+        ]
+        return rows_of(past, self.posture(workload))
+
+    def who(self) -> str:
+        """As whom a person changes a posture."""
+        return getpass.getuser()
+
+    def posture(self, workload: str) -> Record:
+        return current(records_in(self.home), workload, when=now(), who=self.who())[0]
+
+    def change_posture(self, workload: str, event: Event) -> Record:
+        return decide(records_in(self.home), workload, event)
+
+    def advised(self, workload: str, month: str) -> Sequence[tuple[str, str]]:
+        """What advice expected beside what was measured, in the newest execution of the month that
+        trained a candidate beside the baseline."""
+        executor = LocalExecutor(home=self.home)
+        for one in self._executions:  # the newest first
+            started = datetime.fromtimestamp(one.started, UTC).strftime("%Y-%m")
+            if one.pipeline_name == workload and started == month and executor.fetch_verdict(one):
+                found = advice_beside(one)
+                if found:
+                    return [(f"Advice on {arm}", sentence) for arm, sentence in found]
+        return ()
+
+    def expected(self, workload: str) -> tuple[Expected, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """The account that the project is deployed to."""
+
+    project: Project
+
+    @cached_property
+    def _account(self) -> Account:
+        return open_account(self.project)
+
+    @cached_property
+    def _registry(self) -> Registry:
+        return Registry(self._account.session, self._account.names.settings.project)
+
+    @property
+    def called(self) -> str:
+        return f"account {self._account.session.account}, {self._account.session.region}"
+
+    def groups(self) -> list[str]:
+        return self._registry.groups()
+
+    def models(self, group: str) -> list[Model]:
+        return [_of_account(each) for each in self._registry.models(group)]
+
+    def describe(self, reference: str) -> Model:
+        return _of_account(self._registry.describe(reference))
+
+    def decide(self, reference: str, status: str, reason: str | None) -> Model:
+        return _of_account(self._registry.decide(reference, status, reason))
+
+    def read(self, uri: str) -> bytes | None:
+        return self._registry.object_at(uri)
+
+    def file(self, uri: str) -> str:
+        return uri
+
+    def executed(self) -> list[str]:
+        """Those that the settings name, or else all; without those that are not deployed."""
+        declared = self._account.names.settings.workloads
+        named = declared or [path.stem for path in self.project.workloads.glob("*.toml")]
+        return sorted(name for name in named if self._is_deployed(name))
+
+    def _is_deployed(self, workload: str) -> bool:
+        try:
+            self._outputs(workload)
+        except NotDeployedError:
+            return False
+        return True
+
+    def _outputs(self, workload: str) -> StackOutputs:
+        return read_outputs(self._account.session, self._account.names.workload_stack(workload))
+
+    def rows(self, workload: str) -> list[Row]:
+        outputs = self._outputs(workload)
+        verdicts = f"s3://{self._account.bucket}/{verdicts_prefix(workload).rstrip('/')}"
+        record = self.posture(workload) if _TABLE in outputs.values else None
+        past = [
+            Past(
+                execution=one.execution,
+                started=one.started,
+                status=one.status,
+                verdict=None if one.verdict is None else _read(one.verdict),
+            )
+            for one in past_executions(self._account.session, outputs["PipelineName"], verdicts)
+        ]
+        return rows_of(past, record)
+
+    def who(self) -> str:
+        with asking("find out who you are"):
+            arn = self._account.session.client("sts").get_caller_identity()["Arn"]
+        return str(arn).rpartition(":")[2]
+
+    @contextmanager
+    def _records(self, workload: str) -> Iterator[DynamoRecords]:
+        table = self._outputs(workload)[_TABLE]
+        with asking(f"read or write the posture of {workload}"):
+            yield DynamoRecords(self._account.session.client("dynamodb"), table)
+
+    def posture(self, workload: str) -> Record:
+        with self._records(workload) as records:
+            return current(records, workload, when=now(), who="compilegate")[0]
+
+    def change_posture(self, workload: str, event: Event) -> Record:
+        with self._records(workload) as records:
+            return decide(records, workload, event)
+
+    def advised(self, workload: str, month: str) -> Sequence[tuple[str, str]]:
+        return ()
+
+    def expected(self, workload: str) -> tuple[Expected, ...]:
+        """From the function that sends the month."""
+        name = self._account.names.function(workload, names.FUNCTION_KIND)
+        client = self._account.session.client("lambda")
+        with asking(f"read the settings of the function {name}"):
+            answer = client.get_function_configuration(FunctionName=name)
+        variables = answer.get("Environment", {}).get("Variables", {})
+        return read_noted(variables.get(names.EXPECTED_VARIABLE, "[]"))
+
+
+Place = Here | Deployed
+
+
+def place_of(project: Project) -> Place:
+    """The account with `--aws`, or else this machine."""
+    return Deployed(project) if project.aws else Here(project.home)
+
+
+def _of_account(model: RegisteredModel) -> Model:
+    execution = str(model.metadata.get("execution", ""))
+    return Model(model.group, model.version, model.description, execution)
+
+
+def _fetched(executor: LocalExecutor, result: ExecutionResult) -> Verdict | None:
+    """The verdict of an execution on this machine; None where it has none."""
+    if not executor.fetch_verdict(result):
+        return None
+    try:
+        return _read((result.folder / VERDICT_FILE).read_bytes())
+    except OSError:
+        return None
+
+
+def _read(text: bytes) -> Verdict | None:
+    """None where it is not of Compilegate's kind, or of another release."""
+    try:
+        return Verdict.from_json(text)
+    except VerdictError:
+        return None
