@@ -21,7 +21,7 @@ from compilegate.execution.status import ExecutionStatus
 from compilegate.job.files import whole_file
 from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
 from compilegate.local.errors import ExecutionError, ObjectStoreError
-from compilegate.local.explain import Explanation, explain
+from compilegate.local.explain import Explanation
 from compilegate.local.home.journal import check_writable, journal_of, resumable_steps
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import list_groups, list_packages
@@ -123,7 +123,7 @@ class LocalExecutor(Options):
 
     def explain(self, pipeline: str, parameters: Mapping[str, Scalar]) -> Explanation:
         """What each step of the definition would do here; nothing is started or written."""
-        return explain(self._new(pipeline, parameters).checked, self.commands)
+        return Explanation(self._new(pipeline, parameters).checked, self.commands)
 
     def read(self, reference: str) -> ExecutionResult:
         """What became of an execution so far. Raises ExecutionError when there is none."""

@@ -1,11 +1,11 @@
-"""What each step of a definition would do here, as data and as lines of text. Pure."""
+"""What each step of a definition would do here, as lines of text. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from compilegate.document.graph import build_graph
+from compilegate.document.graph import StepGraph, build_graph
 from compilegate.document.model import Step
 from compilegate.document.step_types import (
     CONDITION,
@@ -15,73 +15,8 @@ from compilegate.document.step_types import (
     REGISTER_MODEL,
     STEP_TYPES,
 )
-from compilegate.local.checks import Checked, Image
+from compilegate.local.checks import Checked
 from compilegate.local.home.images import Environment
-
-
-@dataclass(frozen=True)
-class ExplainedStep:
-    """One step."""
-
-    name: str
-    type: str
-    waits_for: tuple[str, ...]
-    """The steps that must have ended before, its Condition step not among them."""
-    condition: str | None
-    taken_when: bool | None
-    """The Condition step on whose branch it lies, and which branch that is."""
-    where: str
-    """What carries it out."""
-    left_out: str | None
-    """Why it is left out by choice."""
-    refused: tuple[str, ...]
-    """Why it cannot run here."""
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """A whole definition."""
-
-    steps: tuple[ExplainedStep, ...]
-    refused: tuple[str, ...]
-    """What is wrong with the definition and with no single step of it."""
-
-    @property
-    def runs(self) -> bool:
-        """Whether it can start."""
-        return not self.refused and not any(step.refused for step in self.steps)
-
-
-def explain(checked: Checked, commands: Mapping[str, str]) -> Explanation:
-    """The explanation of a definition; `commands` says by step what stands for it."""
-    graph = build_graph(checked.whole)
-    by_step: dict[str, list[str]] = {name: [] for name in graph.steps}
-    general = []
-    for fault in checked.faults:
-        name, colon, sentence = fault.partition(": ")
-        if colon and name in by_step:
-            by_step[name].append(sentence)
-        else:
-            general.append(fault)
-    return Explanation(
-        steps=tuple(
-            ExplainedStep(
-                name=name,
-                type=step.type,
-                waits_for=tuple(
-                    each.step for each in graph.dependencies[name] if each.step in graph.steps
-                ),
-                condition=None if step.branch is None else step.branch.condition,
-                taken_when=None if step.branch is None else step.branch.taken_when,
-                where=_where(step, checked, commands),
-                left_out=checked.left_out.get(name),
-                refused=tuple(by_step[name]),
-            )
-            for name, step in graph.steps.items()
-        ),
-        refused=tuple(general),
-    )
-
 
 _INLINE = {
     CONDITION: "compared here",
@@ -90,59 +25,81 @@ _INLINE = {
     REGISTER_MODEL: "the registry of the home folder",
     LAMBDA: "a function's file, which --function names",
 }
+_INDENT = "    "
 
 
-def _where(step: Step, checked: Checked, commands: Mapping[str, str]) -> str:
-    if step.name in commands:
-        return f"the command {commands[step.name]}"
-    handler, image = checked.handler_of.get(step.name), checked.image_of.get(step.name, "")
-    if handler is not None:
-        return f"{handler.function} of {handler.file}"
-    if image in checked.images:
-        return f"a process in {_image_text(checked.images[image], image)}"
-    known = STEP_TYPES.get(step.type)
-    if known is not None and known.job_name is not None:
-        return "a process in its image's environment"
-    return _INLINE.get(step.type, "nothing here")
+@dataclass(frozen=True)
+class Explanation:
+    """A definition that has been checked, step by step."""
 
+    checked: Checked
+    commands: Mapping[str, str]
+    """By step, what stands for it."""
 
-def _image_text(found: Image, uri: str) -> str:
-    if isinstance(found, Environment):
-        return "this Python environment" if found.here else f"{found.python}"
-    return f"an environment to be made of {found.requirements} for {uri}"
+    @property
+    def runs(self) -> bool:
+        """Whether it can start."""
+        return not self.checked.faults
 
 
 def explanation_lines(explanation: Explanation) -> list[str]:
-    """Every step in definition order, those of a branch below its condition."""
-    lines = []
+    """Every step in definition order, those of a branch below its condition; then what is wrong
+    with no single step, and a sum."""
+    checked, lines = explanation.checked, []
+    graph = build_graph(checked.whole)
+    refused: dict[str, list[str]] = {}
+    for fault in checked.faults:
+        name, colon, sentence = fault.partition(": ")
+        of_a_step = colon and name in graph.steps
+        refused.setdefault(name if of_a_step else "", []).append(sentence if of_a_step else fault)
+    general = refused.pop("", [])
     depth: dict[str, int] = {}
-    for step in explanation.steps:  # a branch's steps follow their condition
-        depth[step.name] = 0 if step.condition is None else depth.get(step.condition, 0) + 1
-        lines += ["    " * depth[step.name] + line for line in _step_lines(step)]
-    lines += [f"refused: {fault}" for fault in explanation.refused]
-    return [*lines, "", _sum(explanation)]
-
-
-def _step_lines(step: ExplainedStep) -> Iterator[str]:
-    side = "" if step.taken_when is None else ("if: " if step.taken_when else "else: ")
-    yield f"{side}{step.name} ({step.type})"
-    if step.waits_for:
-        yield f"    after   {', '.join(step.waits_for)}"
-    if step.left_out is not None:
-        yield f"    left out: {step.left_out}"
-    elif step.refused:
-        for fault in step.refused:
-            yield f"    refused: {fault}"
-    else:
-        yield f"    by      {step.where}"
-
-
-def _sum(explanation: Explanation) -> str:
-    steps = explanation.steps
-    refused = sum(bool(step.refused) for step in steps)
-    left_out = sum(step.left_out is not None for step in steps)
-    ready = len(steps) - refused - left_out
-    parts = [f"{len(steps)} step{'' if len(steps) == 1 else 's'}: {ready} can run here"]
+    for name, step in graph.steps.items():  # a branch's steps follow their condition
+        depth[name] = 0 if step.branch is None else depth.get(step.branch.condition, 0) + 1
+        faults = refused.get(name, [])
+        lines += [
+            _INDENT * depth[name] + line for line in _step_lines(step, graph, explanation, faults)
+        ]
+    lines += [f"refused: {fault}" for fault in general]
+    count, left_out = len(graph.steps), len(checked.left_out)
+    parts = [
+        f"{count} step{'' if count == 1 else 's'}: {count - len(refused) - left_out} can run here"
+    ]
     parts += [f"{left_out} left out"] if left_out else []
-    parts += [f"{refused} refused"] if refused else []
-    return ", ".join(parts)
+    parts += [f"{len(refused)} refused"] if refused else []
+    return [*lines, "", ", ".join(parts)]
+
+
+def _step_lines(
+    step: Step, graph: StepGraph, explanation: Explanation, faults: list[str]
+) -> Iterator[str]:
+    side = "" if step.branch is None else ("if: " if step.branch.taken_when else "else: ")
+    yield f"{side}{step.name} ({step.type})"
+    after = [each.step for each in graph.dependencies[step.name] if each.step in graph.steps]
+    if after:
+        yield f"{_INDENT}after   {', '.join(dict.fromkeys(after))}"
+    left_out = explanation.checked.left_out.get(step.name)
+    if left_out is not None:
+        yield f"{_INDENT}left out: {left_out}"
+    elif faults:
+        yield from (f"{_INDENT}refused: {fault}" for fault in faults)
+    else:
+        yield f"{_INDENT}by      {_by(step, explanation)}"
+
+
+def _by(step: Step, explanation: Explanation) -> str:
+    """What carries a step out."""
+    checked = explanation.checked
+    if step.name in explanation.commands:
+        return f"the command {explanation.commands[step.name]}"
+    handler, image = checked.handler_of.get(step.name), checked.image_of.get(step.name, "")
+    if handler is not None:
+        return f"{handler.function} of {handler.file}"
+    found, known = checked.images.get(image), STEP_TYPES.get(step.type)
+    if isinstance(found, Environment):
+        return f"a process in {'this Python environment' if found.here else found.python}"
+    if found is not None:
+        return f"a process in an environment to be made of {found.requirements} for {image}"
+    if known is not None and known.job_name is not None:
+        return "a process in its image's environment"
+    return _INLINE.get(step.type, "nothing here")
