@@ -36,7 +36,7 @@ MADE = {
     "workloads/workload.schema.json",
 }
 """Names in the bucket, and placeholders."""
-OF_OTHER_TOOLS = {"--NAME", "--help", "--import-existing-resources", "--seed"}
+OF_OTHER_TOOLS = {"--NAME", "--help", "--import-existing-resources", "--master_port", "--seed"}
 
 
 def pages() -> pytest.MarkDecorator:
