@@ -149,8 +149,8 @@ def _walk(shape: Shape, value: Any, where: str) -> Iterator[tuple[Shape | None, 
 def _unknown(key: str, known: Sequence[str]) -> str:
     close = get_close_matches(key, known, n=1)
     if close:
-        return f"unknown member; did you mean {close[0]}?"
-    return f"unknown member, allowed are {', '.join(known[:_NAMED])}" + (
+        return f"boto3 knows no such member; did you mean {close[0]}?"
+    return f"boto3 knows no such member, allowed are {', '.join(known[:_NAMED])}" + (
         ", ..." if len(known) > _NAMED else ""
     )
 

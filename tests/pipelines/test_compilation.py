@@ -358,7 +358,7 @@ def break_unknown(request: dict[str, Any]) -> None:
         (break_type, "ResourceConfig.InstanceCount: found 'one', allowed: a value of type integer"),
         (break_range, "StoppingCondition.MaxRuntimeInSeconds: found 0, allowed: 1 at least"),
         (break_required, "OutputDataConfig is missing"),
-        (break_unknown, "Train-baseline-7.Fantasy: unknown member"),
+        (break_unknown, "Train-baseline-7.Fantasy: boto3 knows no such member"),
     ],
 )
 def test_a_request_that_the_service_would_refuse_is_named(break_it: Any, sentence: str) -> None:
