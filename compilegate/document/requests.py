@@ -60,20 +60,16 @@ def request_faults(
     known = STEP_TYPES[step_type]
     if known.operation is None:
         return
-    for shape, value, where in _walk(_input(known.operation), request, name):
+    named = {} if known.job_name is None else {known.job_name: "set-by-the-service"}
+    for shape, value, where in _walk(_input(known.operation), {**named, **request}, name):
         if shape is None:
             yield f"{where}: {value}"
         elif is_expression(value):
             yield from check_expression(value, shape, where)
         elif not _is_of(shape["type"], value):
-            yield f"{where}: found {value!r:.80}, allowed: a {shape['type']}"
+            yield f"{where}: found {value!r:.80}, allowed: a value of type {shape['type']}"
         else:
             yield from _value_faults(shape, value, where)
-        if shape is not None and shape["type"] == "structure" and isinstance(value, dict):
-            # The service names the job of a step itself.
-            given = {*value, known.job_name} if where == name else {*value}
-            required = () if is_expression(value) else shape.get("required", ())
-            yield from (f"{where}.{key} is missing" for key in required if key not in given)
 
 
 def has_property(description: str, path: Sequence[str | int]) -> bool:
@@ -99,17 +95,17 @@ def string_faults(value: str, shape: Shape, where: str) -> Iterator[str]:
         close = get_close_matches(value, allowed, n=1)
         meant = f"; did you mean {close[0]!r}?" if close else ""
         yield f"{where}: found {value!r}, allowed: one of {len(allowed)} values{meant}"
-    yield from _size_faults(len(value), "characters", shape, where)
+    yield from _range_faults(len(value), f"{len(value)} characters", shape, where)
     pattern = shape.get("pattern")
     if pattern and not regex.fullmatch(pattern, value, regex.DOTALL):
         yield f"{where}: found {value!r}, allowed: a string that matches {pattern}"
 
 
-def _size_faults(size: int, what: str, shape: Shape, where: str) -> Iterator[str]:
+def _range_faults(size: int, found: str, shape: Shape, where: str) -> Iterator[str]:
     if size > shape.get("max", size):
-        yield f"{where}: {size} {what}, allowed: {shape['max']} at most"
+        yield f"{where}: {found}, allowed: {shape['max']} at most"
     if size < shape.get("min", size):
-        yield f"{where}: {size} {what}, allowed: at least {shape['min']}"
+        yield f"{where}: {found}, allowed: {shape['min']} at least"
 
 
 @cache
@@ -153,8 +149,8 @@ def _walk(shape: Shape, value: Any, where: str) -> Iterator[tuple[Shape | None, 
 def _unknown(key: str, known: Sequence[str]) -> str:
     close = get_close_matches(key, known, n=1)
     if close:
-        return f"unknown member; did you mean {close[0]}?"
-    return f"unknown member, allowed are {', '.join(known[:_NAMED])}" + (
+        return f"boto3 knows no such member; did you mean {close[0]}?"
+    return f"boto3 knows no such member, allowed are {', '.join(known[:_NAMED])}" + (
         ", ..." if len(known) > _NAMED else ""
     )
 
@@ -173,14 +169,15 @@ def _is_of(kind: str, value: Any) -> bool:
 def _value_faults(shape: Shape, value: Any, where: str) -> Iterator[str]:
     """What is wrong with a value of the right type, apart from what is in it."""
     kind = shape["type"]
+    for key in shape.get("required", ()):
+        if key not in value:
+            yield f"{where}.{key} is missing"
     if kind == "string":
         yield from string_faults(value, shape, where)
     elif kind in {"list", "map"}:
-        yield from _size_faults(len(value), "entries", shape, where)
-    elif kind in {"integer", "long"} and not (
-        shape.get("min", value) <= value <= shape.get("max", value)
-    ):
-        yield f"{where}: found {value}, allowed: {shape.get('min')} to {shape.get('max')}"
+        yield from _range_faults(len(value), f"{len(value)} entries", shape, where)
+    elif kind in {"integer", "long"}:
+        yield from _range_faults(value, f"found {value}", shape, where)
     if kind == "map":
         for key in value:
             yield from string_faults(key, _of(shape["key"]), f"{where}, the key")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compilegate.execution.status import ExecutionStatus
-from compilegate.local import ExecutionError, ImageSources, LocalExecutor
+from compilegate.local import ExecutionError, ImageSources, LocalExecutor, Selection
 from tests.local.conftest import Workbench
 
 pytestmark = pytest.mark.slow
@@ -55,6 +55,7 @@ def test_what_is_left_out_is_taken_from_the_execution(bench: Workbench) -> None:
         ({"use_cache": False}, "--no-cache"),
         ({"shared": (Path("elsewhere"),)}, "--share"),
         ({"gpus": ("0",)}, "gpus"),
+        ({"selection": Selection(skip=("second",))}, "--skip second"),
         ({"given_models": {"m": {"ModelName": "m"}}}, "--model m"),
     ],
 )

@@ -370,7 +370,7 @@ def test_unknown_members_of_requests_are_named_with_their_paths(bench: Any) -> N
         ["train", "InputDataConfg"],
         ["register", "Zoo"],
     ]
-    assert found[1].endswith("unknown member; did you mean InputDataConfig?")
+    assert found[1].endswith("did you mean InputDataConfig?")
 
 
 def test_a_property_file_in_an_output_that_its_step_does_not_have_is_refused(bench: Any) -> None:

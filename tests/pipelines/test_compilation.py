@@ -330,6 +330,14 @@ def break_required(request: dict[str, Any]) -> None:
     del request["OutputDataConfig"]
 
 
+def break_type(request: dict[str, Any]) -> None:
+    request["ResourceConfig"]["InstanceCount"] = "one"
+
+
+def break_range(request: dict[str, Any]) -> None:
+    request["StoppingCondition"]["MaxRuntimeInSeconds"] = 0
+
+
 def break_unknown(request: dict[str, Any]) -> None:
     request["Fantasy"] = 1
 
@@ -347,8 +355,10 @@ def break_unknown(request: dict[str, Any]) -> None:
             break_when_filled_in,
             "Environment.JOBS: up to 575 characters once it is filled in, allowed: 512 at most",
         ),
+        (break_type, "ResourceConfig.InstanceCount: found 'one', allowed: a value of type integer"),
+        (break_range, "StoppingCondition.MaxRuntimeInSeconds: found 0, allowed: 1 at least"),
         (break_required, "OutputDataConfig is missing"),
-        (break_unknown, "Train-baseline-7.Fantasy: unknown member"),
+        (break_unknown, "Train-baseline-7.Fantasy: boto3 knows no such member"),
     ],
 )
 def test_a_request_that_the_service_would_refuse_is_named(break_it: Any, sentence: str) -> None:
