@@ -124,11 +124,7 @@ def compilers() -> dict[str, Compiler]:
 
 def _facts(name: str) -> dict[str, Any]:
     file = "torch-compile.toml" if name == "inductor" else f"{name}.toml"  # its default backend
-    text = (
-        files("compilegate.job.compilers")
-        .joinpath("facts", file)
-        .read_text(encoding="utf-8")
-    )
+    text = files("compilegate.job.compilers").joinpath("facts", file).read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
