@@ -69,13 +69,17 @@ class Summary:
 def page(rows: Path, read: Callable[[Path], Sequence[Row]]) -> str:
     """All of docs/zoo.md."""
     parts = [_OPENING]
-    for folder in sorted(rows.glob("*/*/inductor"), reverse=True):
+    for folder in sorted(rows.glob("*/*/inductor"), key=_release, reverse=True):
         version, precision = folder.parts[-3:-1]
         found = read(folder)
         parts.append(f"## torch {version}, {precision}\n")
         parts.append("\n".join(Summary(found).lines()) + "\n")
         parts.append(_table(found))
     return "\n".join(parts)
+
+
+def _release(folder: Path) -> tuple[list[int], str]:
+    return [int(part) for part in folder.parts[-3].split(".")], folder.parts[-2]
 
 
 def _table(rows: Sequence[Row]) -> str:
