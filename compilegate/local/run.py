@@ -630,8 +630,8 @@ class _Loop:
         thread = threading.Thread(target=self._work, args=(name, work, process))
         leases = tuple(lease for lease in (cores, gpus) if lease is not None)
         active = self._active.setdefault(name, _Active(time.monotonic()))
-        active.attempt, active.retry_at = _Attempt(prepared, leases, process, thread), None
         thread.start()
+        active.attempt, active.retry_at = _Attempt(prepared, leases, process, thread), None
         before = self._steps[name]
         step = replace(
             before,
