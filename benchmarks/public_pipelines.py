@@ -2,11 +2,11 @@
 
     PYTHON benchmarks/public_pipelines.py CLONES OUT COMPILEGATE
 
-CLONES holds clones as OWNER/NAME. PYTHON has the SageMaker SDK, `moto[s3]`, pandas 2, numpy 1,
-scikit-learn 1.1, xgboost 2.1 and torch. It makes a definition by running the notebook or module,
-with moto in place of AWS. The command COMPILEGATE runs it, and PYTHON stands for every image. Not
-tried are pipelines that are not at hand, that need another major version of the SDK, or that have
-an outcome in OUT. public_pipelines.toml says what each needs, and gets the outcomes.
+CLONES holds clones as OWNER/NAME. PYTHON has the SageMaker SDK, moto[s3], pandas 2, numpy 1, torch,
+scikit-learn 1.1, xgboost 2.1, python-dotenv and setuptools 79. It makes a definition by running the
+notebook or module, with moto in place of AWS. The command COMPILEGATE runs it; PYTHON stands for
+every image. What is not at hand, needs another major version of the SDK or has an outcome in OUT is
+not tried. OUT is not below /tmp, which jobs do not see. public_pipelines.toml gets the outcomes.
 """
 
 import json
