@@ -1,89 +1,60 @@
-"""The survey of public pipelines: what it lists, makes and tells, without any of their files."""
+"""The count of public pipelines, on a repository that is made here, and the list."""
 
 from __future__ import annotations
 
-import json
+import shutil
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from benchmarks.public_pipelines.listing import Pipeline, read_pipelines
-from benchmarks.public_pipelines.made_data import made, public_objects
-from benchmarks.public_pipelines.running import explain, options_of, run
-from benchmarks.public_pipelines.survey import record, recorded
-from benchmarks.public_pipelines.table import table
+LIST = Path("benchmarks/public_pipelines.toml")
+MODULE = """
+import boto3
+from sagemaker.mlops.workflow.fail_step import FailStep
+from sagemaker.mlops.workflow.pipeline import Pipeline
 
-pytestmark = pytest.mark.slow
-
-PROGRAM = Path(sys.executable).with_name("compilegate")
-
-
-def test_the_list_names_each_pipeline_once_and_only_data_that_can_be_made() -> None:
-    pipelines = read_pipelines()
-    assert len({each.folder for each in pipelines}) == len(pipelines)
-    for each in pipelines:
-        assert each.sdk in {"2", "3"}
-        for kind in (*each.data.values(), *each.files.values()):
-            assert kind.startswith("file:") or made(kind)
-
-
-def test_made_data_is_the_same_every_time() -> None:
-    first = dict(public_objects())
-    assert first == dict(public_objects())
-    lengths = {len(line.split(",")) for line in made("churn").decode().splitlines()}
-    assert lengths == {21}
-
-
-def definition(path: Path, *steps: object) -> Path:
-    path.write_text(json.dumps({"Version": "2020-12-01", "Parameters": [], "Steps": list(steps)}))
-    return path
-
-
-FAIL = {"Name": "stop", "Type": "Fail", "Arguments": {"ErrorMessage": "enough"}}
-CHECK = {"Name": "check", "Type": "QualityCheck", "Arguments": {}}
+boto3.client("s3").upload_file("data.csv", "a-bucket", "data.csv")
+Pipeline(name="p", steps=[FailStep(name="stop", error_message="enough")]).start()
+raise AssertionError("never reached")
+"""
+ENTRY = """
+[[pipelines]]
+repository = "somebody/pipelines"
+path = "flow/pipeline.py"
+commit = "{commit}"
+outcome = "not tried"
+sdk = "3"
+[pipelines.files]
+"flow/data.csv" = "table:tweets"
+"""
 
 
 @pytest.mark.slow
-def test_a_definition_is_explained_and_run_with_what_the_list_gives(tmp_path: Path) -> None:
-    pipeline = Pipeline("a/b", "p.py", "2", skip=("check",), images={"*torch*": ("torch",)})
-    options = options_of(pipeline, tmp_path, sys.executable)
-    image = Path(options[options.index("--image") + 1].partition("=")[2])
-    assert (image / "requirements.txt").read_text() == "torch\n"
-    path = definition(tmp_path / "x.json", CHECK, FAIL)
-    assert explain(PROGRAM, path, options, tmp_path / "explain.log") == ("", [])
-    row = run(PROGRAM, path, options, tmp_path / "run.log")
-    assert (row["result"], row["why"]) == ("its own Fail step", "")
-    unaided = options_of(Pipeline("a/b", "p.py", "2"), tmp_path, sys.executable)
-    wrong, blockers = explain(PROGRAM, path, unaided, tmp_path / "explain.log")
-    assert (wrong, len(blockers)) == ("", 1)
-    assert "QualityCheck" in run(PROGRAM, path, unaided, tmp_path / "run.log")["why"]
+def test_a_pipeline_at_hand_is_run_once_and_the_list_gets_the_outcome(tmp_path: Path) -> None:
+    clone = tmp_path / "clones/somebody/pipelines"
+    (clone / "flow").mkdir(parents=True)
+    (clone / "flow/pipeline.py").write_text(MODULE)
+    git = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *command], check=True)
+    commit = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
+    program = Path(shutil.copy(LIST.with_suffix(".py"), tmp_path))
+    listed = program.with_suffix(".toml")
+    shared = LIST.read_text().partition("[[pipelines]]")[0]
+    listed.write_text(shared + ENTRY.format(commit=commit) + ENTRY.replace("somebody", "another"))
+    counting = [sys.executable, program, tmp_path / "clones", tmp_path / "out"]
+    counting.append(Path(sys.executable).with_name("compilegate"))
+    for _ in range(2):
+        printed = subprocess.check_output(counting, text=True)
+        assert printed.splitlines()[-1] == "1 of 1 ran to their end"
+    outcomes = [each["outcome"] for each in tomllib.loads(listed.read_text())["pipelines"]]
+    assert outcomes == ["ended in its Fail step", "not tried"]
 
 
-def test_the_table_counts_what_ended_and_says_what_was_given(tmp_path: Path) -> None:
-    pipelines = [
-        Pipeline("a/b", "flow/pipeline.py", "2"),
-        Pipeline("a/b", "other.py", "2", skip=("Deploy",), parameters={"x": "1"}),
-        Pipeline("c/d", "third.py", "3"),
-        Pipeline("e/f", "fourth.py", "3"),
-    ]
-    common = {"commit": "0123456789", "seconds": 12.0, "why": "", "blockers": []}
-    rows = [
-        {**common, "result": "ended", "steps": ["Training", "RegisterModel"]},
-        {**common, "result": "its own Fail step", "steps": ["Fail"]},
-        {**common, "result": "refused", "why": "x: | y", "steps": ["EMR"], "blockers": ["x"]},
-    ]
-    record(tmp_path, pipelines[0].key, {**rows[0], "result": "compiled"})
-    record(tmp_path, pipelines[0].key, {**rows[0], "result": "refused"})
-    for pipeline, row in zip(pipelines, rows, strict=False):
-        record(tmp_path, pipeline.key, row)
-    text = table(pipelines, recorded(tmp_path))
-    assert text.startswith("**2 of 4** came to their end or to their own Fail step, 1 of them")
-    assert "in 1 of 3 repositories" in text
-    assert "1 repositories have a pipeline none of whose steps" in text
-    assert "knows every step type of 1." in text
-    assert "1 not tried" in text
-    assert "First tries are kept of 3" in text
-    assert "start with: 2 refused, 1 its own Fail step. With what they ask for, 2 of" in text
-    assert "| without `Deploy`, parameters | yes |" in text
-    assert "https://github.com/a/b/blob/0123456789/flow/pipeline.py" in text
+def test_the_list_holds_36_pipelines_that_ran_to_their_end() -> None:
+    pipelines = tomllib.loads(LIST.read_text())["pipelines"]
+    assert len({(each["repository"], each["path"]) for each in pipelines}) == len(pipelines) == 69
+    assert sum(each["outcome"].startswith("ended") for each in pipelines) >= 36
