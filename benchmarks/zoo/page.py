@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.zoo.row import ALIKE, CANNOT_TELL, DIED, PLANTED, WRONG, Row
+from benchmarks.zoo.row import ALIKE, CANNOT_TELL, DIED, PLANTED, REFUSED, WRONG, Row
 
 MOST_UNSURE = 8
 LEAST_PLANTED = 0.9
@@ -20,7 +20,7 @@ class Summary:
         self._rows = len(rows)
         errors = [(row["name"], each) for row in rows for each in row["probe"]["planted"]]
 
-        able = [row for row in rows if row["truth"]["answer"] != "torch refuses"]
+        able = [row for row in rows if row["truth"]["answer"] != REFUSED]
 
         def names(said: str, *true: str) -> list[str]:
             """Those that torch can compile, of which the probe says this and this is true."""
@@ -46,7 +46,7 @@ class Summary:
         self._others = {
             "planted errors of which it cannot tell": planted(CANNOT_TELL),
             "compiled wrongly by torch, and found": names(WRONG, "wrong"),
-            "torch cannot compile": true("torch refuses"),
+            "torch cannot compile": true(REFUSED),
             "torch leaves to eager mode": true("left to eager mode"),
             "what is true is unclear": true("unclear"),
         }

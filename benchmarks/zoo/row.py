@@ -23,7 +23,9 @@ from compilegate.job.names import DEFAULT_PARITY_LIMITS
 
 Row = dict[str, Any]
 ALIKE, WRONG, CANNOT_TELL, DIED = "alike", "wrong", "cannot tell", "died"
+REFUSED = "torch refuses"  # as the truth has it
 LIMIT_SECONDS = 900.0
+TOO_LONG = f"more than {LIMIT_SECONDS:g} s"
 PLANTED = 3
 _ANSWERS = {"pass": ALIKE, "fail": WRONG, "cannot_tell": CANNOT_TELL}
 _PRINTED = {
@@ -77,7 +79,9 @@ def _truth(name: str, precision: str, backend: str) -> Row:
         ended, seconds = _in_child(folder, _find_truth, name, precision, backend)
         found = {"answer": "unclear", "planted": [], **read_row(folder / "truth.json")}
         if ended:
-            found["why"] = f"{ended}: {_last_line(folder)}" if "status" in ended else ended
+            found["why"] = f"{ended}: {_last_line(folder)}"
+        if ended == TOO_LONG and "error" not in found:  # torch was compiling until then
+            found |= {"answer": REFUSED, "why": ended}
         return {**found, "seconds": round(seconds, 1)}
 
 
@@ -93,7 +97,6 @@ def _find_truth(name: str, precision: str, backend: str) -> None:
     number = list(HUNDRED).index(name)
     trained = truth.Trained(HUNDRED[name], precision)
     operations: set[str] = set()
-    write_row(Path("truth.json"), {"answer": truth.REFUSED, "planted": []})  # if it never ends
     true = trained.judge(planted.recording(backend, operations))
     if true.answer == truth.SOUND and not operations:
         true = truth.Truth(truth.LEFT)
@@ -191,7 +194,7 @@ def _in_child(
         if until is not None and until.search(log.read_bytes()):
             ended = "stopped"
         elif time.monotonic() - began > LIMIT_SECONDS:
-            ended = f"more than {LIMIT_SECONDS:g} s"
+            ended = TOO_LONG
     with contextlib.suppress(ProcessLookupError):
         if process.pid is not None:
             os.killpg(process.pid, signal.SIGKILL)

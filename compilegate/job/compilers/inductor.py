@@ -9,6 +9,7 @@ from typing import Any, Callable, Mapping, Optional
 
 import torch
 import torch._inductor.config
+from torch._inductor.runtime.runtime_utils import cache_dir
 
 from compilegate.job.cache import CacheFolder
 from compilegate.job.compilers.declaration import INDUCTOR
@@ -52,8 +53,11 @@ def backend(
 
 def names_a_cache() -> bool:
     """Whether the environment names a cache. Importing torch sets the variable to its default."""
-    default = os.path.join(tempfile.gettempdir(), "torchinductor_")  # then the user's name
-    return not os.environ.get(INDUCTOR_CACHE_VARIABLE, default).startswith(default)
+    named = os.environ.pop(INDUCTOR_CACHE_VARIABLE, None)
+    default = cache_dir()  # which sets the variable
+    if named is not None:
+        os.environ[INDUCTOR_CACHE_VARIABLE] = named
+    return named is not None and named != default
 
 
 def use_fresh_cache() -> Path:

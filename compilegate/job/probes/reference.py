@@ -327,7 +327,9 @@ def _by_group(
     Rows after the last offset are no expert's, and are zero here."""
     rows, matrices = rows.double(), matrices.double()
     if offs is None or rows.dim() != 2 or matrices.dim() != 3:
-        raise NotImplementedError("grouped_mm of two batches of matrices has no float64")
+        raise NotImplementedError(
+            "grouped_mm has a float64 here for rows and a matrix for each group alone"
+        )
     ends = offs.tolist()
     parts = [
         rows[begin:end] @ each for begin, end, each in zip([0, *ends], ends, matrices.unbind())
