@@ -51,7 +51,7 @@ FLAGS ?=
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick gate-proof zoo shipped mission check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap check-github prove-aws deploy prune adopt destroy
+.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick gate-proof rooms zoo shipped mission check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap check-github prove-aws deploy prune adopt destroy
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -117,6 +117,9 @@ check-quietly: $(DEVELOPING)
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/pyrefly check --summary=none
+
+rooms: $(DEVELOPING) ## Print lines, files, commands and options by room against docs/budgets.toml
+	@PYTHONPATH=. $(BIN)/python tools/rooms.py
 
 gate-proof: $(DEVELOPING) ## Judge thousands of simulated experiments by the gate; resumes where it stopped
 	@$(BIN)/python benchmarks/gate/proof.py --processes 2 --write
