@@ -5,17 +5,17 @@ seconds; an unchanged workload imports nothing of it. One folder serves every co
 app: a definition's name is what it was made from, so that checkouts and branches cannot take one
 another's.
 
-What decides a definition is found, not listed: the modules that compiling imports, by their import
-statements, with the data files beside them; every package of this Python environment by its
-version; and the workload, the deployment and the sources themselves.
+What decides a definition: every file of this package, every package of this Python environment by
+its version, and the workload, the deployment and the sources themselves. To follow the imports of
+what compiles took longer than to read all files.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -102,61 +102,16 @@ def _sha256(*parts: str) -> str:
 
 @cache
 def code_digest() -> str:
-    """A digest of the code that compiles, the facts that it reads, and the packages around it."""
+    """A digest of this package's code and facts, and of the packages around it."""
     digest = hashlib.sha256(sys.version.encode())
-    for path in sorted(deciding_files()):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(ROOT)}:{len(content)}:".encode() + content)
+    for at, folders, names in os.walk(ROOT, followlinks=True):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for path in (Path(at, name) for name in sorted(names)):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(ROOT)}:{len(content)}:".encode() + content)
     for name in sorted(installed_packages()):
         digest.update(f"{name}\0".encode())
     return digest.hexdigest()
-
-
-def deciding_files() -> set[Path]:
-    """The files of this package that compiling depends on: what this module imports at any depth,
-    in functions too, and the data files that lie beside those modules."""
-    modules: set[Path] = set()
-    waiting = list(_files_of(__name__))
-    while waiting:
-        path = waiting.pop()
-        if path not in modules:
-            modules.add(path)
-            names = set(_imported(path))
-            waiting += (file for name in names for file in _files_of(name))
-            if "pkgutil" in names:  # it imports the packages that lie beside it, whatever they are
-                waiting += path.parent.glob("*/__init__.py")
-    packages = {path.parent for path in modules if path.name == "__init__.py"}
-    return modules | {data for folder in packages for data in _data(folder)}
-
-
-def _imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-@cache
-def _files_of(module: str) -> tuple[Path, ...]:
-    """The module's file and those of the packages that it is in, where it is one of ours."""
-    first, *parts = module.split(".")
-    if first != ROOT.name:
-        return ()
-    places = [ROOT.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
-    files = (path for at in places for path in (at / "__init__.py", at.with_suffix(".py")))
-    return tuple(path for path in files if path.is_file())
-
-
-def _data(folder: Path) -> Iterator[Path]:
-    """Files of a package that are no modules, in folders of it that are no packages too."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            if path.name != "__pycache__" and not (path / "__init__.py").exists():
-                yield from _data(path)
-        elif path.suffix != ".py":
-            yield path
 
 
 def installed_packages() -> set[str]:
