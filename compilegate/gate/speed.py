@@ -61,7 +61,6 @@ from compilegate.job.evidence import (
     EvidenceRecord,
     FloatArray,
     Hindrance,
-    PaddingRecord,
     PairedBlocks,
     PairedSpeedRecord,
 )
@@ -107,8 +106,6 @@ MOST_LOAD = 1.5
 """Processes for each processor, those that wait for one included."""
 MOST_STEAL = 0.05
 """Share of the processors' time that the hypervisor may give to others."""
-LARGE_SHARE, WORTH_SAYING = 0.3, 0.1
-"""How much of what is computed may be padding, and must be saved, before buckets are advised."""
 
 
 # What the jobs of an arm show.
@@ -920,21 +917,3 @@ def hindrance_told(each: Hindrance) -> str:
         return f"{told}."
     rule = clipped(each.rule, 200)
     return f"{told}. Rule {rule} of `compilegate check` says more: docs/rules/{rule}.md."
-
-
-def buckets_advised(record: PaddingRecord) -> str | None:
-    """The advice in one sentence; None where there is nothing to gain."""
-    if (
-        record.padding == "buckets"
-        or record.share < LARGE_SHARE
-        or record.saved_by_buckets < WORTH_SAYING
-    ):
-        return None
-    lengths = ", ".join(map(str, record.bucket_lengths))
-    shapes = len(record.bucket_lengths)
-    graphs = f"{shapes} lengths ({lengths})" if shapes > 1 else f"the one length {lengths}"
-    return (
-        f"{record.share:.0%} of the positions that a step computes are padding: try "
-        f'padding = "buckets", which would compute {record.saved_by_buckets:.0%} fewer, with '
-        f"{graphs}."
-    )

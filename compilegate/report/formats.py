@@ -35,6 +35,8 @@ _MOST_SHOWN = 10
 _NUMBER = re.compile(r"\d[\d.,e+-]*")
 _WRITTEN_OUT = (1e3, 1e9)
 """From where to where three digits are followed by noughts."""
+LARGE_SHARE, WORTH_SAYING = 0.3, 0.1
+"""How much of what is computed may be padding, and must be saved, before buckets are advised."""
 NOTHING = "–"  # noqa: RUF001 - an en dash stands for "not measured" in tables
 
 
@@ -337,3 +339,21 @@ def no_confounds(candidate: CandidateVerdict) -> str:
     if any(note.code is Code.PRINTED_ONLY for note in candidate.notes):
         return "Nothing that the jobs were told; what else differed they did not record."
     return "Nothing: the compiler is the only difference."
+
+
+def buckets_advised(record: PaddingRecord) -> str | None:
+    """The advice in one sentence; None where there is nothing to gain."""
+    if (
+        record.padding == "buckets"
+        or record.share < LARGE_SHARE
+        or record.saved_by_buckets < WORTH_SAYING
+    ):
+        return None
+    lengths = ", ".join(map(str, record.bucket_lengths))
+    shapes = len(record.bucket_lengths)
+    graphs = f"{shapes} lengths ({lengths})" if shapes > 1 else f"the one length {lengths}"
+    return (
+        f"{record.share:.0%} of the positions that a step computes are padding: try "
+        f'padding = "buckets", which would compute {record.saved_by_buckets:.0%} fewer, with '
+        f"{graphs}."
+    )

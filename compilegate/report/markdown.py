@@ -8,7 +8,6 @@ from urllib.parse import quote
 from compilegate.gate.findings import Note, Reason
 from compilegate.gate.metrics import unit_of
 from compilegate.gate.observations import Observations, ReplicateObservation
-from compilegate.gate.speed import buckets_advised
 from compilegate.gate.verdict import (
     BaselineVerdict,
     CandidateVerdict,
@@ -282,7 +281,7 @@ def _padding(observations: Observations) -> list[str]:
     advice = [
         f"- {_text(arm)}: {_text(sentence)}"
         for arm, record in padded
-        if (sentence := buckets_advised(record))
+        if (sentence := formats.buckets_advised(record))
     ]
     return [
         "## Lengths of documents, and padding",

@@ -21,7 +21,6 @@ from compilegate.gate.speed import (
     PairedJob,
     Pairs,
     Runs,
-    buckets_advised,
     busy_machine,
     compile_times,
     hindrance_told,
@@ -500,15 +499,3 @@ PADDED = {
     for padding, lengths in (("max", (64,)), ("buckets", (16, 64)), ("longest", ()))
 }
 """What jobs say that pad in each way."""
-
-
-def test_buckets_are_advised_where_there_is_something_to_gain() -> None:
-    advice = buckets_advised(WASTEFUL)
-    assert "70%" in advice
-    assert "58%" in advice
-    for changes in (
-        vars(PADDED["buckets"]),
-        {"tokens": 705, "positions": PaddedPositions(1000, 710, 708)},
-        {"positions": PaddedPositions(1000, 920, 700)},
-    ):
-        assert buckets_advised(dataclasses.replace(WASTEFUL, **changes)) is None

@@ -79,3 +79,16 @@ def test_steps_that_each_have_a_length_of_their_own_are_called_so() -> None:
         "57%",
         "4,200 (-40%)",
     )
+
+
+def test_buckets_are_advised_where_there_is_something_to_gain() -> None:
+    advice = formats.buckets_advised(WHOLE)
+    assert advice is not None
+    assert "70%" in advice
+    assert "58%" in advice
+    for changes in (
+        {"padding": "buckets"},
+        {"tokens": 7_050, "positions": PaddedPositions(10_000, 7_100, 7_080)},
+        {"positions": PaddedPositions(10_000, 9_200, 7_000)},
+    ):
+        assert formats.buckets_advised(dataclasses.replace(WHOLE, **changes)) is None

@@ -10,7 +10,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from compilegate.gate.metrics import unit_of
-from compilegate.gate.speed import buckets_advised
 from compilegate.report import cost, formats
 from compilegate.report.charts.svg import MOST_TIPS
 
@@ -28,7 +27,6 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     own: dict[str, Any] = {
-        "buckets_advised": buckets_advised,
         "cost_words": cost,
         "formats": formats,
         "marks": formats.MARKS,
