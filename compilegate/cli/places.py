@@ -21,7 +21,6 @@ from compilegate.account.settings import Names, read_settings
 from compilegate.account.verdicts import past_executions
 from compilegate.cli.options import Project
 from compilegate.cli.posture_here import records_in
-from compilegate.cli.terminal.pages import advice_beside
 from compilegate.execution.result import ExecutionResult
 from compilegate.gate.verdict import Verdict, VerdictError
 from compilegate.history.rows import Past, Row, rows_of
@@ -176,6 +175,8 @@ class Here:
     def advised(self, workload: str, month: str) -> Sequence[tuple[str, str]]:
         """What advice expected beside what was measured, in the newest execution of the month that
         trained a candidate beside the baseline."""
+        from compilegate.cli.terminal.outcome import advice_beside  # noqa: PLC0415  slow
+
         executor = LocalExecutor(home=self.home)
         for one in self._executions:  # the newest first
             started = datetime.fromtimestamp(one.started, UTC).strftime("%Y-%m")

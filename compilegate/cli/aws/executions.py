@@ -43,7 +43,6 @@ from compilegate.cli.options import (
 from compilegate.cli.places import Account, open_account
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.cli.terminal.origin import note_origin
-from compilegate.cli.terminal.outcome import show_outcome
 from compilegate.cli.terminal.progress import progress_shown
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
@@ -163,6 +162,8 @@ def _watch(executor: SageMakerExecutor, arn: str) -> int:
 
     Ctrl-C stops the watching, not the execution.
     """
+    from compilegate.cli.terminal.outcome import show_outcome  # noqa: PLC0415  slow
+
     try:
         with _leaving_on_termination():
             with progress_shown() as listener:
