@@ -39,6 +39,18 @@ class ImageStatus:
     findings: Mapping[str, int] | None
     """Vulnerabilities by severity, worst first; None when there is no finished scan."""
 
+    @property
+    def obstacle(self) -> str | None:
+        """Why its build cannot be started, and what to do; None where it can be."""
+        folder = self.image.folder
+        if self.state == "unused":
+            return "no workload uses it, so it is not built"
+        if self.project is None:
+            return f"{folder} is not deployed yet; make deploy builds it"
+        if self.state != "stale":
+            return None
+        return f"{folder} has changed since {self.deployed_tag} was deployed; make deploy builds it"
+
 
 def read_images(
     session: AwsSession,
@@ -73,9 +85,7 @@ def build_image(session: AwsSession, status: ImageStatus) -> Build:
     Whoever else starts it in these minutes gets the same build.
     """
     if status.project is None:
-        raise NotDeployedError(
-            f"the folder {status.image.folder} is not deployed yet; deploy it with: make deploy"
-        )
+        raise NotDeployedError(status.obstacle or "")
     after = status.build.id.rpartition(":")[2] if status.build is not None else "first"
     return start_build(session, status.project, f"{status.image.tag}-{after}"[:64])
 

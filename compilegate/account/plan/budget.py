@@ -16,6 +16,7 @@ from compilegate.account.plan.jobs import PlannedJob
 from compilegate.account.session import AwsSession
 from compilegate.catalog import Price, price_of
 from compilegate.errors import CompilegateError
+from compilegate.workload import Workload
 from compilegate.workload.declared.known.budget import Budget
 
 
@@ -85,6 +86,25 @@ def budget_faults(
             f"allowed: {budget.month_usd:,.2f} in a month"
         )
     return found
+
+
+def over_budget(
+    session: AwsSession,
+    pipeline: str | None,
+    workload: Workload,
+    jobs: Sequence[PlannedJob],
+    now: datetime,
+) -> tuple[str, ...]:
+    """A sentence for each limit of the workload that an execution of these jobs could exceed;
+    `pipeline` is None before it is deployed. Raises AwsError."""
+    budget = workload.budget
+    if budget is None:
+        return ()
+    bound = bound_of(jobs, budget, session.region)
+    spent = None
+    if pipeline is not None and budget.month_usd is not None:
+        spent = spent_this_month(session, pipeline, bound.rates, now)
+    return tuple(budget_faults(workload.name, budget, bound, spent))
 
 
 def spent_this_month(

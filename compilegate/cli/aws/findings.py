@@ -19,7 +19,6 @@ from compilegate.pipelines.staging import raw_data_uri
 from compilegate.workload import Workload
 
 Answer = Literal["has", "lacks", "unknown"]
-Declared = Sequence[tuple[Workload, Path]]
 
 
 @dataclass(frozen=True)
@@ -31,42 +30,35 @@ class Finding:
     sentence: str
 
 
-def findings(account: Account, workloads: Declared, containers: Path) -> Iterator[Finding]:
-    """Images, the quota of their builds, and each workload's default data.
-
-    Raises CredentialsError, and what else keeps every question from being asked.
-    """
-    images = _statuses(account, workloads, containers)
-    if isinstance(images, Finding):
-        yield images
+def findings(
+    account: Account, workloads: Sequence[tuple[Workload, Path]], containers: Path
+) -> Iterator[Finding]:
+    """Images, the quota of their builds, and each workload's default data."""
+    used = used_images(workload for workload, _ in workloads)
+    folders = account.image_folders(containers)
+    needed = {name: folder for name, folder in folders.items() if name in used}
+    try:
+        images = read_images(account.session, account.names, needed, used)
+    except AwsError as error:
+        yield _unanswered("images", error)
     else:
-        yield from (_image(status) for status in images)
+        yield from map(_image, images)
         yield _builds(account, images)
     for workload, path in workloads:
         yield _data(account, workload, path)
 
 
-def _statuses(
-    account: Account, workloads: Declared, containers: Path
-) -> Sequence[ImageStatus] | Finding:
-    used = used_images(workload for workload, _ in workloads)
-    folders = account.image_folders(containers)
-    needed = {name: folder for name, folder in folders.items() if name in used}
-    try:
-        return read_images(account.session, account.names, needed, used)
-    except NotDeployedError as error:
-        return Finding("images", "lacks", str(error))
-    except AwsError as error:
-        return Finding("images", "unknown", str(error))
+def _unanswered(what: str, error: AwsError) -> Finding:
+    return Finding(what, "lacks" if isinstance(error, NotDeployedError) else "unknown", str(error))
 
 
 def _image(status: ImageStatus) -> Finding:
-    name = f"image {status.image.name}"
+    image = status.image
     if status.state == "built":
-        return Finding(name, "has", f"{status.image.name}:{status.image.tag} is built")
-    why = f"; {status.build.reason}" if status.build is not None and status.build.failed else ""
-    todo = "make deploy" if status.state == "stale" else "compilegate aws images --build --wait"
-    return Finding(name, "lacks", f"{status.image.name} is {status.state}{why}; {todo}")
+        return Finding(f"image {image.name}", "has", f"{image.name}:{image.tag} is built")
+    why = f": {status.build.reason}" if status.build is not None and status.build.failed else ""
+    missing = f"{image.name} is {status.state}{why}; compilegate aws images --build --wait"
+    return Finding(f"image {image.name}", "lacks", status.obstacle or missing)
 
 
 def _builds(account: Account, images: Sequence[ImageStatus]) -> Finding:
@@ -77,7 +69,7 @@ def _builds(account: Account, images: Sequence[ImageStatus]) -> Finding:
     try:
         found = check_builds(machine, count, read_quotas(account.session, "codebuild"))
     except AwsError as error:
-        return Finding("builds", "unknown", str(error))
+        return _unanswered("builds", error)
     answers: dict[str, Answer] = {"forbids": "lacks", "unknown": "unknown"}
     return Finding("builds", answers.get(found.answer, "has"), found.sentence)
 
@@ -90,10 +82,8 @@ def _data(account: Account, workload: Workload, path: Path) -> Finding:
             data = raw_data(workload.data, path.parent)
             uri = raw_data_uri(workload, data, account.bucket)
             there = is_staged(account.session, data, uri)
-    except NotDeployedError as error:
-        return Finding(what, "lacks", str(error))
     except AwsError as error:
-        return Finding(what, "unknown", str(error))
+        return _unanswered(what, error)
     if there:
         return Finding(what, "has", f"{uri} is there")
     return Finding(what, "lacks", f"{uri} is not there; compilegate aws upload {workload.name}")
