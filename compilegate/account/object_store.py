@@ -18,7 +18,7 @@ from typing import Any
 from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import ClientError
 
-from compilegate.account.errors import AwsError, asking, is_absent
+from compilegate.account.errors import AwsError, absent_allowed, asking
 from compilegate.account.session import AwsSession
 from compilegate.datasets import RawData
 from compilegate.datasets.raw_data import Announce
@@ -35,14 +35,10 @@ class S3ObjectStore:
     def exists(self, uri: str) -> bool:
         """Whether there is an object at this URI. Raises AwsError."""
         bucket, key = parts_of(uri)
-        with asking(f"look for {uri}"):
-            try:
-                self.client.head_object(Bucket=bucket, Key=key)
-            except ClientError as error:
-                if is_absent(error):
-                    return False
-                raise
+        with asking(f"look for {uri}"), absent_allowed():
+            self.client.head_object(Bucket=bucket, Key=key)
             return True
+        return False
 
     def names(self, uri: str) -> list[str]:
         """The objects below this URI, relative to it, in order. Raises AwsError."""
@@ -95,14 +91,13 @@ def stage_raw_data(
 
     Returns whether anything was put. Raises DatasetError when the data cannot be had, AwsError.
     """
-    client = session.client("s3")
-    present = _present(client, uri)
+    store = S3ObjectStore(session.client("s3"))
+    present = set(store.names(uri))
     if data.is_whole(present):
         return False
     absent = [
         (name, path) for name, path in data.fetch(cache, announce).items() if name not in present
     ]
-    store = S3ObjectStore(client)
     if len(absent) > FEW_FILES:
         _write_many(store, uri, absent, announce)
     else:
@@ -115,7 +110,7 @@ def stage_raw_data(
 
 def is_staged(session: AwsSession, data: RawData, uri: str) -> bool:
     """Whether the raw data is there, all of it. Raises AwsError."""
-    return data.is_whole(_present(session.client("s3"), uri))
+    return data.is_whole(set(S3ObjectStore(session.client("s3")).names(uri)))
 
 
 def _write_many(
@@ -158,12 +153,3 @@ class UploadProgress:
             if self._clock() - self._told >= TELL_SECONDS:
                 self._told = self._clock()
                 self._announce(f"{self._name}: {self._sent / self._size:.0%} written")
-
-
-def _present(client: Any, uri: str) -> set[str]:
-    """Names of the objects under a prefix. An object is whole or not there at all."""
-    bucket, key = parts_of(uri)
-    with asking(f"list {uri}/"):
-        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{key}/")
-        keys = [entry["Key"] for page in pages for entry in page.get("Contents", [])]
-    return {each.removeprefix(f"{key}/") for each in keys}

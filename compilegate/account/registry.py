@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from compilegate.access import Arns
-from compilegate.account.errors import AwsError, RefusedRequestError, absent_is, asking
+from compilegate.account.errors import AwsError, absent_is, asking
 from compilegate.account.object_store import parts_of
 from compilegate.account.session import AwsSession
 
@@ -18,14 +18,6 @@ _VERSION = re.compile(
     r"(?P<group>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})/(?P<version>[1-9][0-9]{0,8})"
 )
 COMPLETED = "Completed"
-
-
-class NoSuchModelError(AwsError):
-    """A model that the registry does not have. The message says which there are."""
-
-
-class DecidedMeanwhileError(AwsError):
-    """Somebody else decided about the same model at the same time."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +67,11 @@ class Registry:
         return sorted(name for name in found if name.startswith(f"{self.project}-"))
 
     def models(self, group: str) -> list[RegisteredModel]:
-        """Every version of a group, oldest first. Raises NoSuchModelError for an unknown group."""
+        """Every version of a group, oldest first. Raises AwsError for an unknown group."""
         name = self._full(group)
         if name not in self.groups():
             there = ", ".join(self.groups()) or "none"
-            raise NoSuchModelError(
+            raise AwsError(
                 f"there is no model package group {name} in account {self.session.account}, "
                 f"{self.session.region}; there are: {there}"
             )
@@ -89,9 +81,7 @@ class Registry:
         """The model that an ARN or GROUP/VERSION names, the project's name in front or not."""
         found = _VERSION.fullmatch(reference)
         if found is None:
-            raise NoSuchModelError(
-                f"{reference!r} is neither GROUP/VERSION nor a model package's ARN"
-            )
+            raise AwsError(f"{reference!r} is neither GROUP/VERSION nor a model package's ARN")
         if found["arn"]:
             return described_model(self.session, reference)
         group = self._full(found["group"])
@@ -101,8 +91,7 @@ class Registry:
     def decide(self, reference: str, status: str, reason: str | None) -> RegisteredModel:
         """Approve or reject a model; one that is already as asked is left alone.
 
-        Raises NoSuchModelError, DecidedMeanwhileError, RefusedRequestError for a model whose
-        registration has not ended well.
+        Raises AwsError, also for a model whose registration has not ended well.
         """
         before = self.describe(reference)
         why = before.description.get("ApprovalDescription")
@@ -110,7 +99,7 @@ class Registry:
             return before
         said = before.description.get("ModelPackageStatus", COMPLETED)
         if said != COMPLETED:
-            raise RefusedRequestError(
+            raise AwsError(
                 f"{before.group}/{before.version} is {said}, allowed: a model that is {COMPLETED}"
             )
         request = {"ModelPackageArn": before.arn, "ModelApprovalStatus": status}
@@ -121,7 +110,7 @@ class Registry:
         after = described_model(self.session, before.arn)
         # The service has no condition on what was there before, so it is asked what is there now.
         if after.approval != status:
-            raise DecidedMeanwhileError(
+            raise AwsError(
                 f"{after.group}/{after.version} is {after.approval} now: somebody else decided at "
                 "the same time; look at it with: compilegate models show "
                 f"{after.group}/{after.version} --aws"
@@ -159,10 +148,10 @@ class Registry:
 
 
 def described_model(session: AwsSession, arn: str) -> RegisteredModel:
-    """The model of an ARN, which may be of another account. Raises NoSuchModelError, AwsError."""
+    """The model of an ARN, which may be of another account. Raises AwsError."""
     *_, region, account, resource = arn.split(":")
     name = resource.partition("/")[2]
-    missing = NoSuchModelError(
+    missing = AwsError(
         f"there is no model {name} in account {account}, {region}; list them with: "
         "compilegate models --aws"
     )

@@ -15,7 +15,7 @@ from botocore.config import Config
 
 from compilegate.account.errors import (
     SERVER_FAULTS,
-    AccountError,
+    AwsError,
     WebPageError,
     asking,
     configuring,
@@ -62,7 +62,7 @@ def open_session(region: str | None, account: str | None = None) -> AwsSession:
     """A session with the credentials of the environment.
 
     `region` is what the settings say, else it is that of the environment. With `account`, the
-    credentials have to be of that account. Raises RegionError, CredentialsError, AccountError.
+    credentials have to be of that account. Raises AwsError.
     """
     with configuring("open a session with AWS"):
         core = botocore.session.get_session()
@@ -75,7 +75,7 @@ def open_session(region: str | None, account: str | None = None) -> AwsSession:
         raise no_region()
     opened = AwsSession(session, chosen, config)
     if account is not None and opened.account != account:
-        raise AccountError(
+        raise AwsError(
             f"the AWS credentials belong to account {opened.account}, but infra/settings.toml "
             f"allows only {account}; use its credentials, or change account there"
         )

@@ -7,7 +7,6 @@ import datetime
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,15 @@ import click
 
 from compilegate.account.base_digests import base_digest
 from compilegate.account.errors import AwsError
-from compilegate.account.image_builds import POLL_SECONDS, Build, NoRoomError, follow_builds
-from compilegate.account.images import ImageStatus, build_image, read_images
+from compilegate.account.images import (
+    POLL_SECONDS,
+    Build,
+    ImageStatus,
+    NoRoomError,
+    build_image,
+    follow_builds,
+    read_images,
+)
 from compilegate.account.session import AwsSession
 from compilegate.account.settings.pins import LOCK_FILE, read_pins, write_pins
 from compilegate.catalog.images import BaseImage, patches_of
@@ -157,21 +163,13 @@ def _follow(
     session: AwsSession, builds: Mapping[str, Build], waiting: Mapping[str, ImageStatus]
 ) -> int:
     """Report on the builds until they end; returns the exit status."""
-    lines, began = StepLines(), time.monotonic()
-
-    def show(image: str, build: Build) -> None:
-        text = (build.phase if build.in_progress else build.status).lower().replace("_", " ")
-        seconds = "" if build.seconds is None else f" after {build.seconds:.0f} s"
-        lines.show(time.monotonic() - began, image, f"{text}{seconds}")
-
+    lines, began, latest = StepLines(), time.monotonic(), dict(builds)
     try:
-        ended = follow_builds(
-            session,
-            builds,
-            show,
-            poll_seconds(POLL_SECONDS),
-            waiting={name: partial(build_image, session, image) for name, image in waiting.items()},
-        )
+        for image, build in follow_builds(session, builds, waiting, poll_seconds(POLL_SECONDS)):
+            latest[image] = build
+            text = (build.phase if build.in_progress else build.status).lower().replace("_", " ")
+            seconds = "" if build.seconds is None else f" after {build.seconds:.0f} s"
+            lines.show(time.monotonic() - began, image, f"{text}{seconds}")
     except KeyboardInterrupt:
         click.echo(
             "\nno longer watching; the builds continue: compilegate aws images --wait", err=True
@@ -180,7 +178,7 @@ def _follow(
     except AwsError as error:
         show_error(f"{error}; the builds continue: compilegate aws images --wait")
         return exit_codes.LOST
-    failed = {image: build for image, build in ended.items() if build.failed}
+    failed = {image: build for image, build in latest.items() if build.failed}
     for image, build in failed.items():
         show_error(f"{image}: {_why(build)}")
     return exit_codes.STEP_FAILED if failed else exit_codes.DECIDED
