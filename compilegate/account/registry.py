@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -54,16 +54,13 @@ class Registry:
     def groups(self) -> list[str]:
         """The project's groups, by name."""
         with asking("list the model package groups"):
-            pages = (
-                self.session.client("sagemaker")
-                .get_paginator("list_model_package_groups")
-                .paginate(NameContains=f"{self.project}-")
+            groups = self.session.listed(
+                "sagemaker",
+                "list_model_package_groups",
+                "ModelPackageGroupSummaryList",
+                NameContains=f"{self.project}-",
             )
-            found = [
-                str(group["ModelPackageGroupName"])
-                for page in pages
-                for group in page["ModelPackageGroupSummaryList"]
-            ]
+            found = [str(group["ModelPackageGroupName"]) for group in groups]
         return sorted(name for name in found if name.startswith(f"{self.project}-"))
 
     def models(self, group: str) -> list[RegisteredModel]:
@@ -131,20 +128,16 @@ class Registry:
     def _full(self, group: str) -> str:
         return group if group.startswith(f"{self.project}-") else f"{self.project}-{group}"
 
-    def _listed(self, group: str) -> Iterator[RegisteredModel]:
+    def _listed(self, group: str) -> list[RegisteredModel]:
         with asking(f"list the models of {group}"):
-            pages = (
-                self.session.client("sagemaker")
-                .get_paginator("list_model_packages")
-                .paginate(ModelPackageGroupName=group)
+            packages = self.session.listed(
+                "sagemaker",
+                "list_model_packages",
+                "ModelPackageSummaryList",
+                ModelPackageGroupName=group,
             )
-            arns = [
-                str(item["ModelPackageArn"])
-                for page in pages
-                for item in page["ModelPackageSummaryList"]
-            ]
-        for arn in arns:
-            yield described_model(self.session, arn)
+            arns = [str(package["ModelPackageArn"]) for package in packages]
+        return [described_model(self.session, arn) for arn in arns]
 
 
 def described_model(session: AwsSession, arn: str) -> RegisteredModel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -45,6 +45,13 @@ class AwsSession:
         """A boto3 client of one service."""
         with configuring(f"speak to {service}"):
             return self.session.client(service, region_name=self.region, config=self.config)
+
+    def listed(
+        self, service: str, operation: str, member: str, **request: Any
+    ) -> Iterator[dict[str, Any]]:
+        """All that a listing finds, page after page; `member` holds it in each answer."""
+        for page in self.client(service).get_paginator(operation).paginate(**request):
+            yield from page.get(member, [])
 
     @cached_property
     def account(self) -> str:

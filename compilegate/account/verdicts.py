@@ -32,13 +32,12 @@ def past_executions(session: AwsSession, pipeline: str, verdicts: str) -> list[P
     bucket, prefix = parts_of(verdicts)
     kept: dict[str, tuple[float, bytes]] = {}
     with asking(f"read the verdicts in {verdicts}"):
-        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/")
-        for page in pages:
-            for item in page.get("Contents", []):
-                execution, _, name = item["Key"].removeprefix(f"{prefix}/").partition("/")
-                if name == VERDICT_FILE:
-                    body = client.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()
-                    kept[execution] = item["LastModified"].timestamp(), body
+        where = {"Bucket": bucket, "Prefix": f"{prefix}/"}
+        for item in session.listed("s3", "list_objects_v2", "Contents", **where):
+            execution, _, name = item["Key"].removeprefix(f"{prefix}/").partition("/")
+            if name == VERDICT_FILE:
+                body = client.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()
+                kept[execution] = item["LastModified"].timestamp(), body
     found = [
         PastExecution(
             execution=execution,
@@ -57,15 +56,14 @@ def past_executions(session: AwsSession, pipeline: str, verdicts: str) -> list[P
 
 def _listed(session: AwsSession, pipeline: str) -> Iterator[tuple[str, float, str]]:
     with asking(f"list the executions of {pipeline}"), absent_is(no_pipeline(pipeline, session)):
-        pages = (
-            session.client("sagemaker")
-            .get_paginator("list_pipeline_executions")
-            .paginate(PipelineName=pipeline)
-        )
-        for page in pages:
-            for one in page["PipelineExecutionSummaries"]:
-                yield (
-                    one["PipelineExecutionArn"].rpartition("/")[2],
-                    one["StartTime"].timestamp(),
-                    one["PipelineExecutionStatus"],
-                )
+        for one in session.listed(
+            "sagemaker",
+            "list_pipeline_executions",
+            "PipelineExecutionSummaries",
+            PipelineName=pipeline,
+        ):
+            yield (
+                one["PipelineExecutionArn"].rpartition("/")[2],
+                one["StartTime"].timestamp(),
+                one["PipelineExecutionStatus"],
+            )

@@ -10,11 +10,16 @@ from compilegate.account.deployed import read_pipeline
 from compilegate.account.errors import AwsError, NotDeployedError
 from compilegate.account.plan.budget import over_budget
 from compilegate.account.plan.changes import DefinitionChanges, compare_definitions
-from compilegate.account.plan.cost import ExecutionCost, execution_cost
-from compilegate.account.plan.history import PastExecution, read_history
+from compilegate.account.plan.cost import (
+    ExecutionCost,
+    NetworkCost,
+    Storage,
+    execution_cost,
+    network_cost,
+    read_storage,
+)
 from compilegate.account.plan.jobs import PlanError, PlannedJob, jobs_given
-from compilegate.account.plan.network import NetworkCost, network_cost
-from compilegate.account.plan.prediction import Prediction, predict
+from compilegate.account.plan.prediction import PastExecution, Prediction, predict, read_history
 from compilegate.account.plan.quotas import (
     QuotaAnswer,
     check_builds,
@@ -22,7 +27,6 @@ from compilegate.account.plan.quotas import (
     check_size,
     read_quotas,
 )
-from compilegate.account.plan.storage import Storage, read_storage
 from compilegate.account.session import AwsSession
 from compilegate.account.settings import Settings
 from compilegate.document.model import Definition

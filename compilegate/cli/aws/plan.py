@@ -17,9 +17,8 @@ from compilegate.account.errors import AwsError, NotDeployedError
 from compilegate.account.images import unbuilt_images
 from compilegate.account.plan.budget import BudgetError
 from compilegate.account.plan.changes import FieldChange
-from compilegate.account.plan.cost import Total
+from compilegate.account.plan.cost import GIGABYTE, Total, usd_a_month
 from compilegate.account.plan.planning import Plan, make_plan
-from compilegate.account.plan.storage import GIGABYTE, usd_a_month
 from compilegate.account.plan.target import target_deployment, target_sources
 from compilegate.cli.checks import image_bases, refuse_infeasible
 from compilegate.cli.definitions import compiled
