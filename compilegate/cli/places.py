@@ -248,12 +248,14 @@ class Deployed:
         record = self.posture(workload) if _TABLE in outputs.values else None
         past = [
             Past(
-                execution=one.execution,
-                started=one.started,
-                status=one.status,
-                verdict=None if one.verdict is None else _read(one.verdict),
+                execution=execution,
+                started=started,
+                status=status,
+                verdict=None if text is None else _read(text),
             )
-            for one in past_executions(self._account.session, outputs["PipelineName"], verdicts)
+            for execution, started, status, text in past_executions(
+                self._account.session, outputs["PipelineName"], verdicts
+            )
         ]
         return rows_of(past, record)
 

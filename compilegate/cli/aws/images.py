@@ -1,19 +1,22 @@
-"""`compilegate aws images`: list the container images, and build the missing ones."""
+"""`compilegate aws images`: list the container images, and build the missing ones.
+
+And for `doctor --aws`: what the account has and lacks of images, builds and data.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 from compilegate.account.base_digests import base_digest
-from compilegate.account.errors import AwsError
+from compilegate.account.errors import AwsError, NotDeployedError
 from compilegate.account.images import (
     POLL_SECONDS,
     Build,
@@ -23,18 +26,22 @@ from compilegate.account.images import (
     follow_builds,
     read_images,
 )
+from compilegate.account.object_store import is_staged
+from compilegate.account.plan.quotas import check_builds, read_quotas
 from compilegate.account.session import AwsSession
 from compilegate.account.settings.pins import LOCK_FILE, read_pins, write_pins
 from compilegate.catalog.images import BaseImage, patches_of
 from compilegate.cli.aws.executions import poll_seconds
 from compilegate.cli.options import Project, json_option, pass_project, refuse_given
 from compilegate.cli.places import Account, open_account
-from compilegate.cli.terminal.errors import RefusalError, aligned, show_error
+from compilegate.cli.terminal.errors import RefusalError, aligned, refusing_os_errors, show_error
 from compilegate.cli.terminal.progress import StepLines
+from compilegate.datasets import raw_data
 from compilegate.execution import exit_codes
 from compilegate.pipelines.requests.images import used_images
 from compilegate.pipelines.requests.regions import lacking_images, regions
-from compilegate.pipelines.staging import ImageFolder, image_folders
+from compilegate.pipelines.staging import ImageFolder, image_folders, raw_data_uri
+from compilegate.workload import Workload
 
 COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
 REGION_COLUMNS = ("REGION", "IMAGES WITHOUT A BASE THERE", "WORKLOADS THAT CANNOT GO THERE")
@@ -224,7 +231,7 @@ def _facts(status: ImageStatus) -> dict[str, Any]:
         "deployed_tag": status.deployed_tag,
         "base": image.base_name,
         "vulnerabilities": None if status.findings is None else dict(status.findings),
-        "build": None if build is None else dataclasses.asdict(build),
+        "build": None if build is None else asdict(build),
     }
 
 
@@ -238,7 +245,7 @@ def _pin_bases(
     for base, image in by_base.items():
         if only_missing and base in before:
             continue
-        uri = dataclasses.replace(image, digest=None).base_uri(account.session.region)
+        uri = replace(image, digest=None).base_uri(account.session.region)
         try:
             after[base] = base_digest(account.session, uri)
         except AwsError as error:
@@ -276,3 +283,74 @@ def _list_regions(project: Project) -> None:
         rows.append((region, ", ".join(without) or "-", ", ".join(stopped) or "-"))
     for line in aligned([REGION_COLUMNS, *rows]):
         click.echo(line)
+
+
+Answer = Literal["has", "lacks", "unknown"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that deployed pipelines need."""
+
+    what: str
+    answer: Answer
+    sentence: str
+
+
+def findings(
+    account: Account, workloads: Sequence[tuple[Workload, Path]], containers: Path
+) -> Iterator[Finding]:
+    """Images, the quota of their builds, and each workload's default data."""
+    used = used_images(workload for workload, _ in workloads)
+    folders = account.image_folders(containers)
+    needed = {name: folder for name, folder in folders.items() if name in used}
+    try:
+        images = read_images(account.session, account.names, needed, used)
+    except AwsError as error:
+        yield _unanswered("images", error)
+    else:
+        yield from map(_image, images)
+        yield _builds(account, images)
+    for workload, path in workloads:
+        yield _data(account, workload, path)
+
+
+def _unanswered(what: str, error: AwsError) -> Finding:
+    return Finding(what, "lacks" if isinstance(error, NotDeployedError) else "unknown", str(error))
+
+
+def _image(status: ImageStatus) -> Finding:
+    image = status.image
+    if status.state == "built":
+        return Finding(f"image {image.name}", "has", f"{image.name}:{image.tag} is built")
+    why = f": {status.build.reason}" if status.build is not None and status.build.failed else ""
+    missing = f"{image.name} is {status.state}{why}; compilegate aws images --build --wait"
+    return Finding(f"image {image.name}", "lacks", status.obstacle or missing)
+
+
+def _builds(account: Account, images: Sequence[ImageStatus]) -> Finding:
+    """Whether the account's quota lets the images be built; for one that is changed some day, where
+    all are there."""
+    count = max(1, sum(status.state != "built" for status in images))
+    machine = account.names.settings.images.build_machine
+    try:
+        found = check_builds(machine, count, read_quotas(account.session, "codebuild"))
+    except AwsError as error:
+        return _unanswered("builds", error)
+    answers: dict[str, Answer] = {"forbids": "lacks", "unknown": "unknown"}
+    return Finding("builds", answers.get(found.answer, "has"), found.sentence)
+
+
+def _data(account: Account, workload: Workload, path: Path) -> Finding:
+    """Whether what a scheduled start trains on lies in the bucket."""
+    what = f"data {workload.name}"
+    try:
+        with refusing_os_errors():
+            data = raw_data(workload.data, path.parent)
+            uri = raw_data_uri(workload, data, account.bucket)
+            there = is_staged(account.session, data, uri)
+    except AwsError as error:
+        return _unanswered(what, error)
+    if there:
+        return Finding(what, "has", f"{uri} is there")
+    return Finding(what, "lacks", f"{uri} is not there; compilegate aws upload {workload.name}")
