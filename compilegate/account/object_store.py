@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,50 +79,33 @@ def parts_of(uri: str) -> tuple[str, str]:
 
 TELL_SECONDS = 10.0
 """Between two lines on how an upload goes."""
-FEW_FILES = 20
-"""Each of which is announced; more are written side by side."""
 MOST_AT_ONCE = 8
 
 
 def stage_raw_data(
     session: AwsSession, data: RawData, uri: str, cache: Path, announce: Announce
-) -> bool:
+) -> None:
     """Put the raw data under the prefix `uri`, whose last part is its digest, unless it is there.
 
-    Returns whether anything was put. Raises DatasetError when the data cannot be had, AwsError.
+    Raises DatasetError when the data cannot be had, AwsError.
     """
     store = S3ObjectStore(session.client("s3"))
     present = set(store.names(uri))
     if data.is_whole(present):
-        return False
-    absent = [
-        (name, path) for name, path in data.fetch(cache, announce).items() if name not in present
-    ]
-    if len(absent) > FEW_FILES:
-        _write_many(store, uri, absent, announce)
-    else:
-        for name, path in absent:
-            size = path.stat().st_size
-            announce(f"writing {uri}/{name} ({size:,} bytes)")
-            store.upload(path, f"{uri}/{name}", UploadProgress(name, size, announce))
-    return bool(absent)
-
-
-def is_staged(session: AwsSession, data: RawData, uri: str) -> bool:
-    """Whether the raw data is there, all of it. Raises AwsError."""
-    return data.is_whole(set(S3ObjectStore(session.client("s3")).names(uri)))
-
-
-def _write_many(
-    store: S3ObjectStore, uri: str, files: Sequence[tuple[str, Path]], announce: Announce
-) -> None:
-    """Several at once: each small object takes about as long as the way to the service."""
-    size = sum(path.stat().st_size for _, path in files)
-    announce(f"writing {len(files):,} files ({size:,} bytes) below {uri}/")
-    progress = UploadProgress(f"{len(files):,} files", size, announce)
+        return
+    fetched = data.fetch(cache, announce).items()
+    absent = {name: path for name, path in fetched if name not in present}
+    if not absent:
+        return
+    size = sum(path.stat().st_size for path in absent.values())
+    files = f"{len(absent):,} file{'' if len(absent) == 1 else 's'}"
+    announce(f"writing {files} ({size:,} bytes) below {uri}/")
+    progress = UploadProgress(files, size, announce)
+    # Several at once: each small object takes about as long as the way to the service.
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         written = [
-            pool.submit(store.upload, path, f"{uri}/{name}", progress) for name, path in files
+            pool.submit(store.upload, path, f"{uri}/{name}", progress)
+            for name, path in absent.items()
         ]
         try:
             for each in written:
@@ -132,8 +115,13 @@ def _write_many(
             raise
 
 
+def is_staged(session: AwsSession, data: RawData, uri: str) -> bool:
+    """Whether the raw data is there, all of it. Raises AwsError."""
+    return data.is_whole(set(S3ObjectStore(session.client("s3")).names(uri)))
+
+
 class UploadProgress:
-    """Says from time to time how much of a file is written; called by the threads that write it."""
+    """Says from time to time how much is written; called by the threads that write it."""
 
     def __init__(
         self,
