@@ -7,7 +7,7 @@
     executions/      start, follow and stop executions: executor.py is the target's seam
     plan/            what would change, be served from the cache, cost and be forbidden
     object_store.py  S3, and the raw data in it, found by its digest
-    images.py        container images; image_builds.py: their builds
+    images.py        container images and their builds
 
 Every function that asks AWS raises an AwsError.
 """

@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compilegate.account.errors import RefusedRequestError, UnreachableError, asking
+from compilegate.account.errors import AwsError, asking
 from compilegate.account.session import AwsSession
 from compilegate.catalog.images import EcrRepository, ecr_repository
 
@@ -44,7 +44,7 @@ def _in_ecr(session: AwsSession, repository: EcrRepository, tag: str) -> str:
             acceptedMediaTypes=list(MANIFESTS),
         )["images"]
     if not found:
-        raise RefusedRequestError(f"{repository.host}/{repository.name} has no image {tag}")
+        raise AwsError(f"{repository.host}/{repository.name} has no image {tag}")
     return str(found[0]["imageId"]["imageDigest"])
 
 
@@ -63,9 +63,9 @@ def _in_registry(uri: str) -> str:
             token = _token(error.headers.get("WWW-Authenticate", ""))
             return _digest_at(address, {"Authorization": f"Bearer {token}"})
     except urllib.error.HTTPError as error:
-        raise RefusedRequestError(f"{host} does not say what {uri} is: {error}") from error
+        raise AwsError(f"{host} does not say what {uri} is: {error}") from error
     except OSError as error:
-        raise UnreachableError(f"{host} cannot be asked what {uri} is: {error}") from error
+        raise AwsError(f"{host} cannot be asked what {uri} is: {error}") from error
 
 
 def _digest_at(address: str, headers: Mapping[str, str]) -> str:
@@ -75,7 +75,7 @@ def _digest_at(address: str, headers: Mapping[str, str]) -> str:
     with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
         digest = str(answer.headers.get("Docker-Content-Digest", ""))
     if DIGEST.fullmatch(digest) is None:
-        raise RefusedRequestError(f"{address} came back without a digest")
+        raise AwsError(f"{address} came back without a digest")
     return digest
 
 
@@ -84,7 +84,7 @@ def _token(challenge: str) -> str:
     given = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
     realm = given.pop("realm", "")
     if not realm.startswith(("https://", "http://localhost:")):
-        raise RefusedRequestError("the registry wants a login, and names no place for a token")
+        raise AwsError("the registry wants a login, and names no place for a token")
     address = f"{realm}?{urllib.parse.urlencode(given)}"
     with urllib.request.urlopen(address, timeout=SECONDS) as answer:  # noqa: S310
         said = json.load(answer)

@@ -20,28 +20,8 @@ class AwsError(CompilegateError):
     """Any error of the AWS client. The message is one sentence for the person at the terminal."""
 
 
-class RegionError(AwsError):
-    """No region, or none that exists."""
-
-
-class CredentialsError(AwsError):
-    """No credentials, or some that AWS does not (or no longer) accept."""
-
-
-class AccountError(AwsError):
-    """The credentials are of another account than the settings allow."""
-
-
 class DeniedError(AwsError):
     """The credentials do not allow an action."""
-
-
-class ThrottledError(AwsError):
-    """AWS asked to slow down, more often than this program tries again."""
-
-
-class UnreachableError(AwsError):
-    """No answer from AWS."""
 
 
 class NotDeployedError(AwsError):
@@ -50,10 +30,6 @@ class NotDeployedError(AwsError):
 
 class VanishedError(AwsError):
     """An execution that does not exist, or no longer does."""
-
-
-class RefusedRequestError(AwsError):
-    """Any other refusal of a service."""
 
 
 class WebPageError(BotoCoreError):
@@ -133,7 +109,7 @@ def configuring(what: str) -> Iterator[None]:
         with asking(what):
             yield
     except ValueError as error:
-        raise RefusedRequestError(
+        raise AwsError(
             f"cannot {what}: {_first_line(error)}; check the variables AWS_* and the AWS profile"
         ) from error
 
@@ -147,6 +123,16 @@ def absent_is(absence: AwsError) -> Iterator[None]:
         if is_absent(error):
             raise absence from error
         raise
+
+
+@contextmanager
+def absent_allowed() -> Iterator[None]:
+    """Within `asking`: go on behind the block when what was named is not there."""
+    try:
+        yield
+    except ClientError as error:
+        if not is_absent(error):
+            raise
 
 
 def is_absent(error: ClientError) -> bool:
@@ -163,67 +149,60 @@ def _failure(what: str, error: BotoCoreError) -> AwsError:
     if isinstance(error, boto.NoRegionError):
         return no_region()
     if isinstance(error, _MISSING_CREDENTIALS):
-        return CredentialsError(f"cannot {what}: there are no AWS credentials ({error}); {_RENEW}")
+        return AwsError(f"cannot {what}: there are no AWS credentials ({error}); {_RENEW}")
     if isinstance(error, _NO_ANSWER):
         return _unreachable(what, _first_line(error))
-    return RefusedRequestError(f"cannot {what}: {_first_line(error)}")
+    return AwsError(f"cannot {what}: {_first_line(error)}")
 
 
 def _refusal(what: str, error: ClientError) -> AwsError:
     """The sentence for an error answer."""
-    details = error.response.get("Error", {})
+    details, operation = error.response.get("Error", {}), error.operation_name
     code, said = details.get("Code", ""), _first_line(details.get("Message") or "no reason given")
-    credentials = _what_is_wrong_with_credentials(code, error.operation_name)
-    if credentials is not None:
-        return CredentialsError(f"cannot {what}: {credentials}; {_RENEW}")
-    if code in _THROTTLED:
-        tries = 1 + int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
-        return ThrottledError(
-            f"cannot {what}: AWS refused {error.operation_name} as too frequent ({code}), "
-            f"even at attempt {tries}; try again later"
-        )
+    if code in _DENIED:
+        return _denial(what, operation, said)
     if code.isdecimal() and int(code) >= SERVER_FAULTS:
         return _unreachable(what, f"{code} {said}")
-    if code in _DENIED:
-        return _denial(what, error.operation_name, said)
-    return RefusedRequestError(
-        f"cannot {what}: {error.operation_name} was refused ({code}): {said}"
-    )
-
-
-def _what_is_wrong_with_credentials(code: str, operation: str) -> str | None:
     if code in _EXPIRED:
-        return "the AWS credentials have expired"
-    if code in _NOT_ACCEPTED:
-        return f"AWS does not accept the credentials ({code})"
-    if code == _WITHOUT_REASON:
-        return f"{operation} was refused without a reason, as S3 does when credentials have expired"
-    return None
+        why = f"the AWS credentials have expired; {_RENEW}"
+    elif code in _NOT_ACCEPTED:
+        why = f"AWS does not accept the credentials ({code}); {_RENEW}"
+    elif code == _WITHOUT_REASON:
+        why = (
+            f"{operation} was refused without a reason, as S3 does when credentials have expired; "
+            f"{_RENEW}"
+        )
+    elif code in _THROTTLED:
+        tries = 1 + int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
+        why = (
+            f"AWS refused {operation} as too frequent ({code}), even at attempt {tries}; "
+            "try again later"
+        )
+    else:
+        why = f"{operation} was refused ({code}): {said}"
+    return AwsError(f"cannot {what}: {why}")
 
 
-def _unreachable(what: str, instead: str) -> UnreachableError:
-    return UnreachableError(
+def _unreachable(what: str, instead: str) -> AwsError:
+    return AwsError(
         f"cannot {what}: AWS does not answer ({instead}); "
         "check the network, a proxy in between, the region and AWS_ENDPOINT_URL"
     )
 
 
 def _denial(what: str, operation: str, said: str) -> DeniedError:
-    found = _DENIED_ACTION.search(said)
-    if found is None:
-        return DeniedError(
-            f"cannot {what}: the credentials do not allow {operation}; ask for that permission"
-        )
-    action, resource = found["action"].rstrip("."), found["resource"]
-    where = f" on {resource.rstrip('.')}" if resource else ""
+    found, denied = _DENIED_ACTION.search(said), operation
+    if found is not None:
+        resource = (found["resource"] or "").rstrip(".")
+        denied = found["action"].rstrip(".") + (f" on {resource}" if resource else "")
     return DeniedError(
-        f"cannot {what}: the credentials do not allow {action}{where}; ask for that permission"
+        f"cannot {what}: the credentials do not allow {denied}; ask for that permission"
     )
 
 
-def no_region() -> RegionError:
+def no_region() -> AwsError:
     """The sentence for a missing region, wherever it is noticed."""
-    return RegionError("no AWS region is set; set AWS_REGION, or region in infra/settings.toml")
+    return AwsError("no AWS region is set; set AWS_REGION, or region in infra/settings.toml")
 
 
 def _first_line(text: object) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import ClientError
 
-from compilegate.account.errors import AwsError, asking, is_absent
+from compilegate.account.errors import AwsError, absent_allowed, asking
 from compilegate.account.session import AwsSession
 from compilegate.datasets import RawData
 from compilegate.datasets.raw_data import Announce
@@ -35,14 +35,10 @@ class S3ObjectStore:
     def exists(self, uri: str) -> bool:
         """Whether there is an object at this URI. Raises AwsError."""
         bucket, key = parts_of(uri)
-        with asking(f"look for {uri}"):
-            try:
-                self.client.head_object(Bucket=bucket, Key=key)
-            except ClientError as error:
-                if is_absent(error):
-                    return False
-                raise
+        with asking(f"look for {uri}"), absent_allowed():
+            self.client.head_object(Bucket=bucket, Key=key)
             return True
+        return False
 
     def names(self, uri: str) -> list[str]:
         """The objects below this URI, relative to it, in order. Raises AwsError."""
@@ -83,51 +79,33 @@ def parts_of(uri: str) -> tuple[str, str]:
 
 TELL_SECONDS = 10.0
 """Between two lines on how an upload goes."""
-FEW_FILES = 20
-"""Each of which is announced; more are written side by side."""
 MOST_AT_ONCE = 8
 
 
 def stage_raw_data(
     session: AwsSession, data: RawData, uri: str, cache: Path, announce: Announce
-) -> bool:
+) -> None:
     """Put the raw data under the prefix `uri`, whose last part is its digest, unless it is there.
 
-    Returns whether anything was put. Raises DatasetError when the data cannot be had, AwsError.
+    Raises DatasetError when the data cannot be had, AwsError.
     """
-    client = session.client("s3")
-    present = _present(client, uri)
+    store = S3ObjectStore(session.client("s3"))
+    present = set(store.names(uri))
     if data.is_whole(present):
-        return False
-    absent = [
-        (name, path) for name, path in data.fetch(cache, announce).items() if name not in present
-    ]
-    store = S3ObjectStore(client)
-    if len(absent) > FEW_FILES:
-        _write_many(store, uri, absent, announce)
-    else:
-        for name, path in absent:
-            size = path.stat().st_size
-            announce(f"writing {uri}/{name} ({size:,} bytes)")
-            store.upload(path, f"{uri}/{name}", UploadProgress(name, size, announce))
-    return bool(absent)
-
-
-def is_staged(session: AwsSession, data: RawData, uri: str) -> bool:
-    """Whether the raw data is there, all of it. Raises AwsError."""
-    return data.is_whole(_present(session.client("s3"), uri))
-
-
-def _write_many(
-    store: S3ObjectStore, uri: str, files: Sequence[tuple[str, Path]], announce: Announce
-) -> None:
-    """Several at once: each small object takes about as long as the way to the service."""
-    size = sum(path.stat().st_size for _, path in files)
-    announce(f"writing {len(files):,} files ({size:,} bytes) below {uri}/")
-    progress = UploadProgress(f"{len(files):,} files", size, announce)
+        return
+    fetched = data.fetch(cache, announce).items()
+    absent = {name: path for name, path in fetched if name not in present}
+    if not absent:
+        return
+    size = sum(path.stat().st_size for path in absent.values())
+    files = f"{len(absent):,} file{'' if len(absent) == 1 else 's'}"
+    announce(f"writing {files} ({size:,} bytes) below {uri}/")
+    progress = UploadProgress(files, size, announce)
+    # Several at once: each small object takes about as long as the way to the service.
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         written = [
-            pool.submit(store.upload, path, f"{uri}/{name}", progress) for name, path in files
+            pool.submit(store.upload, path, f"{uri}/{name}", progress)
+            for name, path in absent.items()
         ]
         try:
             for each in written:
@@ -137,8 +115,13 @@ def _write_many(
             raise
 
 
+def is_staged(session: AwsSession, data: RawData, uri: str) -> bool:
+    """Whether the raw data is there, all of it. Raises AwsError."""
+    return data.is_whole(set(S3ObjectStore(session.client("s3")).names(uri)))
+
+
 class UploadProgress:
-    """Says from time to time how much of a file is written; called by the threads that write it."""
+    """Says from time to time how much is written; called by the threads that write it."""
 
     def __init__(
         self,
@@ -158,12 +141,3 @@ class UploadProgress:
             if self._clock() - self._told >= TELL_SECONDS:
                 self._told = self._clock()
                 self._announce(f"{self._name}: {self._sent / self._size:.0%} written")
-
-
-def _present(client: Any, uri: str) -> set[str]:
-    """Names of the objects under a prefix. An object is whole or not there at all."""
-    bucket, key = parts_of(uri)
-    with asking(f"list {uri}/"):
-        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{key}/")
-        keys = [entry["Key"] for page in pages for entry in page.get("Contents", [])]
-    return {each.removeprefix(f"{key}/") for each in keys}

@@ -15,7 +15,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from compilegate.access import Arns
-from compilegate.account.errors import RefusedRequestError, asking
+from compilegate.account.errors import AwsError, asking
 from compilegate.account.object_store import parts_of
 from compilegate.account.registry import RegisteredModel, Registry, described_model
 from compilegate.account.session import AwsSession
@@ -34,15 +34,6 @@ _NOT_FOR_US = ("403", "404", "AccessDenied", "NoSuchKey")
 
 
 @dataclass(frozen=True)
-class Promoted:
-    """What came of a promotion."""
-
-    model: RegisteredModel
-    """In the stage that it came to."""
-    is_new: bool
-
-
-@dataclass(frozen=True)
 class Promotion:
     """From one deployment to another."""
 
@@ -52,11 +43,12 @@ class Promotion:
     bucket: str
     """The bucket of the stage that models come to."""
 
-    def promote(self, group: str, version: int) -> Promoted:
-        """Copy an approved model and its verdict, and register it as waiting.
+    def promote(self, group: str, version: int) -> tuple[RegisteredModel, bool]:
+        """Copy an approved model and its verdict, and register it as waiting; returns it, and
+        whether it is new: a model that was promoted before is left alone.
 
-        `group` is a group's name without any project's. A model that was promoted before is left
-        alone. Raises NoSuchModelError, RefusedRequestError for a model that is not approved.
+        `group` is a group's name without any project's. Raises AwsError, also for a model that is
+        not approved.
         """
         source, partition = self.source, self.session.partition
         arns = Arns(partition=partition, region=source.region, account=source.account)
@@ -64,33 +56,27 @@ class Promotion:
             self.session, arns.sagemaker(f"model-package/{source.project}-{group}/{version}")
         )
         if there.approval != APPROVED:
-            raise RefusedRequestError(
+            raise AwsError(
                 f"{there.group}/{there.version} of account {self.source.account} is "
                 f"{there.approval}, allowed: a model that is {APPROVED} there"
             )
         for model in self.registry.models(group):
             if model.metadata.get(PROMOTED_FROM) == there.arn:
-                return Promoted(model, is_new=False)
+                return model, False
         request = self._request(there, f"{self.registry.project}-{group}")
         with asking(f"register {there.group}/{there.version}"):
-            arn = self.session.client("sagemaker").create_model_package(**request)[
-                "ModelPackageArn"
-            ]
-        return Promoted(described_model(self.session, str(arn)), is_new=True)
+            made = self.session.client("sagemaker").create_model_package(**request)
+        return described_model(self.session, str(made["ModelPackageArn"])), True
 
     def _request(self, there: RegisteredModel, group: str) -> dict[str, Any]:
         """What registers it here, once all that it names lies here."""
-        moved = {uri: self._moved(uri) for uri in dict.fromkeys(_uris(there))}
-        for uri, target in moved.items():
-            self._copy(uri, target)
-        verdict = there.metadata.get("verdict")
-        if verdict is not None:
+        moved = {uri: self._copied(uri) for uri in dict.fromkeys(_uris(there))}
+        if "verdict" in there.metadata:
             for name in REPORTS:
-                beside = f"{verdict.rpartition('/')[0]}/{name}"
-                self._copy(beside, self._moved(beside), needed=False)
-        said = {key: there.description[key] for key in _KEPT if there.description.get(key)}
+                self._copied(f"{there.metadata['verdict'].rpartition('/')[0]}/{name}", needed=False)
+        kept = {key: there.description[key] for key in _KEPT if there.description.get(key)}
         return {
-            **_replaced(said, moved),
+            **_replaced(kept, moved),
             "ModelPackageGroupName": group,
             "ModelApprovalStatus": WAITING,
             "CustomerMetadataProperties": {
@@ -101,25 +87,22 @@ class Promotion:
             "ClientToken": hashlib.sha256(there.arn.encode()).hexdigest()[:36],
         }
 
-    def _moved(self, uri: str) -> str:
-        """The same key here. It names a job or an execution, so none lies there already."""
-        _, key = parts_of(uri)
-        return f"s3://{self.bucket}/{key}"
-
-    def _copy(self, uri: str, target: str, *, needed: bool = True) -> None:
-        """Copy one object, unless the same lies there."""
+    def _copied(self, uri: str, *, needed: bool = True) -> str:
+        """Copy one object to the same key here; returns its URI. The key names a job or an
+        execution, so no other object lies there already."""
         bucket, key = parts_of(uri)
-        to_bucket, to_key = parts_of(target)
-        if (bucket, key) == (to_bucket, to_key):
-            return
+        target = f"s3://{self.bucket}/{key}"
+        if uri == target:
+            return target
         source = self.session.in_region(self.source.region).client("s3")
         here = self.session.client("s3")
         with asking(f"copy {uri} to {target}"):
             try:
-                here.copy({"Bucket": bucket, "Key": key}, to_bucket, to_key, SourceClient=source)
+                here.copy({"Bucket": bucket, "Key": key}, self.bucket, key, SourceClient=source)
             except ClientError as error:
                 if needed or error.response["Error"]["Code"] not in _NOT_FOR_US:
                     raise
+        return target
 
 
 def _uris(model: RegisteredModel) -> Iterator[str]:

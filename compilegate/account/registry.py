@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from compilegate.access import Arns
-from compilegate.account.errors import AwsError, RefusedRequestError, absent_is, asking
+from compilegate.account.errors import AwsError, absent_is, asking
 from compilegate.account.object_store import parts_of
 from compilegate.account.session import AwsSession
 
@@ -18,14 +18,6 @@ _VERSION = re.compile(
     r"(?P<group>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})/(?P<version>[1-9][0-9]{0,8})"
 )
 COMPLETED = "Completed"
-
-
-class NoSuchModelError(AwsError):
-    """A model that the registry does not have. The message says which there are."""
-
-
-class DecidedMeanwhileError(AwsError):
-    """Somebody else decided about the same model at the same time."""
 
 
 @dataclass(frozen=True)
@@ -62,24 +54,21 @@ class Registry:
     def groups(self) -> list[str]:
         """The project's groups, by name."""
         with asking("list the model package groups"):
-            pages = (
-                self.session.client("sagemaker")
-                .get_paginator("list_model_package_groups")
-                .paginate(NameContains=f"{self.project}-")
+            groups = self.session.listed(
+                "sagemaker",
+                "list_model_package_groups",
+                "ModelPackageGroupSummaryList",
+                NameContains=f"{self.project}-",
             )
-            found = [
-                str(group["ModelPackageGroupName"])
-                for page in pages
-                for group in page["ModelPackageGroupSummaryList"]
-            ]
+            found = [str(group["ModelPackageGroupName"]) for group in groups]
         return sorted(name for name in found if name.startswith(f"{self.project}-"))
 
     def models(self, group: str) -> list[RegisteredModel]:
-        """Every version of a group, oldest first. Raises NoSuchModelError for an unknown group."""
+        """Every version of a group, oldest first. Raises AwsError for an unknown group."""
         name = self._full(group)
         if name not in self.groups():
             there = ", ".join(self.groups()) or "none"
-            raise NoSuchModelError(
+            raise AwsError(
                 f"there is no model package group {name} in account {self.session.account}, "
                 f"{self.session.region}; there are: {there}"
             )
@@ -89,9 +78,7 @@ class Registry:
         """The model that an ARN or GROUP/VERSION names, the project's name in front or not."""
         found = _VERSION.fullmatch(reference)
         if found is None:
-            raise NoSuchModelError(
-                f"{reference!r} is neither GROUP/VERSION nor a model package's ARN"
-            )
+            raise AwsError(f"{reference!r} is neither GROUP/VERSION nor a model package's ARN")
         if found["arn"]:
             return described_model(self.session, reference)
         group = self._full(found["group"])
@@ -101,8 +88,7 @@ class Registry:
     def decide(self, reference: str, status: str, reason: str | None) -> RegisteredModel:
         """Approve or reject a model; one that is already as asked is left alone.
 
-        Raises NoSuchModelError, DecidedMeanwhileError, RefusedRequestError for a model whose
-        registration has not ended well.
+        Raises AwsError, also for a model whose registration has not ended well.
         """
         before = self.describe(reference)
         why = before.description.get("ApprovalDescription")
@@ -110,7 +96,7 @@ class Registry:
             return before
         said = before.description.get("ModelPackageStatus", COMPLETED)
         if said != COMPLETED:
-            raise RefusedRequestError(
+            raise AwsError(
                 f"{before.group}/{before.version} is {said}, allowed: a model that is {COMPLETED}"
             )
         request = {"ModelPackageArn": before.arn, "ModelApprovalStatus": status}
@@ -121,7 +107,7 @@ class Registry:
         after = described_model(self.session, before.arn)
         # The service has no condition on what was there before, so it is asked what is there now.
         if after.approval != status:
-            raise DecidedMeanwhileError(
+            raise AwsError(
                 f"{after.group}/{after.version} is {after.approval} now: somebody else decided at "
                 "the same time; look at it with: compilegate models show "
                 f"{after.group}/{after.version} --aws"
@@ -142,27 +128,23 @@ class Registry:
     def _full(self, group: str) -> str:
         return group if group.startswith(f"{self.project}-") else f"{self.project}-{group}"
 
-    def _listed(self, group: str) -> Iterator[RegisteredModel]:
+    def _listed(self, group: str) -> list[RegisteredModel]:
         with asking(f"list the models of {group}"):
-            pages = (
-                self.session.client("sagemaker")
-                .get_paginator("list_model_packages")
-                .paginate(ModelPackageGroupName=group)
+            packages = self.session.listed(
+                "sagemaker",
+                "list_model_packages",
+                "ModelPackageSummaryList",
+                ModelPackageGroupName=group,
             )
-            arns = [
-                str(item["ModelPackageArn"])
-                for page in pages
-                for item in page["ModelPackageSummaryList"]
-            ]
-        for arn in arns:
-            yield described_model(self.session, arn)
+            arns = [str(package["ModelPackageArn"]) for package in packages]
+        return [described_model(self.session, arn) for arn in arns]
 
 
 def described_model(session: AwsSession, arn: str) -> RegisteredModel:
-    """The model of an ARN, which may be of another account. Raises NoSuchModelError, AwsError."""
+    """The model of an ARN, which may be of another account. Raises AwsError."""
     *_, region, account, resource = arn.split(":")
     name = resource.partition("/")[2]
-    missing = NoSuchModelError(
+    missing = AwsError(
         f"there is no model {name} in account {account}, {region}; list them with: "
         "compilegate models --aws"
     )

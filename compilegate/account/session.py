@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +15,7 @@ from botocore.config import Config
 
 from compilegate.account.errors import (
     SERVER_FAULTS,
-    AccountError,
+    AwsError,
     WebPageError,
     asking,
     configuring,
@@ -46,6 +46,13 @@ class AwsSession:
         with configuring(f"speak to {service}"):
             return self.session.client(service, region_name=self.region, config=self.config)
 
+    def listed(
+        self, service: str, operation: str, member: str, **request: Any
+    ) -> Iterator[dict[str, Any]]:
+        """All that a listing finds, page after page; `member` holds it in each answer."""
+        for page in self.client(service).get_paginator(operation).paginate(**request):
+            yield from page.get(member, [])
+
     @cached_property
     def account(self) -> str:
         """The twelve digits of the account. Raises AwsError."""
@@ -62,7 +69,7 @@ def open_session(region: str | None, account: str | None = None) -> AwsSession:
     """A session with the credentials of the environment.
 
     `region` is what the settings say, else it is that of the environment. With `account`, the
-    credentials have to be of that account. Raises RegionError, CredentialsError, AccountError.
+    credentials have to be of that account. Raises AwsError.
     """
     with configuring("open a session with AWS"):
         core = botocore.session.get_session()
@@ -75,7 +82,7 @@ def open_session(region: str | None, account: str | None = None) -> AwsSession:
         raise no_region()
     opened = AwsSession(session, chosen, config)
     if account is not None and opened.account != account:
-        raise AccountError(
+        raise AwsError(
             f"the AWS credentials belong to account {opened.account}, but infra/settings.toml "
             f"allows only {account}; use its credentials, or change account there"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from compilegate.account.errors import absent_is, asking
 from compilegate.account.executions.calls import no_pipeline
@@ -12,60 +11,34 @@ from compilegate.account.session import AwsSession
 from compilegate.job.names import VERDICT_FILE
 
 
-@dataclass(frozen=True, kw_only=True)
-class PastExecution:
-    """One execution, with as much as is left of it."""
+def past_executions(
+    session: AwsSession, pipeline: str, verdicts: str
+) -> Iterator[tuple[str, float, str, bytes | None]]:
+    """The ID, start, status and verdict of each execution of a pipeline, whose verdicts lie below
+    the URI `verdicts` as EXECUTION/. Raises AwsError.
 
-    execution: str
-    started: float
-    """Seconds since the epoch; of one that the service has forgotten, when its verdict was kept."""
-    status: str
-    """As the service says it; `unknown` of one that it has forgotten."""
-    verdict: bytes | None
-    """Its text; None where it has left none."""
-
-
-def past_executions(session: AwsSession, pipeline: str, verdicts: str) -> list[PastExecution]:
-    """All executions of a pipeline, with what lies below the URI `verdicts` as EXECUTION/, oldest
-    first. One whose pipeline was deleted since is there by its verdict. Raises AwsError."""
+    One that the service has forgotten, as when its pipeline was deleted since, is there by its
+    verdict: its status is `unknown`, and its start is when the verdict was kept.
+    """
     client = session.client("s3")
     bucket, prefix = parts_of(verdicts)
     kept: dict[str, tuple[float, bytes]] = {}
     with asking(f"read the verdicts in {verdicts}"):
-        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/")
-        for page in pages:
-            for item in page.get("Contents", []):
-                execution, _, name = item["Key"].removeprefix(f"{prefix}/").partition("/")
-                if name == VERDICT_FILE:
-                    body = client.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()
-                    kept[execution] = item["LastModified"].timestamp(), body
-    found = [
-        PastExecution(
-            execution=execution,
-            started=started,
-            status=status,
-            verdict=kept.pop(execution, (0.0, None))[1],
-        )
-        for execution, started, status in _listed(session, pipeline)
-    ]
-    forgotten = [
-        PastExecution(execution=execution, started=when, status="unknown", verdict=text)
-        for execution, (when, text) in kept.items()
-    ]
-    return sorted([*found, *forgotten], key=lambda one: one.started)
-
-
-def _listed(session: AwsSession, pipeline: str) -> Iterator[tuple[str, float, str]]:
+        where = {"Bucket": bucket, "Prefix": f"{prefix}/"}
+        for item in session.listed("s3", "list_objects_v2", "Contents", **where):
+            execution, _, name = item["Key"].removeprefix(f"{prefix}/").partition("/")
+            if name == VERDICT_FILE:
+                body = client.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()
+                kept[execution] = item["LastModified"].timestamp(), body
     with asking(f"list the executions of {pipeline}"), absent_is(no_pipeline(pipeline, session)):
-        pages = (
-            session.client("sagemaker")
-            .get_paginator("list_pipeline_executions")
-            .paginate(PipelineName=pipeline)
-        )
-        for page in pages:
-            for one in page["PipelineExecutionSummaries"]:
-                yield (
-                    one["PipelineExecutionArn"].rpartition("/")[2],
-                    one["StartTime"].timestamp(),
-                    one["PipelineExecutionStatus"],
-                )
+        for one in session.listed(
+            "sagemaker",
+            "list_pipeline_executions",
+            "PipelineExecutionSummaries",
+            PipelineName=pipeline,
+        ):
+            execution = one["PipelineExecutionArn"].rpartition("/")[2]
+            _, verdict = kept.pop(execution, (0.0, None))
+            yield execution, one["StartTime"].timestamp(), one["PipelineExecutionStatus"], verdict
+    for execution, (when, verdict) in kept.items():
+        yield execution, when, "unknown", verdict

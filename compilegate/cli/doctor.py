@@ -147,7 +147,7 @@ def _examine_images(
 
 def _examine_account(project: Project, *, as_json: bool) -> None:
     """What the account has and lacks, a line each."""
-    from compilegate.cli.aws.findings import findings  # noqa: PLC0415  boto3 takes time
+    from compilegate.cli.aws.images import findings  # noqa: PLC0415  boto3 takes time
     from compilegate.cli.places import open_account  # noqa: PLC0415
 
     account = open_account(project)

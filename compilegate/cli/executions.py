@@ -25,7 +25,7 @@ from compilegate.cli.options import (
     refuse_given,
 )
 from compilegate.cli.terminal.errors import aligned, writing
-from compilegate.cli.terminal.outcome import resume_command, show_outcome
+from compilegate.cli.terminal.origin import resume_command
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.local import LocalExecutor, execution_named, list_executions, pack_execution
 
@@ -219,6 +219,8 @@ def _show_one(home: Path, beginning: str, options: Options) -> None:
     for step in result.steps.values():
         how = "from the cache" if step.cached else f"{step.seconds:.1f} s"
         click.echo(f"{step.name:<32}  {step.type:<14}  {step.outcome_in_words:<16}  {how}")
+    from compilegate.cli.terminal.outcome import show_outcome  # noqa: PLC0415  slow
+
     resume = resume_command(result.execution_id, click.get_current_context())
     show_outcome(executor, result, resume=resume, open_page=options.open_page)
 

@@ -297,7 +297,10 @@ def models(context: click.Context) -> None:
         "watch": (f"{_CLI}.aws.executions:watch_command", "Follow an execution to its verdict."),
         "stop": (f"{_CLI}.aws.executions:stop_command", "Stop an execution and its jobs."),
         "images": (f"{_CLI}.aws.images", "List the container images; build the missing ones."),
-        "upload": (f"{_CLI}.aws.upload", "Upload a workload's raw data to the bucket."),
+        "upload": (
+            f"{_CLI}.aws.executions:upload_command",
+            "Upload a workload's raw data to the bucket.",
+        ),
         "roles": (f"{_CLI}.aws.roles:roles_command", "Print the roles of a workload."),
         "promote": (f"{_CLI}.aws.roles:promote_command", "Bring an approved model to this stage."),
     },

@@ -21,7 +21,6 @@ from compilegate.account.settings import Names, read_settings
 from compilegate.account.verdicts import past_executions
 from compilegate.cli.options import Project
 from compilegate.cli.posture_here import records_in
-from compilegate.cli.terminal.pages import advice_beside
 from compilegate.execution.result import ExecutionResult
 from compilegate.gate.verdict import Verdict, VerdictError
 from compilegate.history.rows import Past, Row, rows_of
@@ -176,6 +175,8 @@ class Here:
     def advised(self, workload: str, month: str) -> Sequence[tuple[str, str]]:
         """What advice expected beside what was measured, in the newest execution of the month that
         trained a candidate beside the baseline."""
+        from compilegate.cli.terminal.outcome import advice_beside  # noqa: PLC0415  slow
+
         executor = LocalExecutor(home=self.home)
         for one in self._executions:  # the newest first
             started = datetime.fromtimestamp(one.started, UTC).strftime("%Y-%m")
@@ -247,12 +248,14 @@ class Deployed:
         record = self.posture(workload) if _TABLE in outputs.values else None
         past = [
             Past(
-                execution=one.execution,
-                started=one.started,
-                status=one.status,
-                verdict=None if one.verdict is None else _read(one.verdict),
+                execution=execution,
+                started=started,
+                status=status,
+                verdict=None if text is None else _read(text),
             )
-            for one in past_executions(self._account.session, outputs["PipelineName"], verdicts)
+            for execution, started, status, text in past_executions(
+                self._account.session, outputs["PipelineName"], verdicts
+            )
         ]
         return rows_of(past, record)
 

@@ -32,9 +32,7 @@ from compilegate.cli.options import (
 )
 from compilegate.cli.posture_here import posture_functions, posture_lines, settle_failed
 from compilegate.cli.terminal.errors import RefusalError, disk_error, refusing_os_errors
-from compilegate.cli.terminal.origin import note_origin
-from compilegate.cli.terminal.outcome import resume_command, show_outcome
-from compilegate.cli.terminal.pages import copy_reports
+from compilegate.cli.terminal.origin import note_origin, resume_command
 from compilegate.cli.terminal.progress import progress_shown
 from compilegate.datasets import cache_folder
 from compilegate.execution.result import ExecutionResult
@@ -261,6 +259,8 @@ def followed(
     executor: LocalExecutor, reference: str, options: RunOptions
 ) -> tuple[ExecutionResult, int]:
     """Show the execution until it has ended, and its outcome; returns the exit status, too."""
+    from compilegate.cli.terminal.outcome import show_outcome  # noqa: PLC0415  slow
+
     for line in left_out_lines(executor.left_out(reference)):
         click.echo(line)
     resume = resume_command(reference, click.get_current_context())
@@ -278,6 +278,8 @@ def end(project: Project, options: RunOptions, result: ExecutionResult, status: 
     for line in posture_lines(result.pipeline_name, result.execution_id, project.home):
         click.echo(line)
     if options.output is not None:
+        from compilegate.cli.terminal.outcome import copy_reports  # noqa: PLC0415  slow
+
         copy_reports(result, options.output)
     raise SystemExit(status)
 

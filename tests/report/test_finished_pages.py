@@ -11,7 +11,7 @@ import pytest
 from compilegate.advice import Range
 from compilegate.advice.told.foretold import Foretold
 from compilegate.cli.terminal.origin import ARGUMENTS, Origin, note_origin, read_origin
-from compilegate.cli.terminal.pages import complete_page, write_page
+from compilegate.cli.terminal.outcome import complete_page, write_page
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus

@@ -45,14 +45,13 @@ def start_execution(
 def execution_parameters(session: AwsSession, arn: str) -> dict[str, str]:
     """What an execution was given, by the name of the parameter. Raises AwsError."""
     with asking(f"read the parameters of {arn}"):
-        pages = (
-            session.client("sagemaker")
-            .get_paginator("list_pipeline_parameters_for_execution")
-            .paginate(PipelineExecutionArn=arn)
+        found = session.listed(
+            "sagemaker",
+            "list_pipeline_parameters_for_execution",
+            "PipelineParameters",
+            PipelineExecutionArn=arn,
         )
-        return {
-            each["Name"]: each["Value"] for page in pages for each in page["PipelineParameters"]
-        }
+        return {each["Name"]: each["Value"] for each in found}
 
 
 def stop_execution(session: AwsSession, arn: str) -> None:
@@ -93,11 +92,12 @@ def read_execution(client: Any, arn: str, home: Path = Path()) -> SageMakerExecu
     with asking(f"read the execution {arn}"), absent_is(_vanished(arn)):
         # The status first: of an execution that has ended, the steps that follow are final.
         described = client.describe_pipeline_execution(PipelineExecutionArn=arn)
-        listed = list(_list_steps(client, arn))
+        listed = list(list_steps(client, arn))
     return execution_state(arn, described, listed, home)
 
 
-def _list_steps(client: Any, arn: str) -> Iterator[dict[str, Any]]:
+def list_steps(client: Any, arn: str) -> Iterator[dict[str, Any]]:
+    """The steps of an execution that have started, as the service describes them."""
     pages = client.get_paginator("list_pipeline_execution_steps").paginate(
         PipelineExecutionArn=arn,
         SortOrder="Ascending",

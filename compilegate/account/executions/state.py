@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from compilegate.account.errors import RefusedRequestError
+from compilegate.account.errors import AwsError
 from compilegate.account.executions.console import StartedJob
 from compilegate.document.step_types import REGISTER_MODEL
 from compilegate.execution.failure import StepFailure
@@ -52,11 +52,11 @@ def region_of(arn: str) -> str:
 
 
 def known(statuses: type[Status], said: str) -> Status:
-    """The status that the service names. Raises RefusedRequestError for one that came up later."""
+    """The status that the service names. Raises AwsError for one that came up later."""
     try:
         return statuses(said)
     except ValueError as error:
-        raise RefusedRequestError(
+        raise AwsError(
             f"SageMaker answers with the status {said!r}, allowed: {', '.join(statuses)}; "
             "a newer version of this program may know it"
         ) from error

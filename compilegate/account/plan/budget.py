@@ -12,10 +12,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from compilegate.account.errors import asking
+from compilegate.account.executions.calls import list_steps
 from compilegate.account.plan.jobs import PlannedJob
 from compilegate.account.session import AwsSession
 from compilegate.catalog import Price, price_of
 from compilegate.errors import CompilegateError
+from compilegate.workload import Workload
 from compilegate.workload.declared.known.budget import Budget
 
 
@@ -87,6 +89,25 @@ def budget_faults(
     return found
 
 
+def over_budget(
+    session: AwsSession,
+    pipeline: str | None,
+    workload: Workload,
+    jobs: Sequence[PlannedJob],
+    now: datetime,
+) -> tuple[str, ...]:
+    """A sentence for each limit of the workload that an execution of these jobs could exceed;
+    `pipeline` is None before it is deployed. Raises AwsError."""
+    budget = workload.budget
+    if budget is None:
+        return ()
+    bound = bound_of(jobs, budget, session.region)
+    spent = None
+    if pipeline is not None and budget.month_usd is not None:
+        spent = spent_this_month(session, pipeline, bound.rates, now)
+    return tuple(budget_faults(workload.name, budget, bound, spent))
+
+
 def spent_this_month(
     session: AwsSession, pipeline: str, rates: Mapping[str, float], now: datetime
 ) -> float:
@@ -99,19 +120,15 @@ def spent_this_month(
     first = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     usd = 0.0
     with asking(f"read what the executions of {pipeline} took this month"):
-        pages = client.get_paginator("list_pipeline_executions").paginate(
-            PipelineName=pipeline, CreatedAfter=first
-        )
-        for page in pages:
-            for summary in page["PipelineExecutionSummaries"]:
-                steps = client.get_paginator("list_pipeline_execution_steps").paginate(
-                    PipelineExecutionArn=summary["PipelineExecutionArn"]
-                )
-                usd += sum(
-                    _step_usd(step, rates, now)
-                    for found in steps
-                    for step in found["PipelineExecutionSteps"]
-                )
+        for summary in session.listed(
+            "sagemaker",
+            "list_pipeline_executions",
+            "PipelineExecutionSummaries",
+            PipelineName=pipeline,
+            CreatedAfter=first,
+        ):
+            steps = list_steps(client, summary["PipelineExecutionArn"])
+            usd += sum(_step_usd(step, rates, now) for step in steps)
     return usd
 
 

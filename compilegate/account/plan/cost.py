@@ -1,4 +1,5 @@
-"""What an execution costs, from dated prices and from how long its jobs took before. Pure.
+"""What an execution costs, from dated prices and from how long its jobs took before; and what
+stands there between executions: storage and the network.
 
 An amount says what it counts: a job whose price or duration is unknown is left out and named,
 never counted as nothing.
@@ -9,10 +10,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from compilegate.account.plan.history import PastExecution
+from compilegate.access.endpoints import GATEWAYS, reached_services
+from compilegate.access.layout import (
+    checkpoints_prefix,
+    data_prefix,
+    executions_prefix,
+    models_prefix,
+    registered_prefix,
+    training_prefix,
+    verdicts_prefix,
+)
+from compilegate.account.errors import asking
 from compilegate.account.plan.jobs import PlannedJob
-from compilegate.account.plan.prediction import Prediction
+from compilegate.account.plan.prediction import PastExecution, Prediction
+from compilegate.account.session import AwsSession
+from compilegate.account.settings.declaration import Network
 from compilegate.catalog import Price, UnknownPrice, price_of
+
+GIGABYTE = 2**30
+USD_PER_GIGABYTE_MONTH = 0.023
+"""S3 Standard, the first 50 TB, in us-east-1; between 0.021 and 0.041 elsewhere. Without requests,
+and without older versions of objects."""
+PLACES = {
+    "models": models_prefix,
+    "verdicts": verdicts_prefix,
+    "registered": registered_prefix,
+    "training": training_prefix,
+    "executions": executions_prefix,
+    "checkpoints": checkpoints_prefix,
+    "data": data_prefix,
+}
+PERMANENT = ("models", "verdicts", "registered", "data")
+_HOURS_A_MONTH = 730
+USD_PER_ENDPOINT_HOUR = {"us-east-1": 0.010, "us-west-2": 0.010, "eu-west-1": 0.011}
+"""What one interface endpoint costs in one zone (`VpcEndpoint-Hours`), November 2026; a region that
+is not here has a price that nobody looked up."""
+USD_PER_ENDPOINT_GIGABYTE = 0.010
+"""What passes an interface costs this in these regions; what passes a gateway costs nothing."""
 
 
 @dataclass(frozen=True)
@@ -115,3 +149,93 @@ def _latest_seconds(step: str, history: Iterable[PastExecution]) -> float | None
 def _total(amounts: Sequence[float | None]) -> Total:
     known = [amount for amount in amounts if amount is not None]
     return Total(sum(known), len(known), len(amounts))
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What lies in the bucket for one workload."""
+
+    bytes_of: Mapping[str, int]
+    """By what it is: models, verdicts, training, and so on."""
+    newest_model: int
+    """Bytes of the model that was registered last; 0 before the first."""
+    starts_a_year: int
+    """By the schedule; 0 without one that is on."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.bytes_of.values())
+
+    @property
+    def permanent(self) -> int:
+        return sum(self.bytes_of.get(kind, 0) for kind in PERMANENT)
+
+    @property
+    def growth(self) -> int:
+        """Bytes that a year of the schedule adds for good, if each start registers a model."""
+        return self.newest_model * self.starts_a_year
+
+
+def usd_a_month(stored: int) -> float:
+    return stored / GIGABYTE * USD_PER_GIGABYTE_MONTH
+
+
+def read_storage(session: AwsSession, bucket: str, workload: str, starts_a_year: int) -> Storage:
+    """Raises AwsError."""
+    sizes: dict[str, int] = {}
+    newest_model, newest = 0, None
+    with asking(f"list what {workload} keeps in {bucket}"):
+        for kind, prefix in PLACES.items():
+            sizes[kind] = 0
+            where = {"Bucket": bucket, "Prefix": prefix(workload)}
+            for item in session.listed("s3", "list_objects_v2", "Contents", **where):
+                sizes[kind] += item["Size"]
+                if kind == "models" and (newest is None or item["LastModified"] >= newest):
+                    newest, newest_model = item["LastModified"], item["Size"]
+    return Storage(sizes, newest_model, starts_a_year)
+
+
+@dataclass(frozen=True)
+class NetworkCost:
+    """What stands there by the hour."""
+
+    endpoints: int
+    """Interfaces; gateways cost nothing."""
+    zones: int
+    region: str
+
+    @property
+    def usd_a_month(self) -> float | None:
+        """None where the region's price is not known."""
+        hourly = USD_PER_ENDPOINT_HOUR.get(self.region)
+        return None if hourly is None else self.endpoints * self.zones * hourly * _HOURS_A_MONTH
+
+    @property
+    def sentence(self) -> str:
+        counted = f"{self.endpoints} interface endpoints in {self.zones} zones"
+        if self.endpoints == 0:
+            return "Network: 0.00 USD a month, gateways cost nothing"
+        if self.usd_a_month is None:
+            prices = USD_PER_ENDPOINT_HOUR.items()
+            known = ", ".join(f"{usd} USD in {region}" for region, usd in prices)
+            return (
+                f"Network: {counted}, by the hour whether or not anything trains; the price in "
+                f"{self.region} is not known here ({known}, each and an hour)"
+            )
+        return (
+            f"Network: {self.usd_a_month:,.2f} USD a month in {self.region} for {counted}, whether "
+            f"or not anything trains, and {USD_PER_ENDPOINT_GIGABYTE} USD for each GB that passes "
+            "them"
+        )
+
+
+def network_cost(declared: Network, region: str) -> NetworkCost | None:
+    """None where the project makes no network."""
+    if not declared.create:
+        return None
+    services = reached_services(declared.endpoints, isolated=declared.isolation)
+    return NetworkCost(
+        endpoints=sum(service not in GATEWAYS for service in services),
+        zones=declared.zone_count,
+        region=region,
+    )

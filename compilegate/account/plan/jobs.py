@@ -13,7 +13,9 @@ from typing import Any, Literal
 import botocore.session
 
 from compilegate.document.model import Definition, Scalar, Step
+from compilegate.document.parameters import parameter_values
 from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM
+from compilegate.errors import CompilegateError
 
 Kind = Literal["training", "processing", "transform"]
 KINDS: Mapping[str, Kind] = {
@@ -46,6 +48,24 @@ def jobs_of(definition: Definition, parameters: Mapping[str, Scalar]) -> list[Pl
         for step in definition.steps
         if step.type in STEP_TYPES and STEP_TYPES[step.type].job_name is not None
     ]
+
+
+class PlanError(CompilegateError):
+    """A definition cannot be executed as asked; a line for each reason."""
+
+
+def jobs_given(
+    definition: Definition, given: Mapping[str, str]
+) -> tuple[Mapping[str, Scalar], list[PlannedJob]]:
+    """The parameters' values, and the jobs that would run with them. Raises PlanError for
+    parameters that the definition does not declare or the service would refuse."""
+    values, faults = parameter_values(definition.parameters, given)
+    if faults:
+        raise PlanError(*faults)
+    jobs = jobs_of(definition, values)
+    if unable := job_faults(jobs):
+        raise PlanError(*unable)
+    return values, jobs
 
 
 def job_faults(jobs: Sequence[PlannedJob]) -> list[str]:

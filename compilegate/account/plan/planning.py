@@ -8,13 +8,18 @@ from datetime import datetime, timedelta
 
 from compilegate.account.deployed import read_pipeline
 from compilegate.account.errors import AwsError, NotDeployedError
-from compilegate.account.plan.budget import bound_of, budget_faults, spent_this_month
+from compilegate.account.plan.budget import over_budget
 from compilegate.account.plan.changes import DefinitionChanges, compare_definitions
-from compilegate.account.plan.cost import ExecutionCost, execution_cost
-from compilegate.account.plan.history import PastExecution, read_history
-from compilegate.account.plan.jobs import PlannedJob, job_faults, jobs_of
-from compilegate.account.plan.network import NetworkCost
-from compilegate.account.plan.prediction import Prediction, predict
+from compilegate.account.plan.cost import (
+    ExecutionCost,
+    NetworkCost,
+    Storage,
+    execution_cost,
+    network_cost,
+    read_storage,
+)
+from compilegate.account.plan.jobs import PlanError, PlannedJob, jobs_given
+from compilegate.account.plan.prediction import PastExecution, Prediction, predict, read_history
 from compilegate.account.plan.quotas import (
     QuotaAnswer,
     check_builds,
@@ -22,31 +27,16 @@ from compilegate.account.plan.quotas import (
     check_size,
     read_quotas,
 )
-from compilegate.account.plan.storage import Storage, read_storage
 from compilegate.account.session import AwsSession
+from compilegate.account.settings import Settings
 from compilegate.document.model import Definition
-from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
-from compilegate.errors import CompilegateError
 from compilegate.workload import Workload
 from compilegate.workload.schedule import next_times, read_expression, read_time_zone
 
 YEAR = timedelta(days=365)
 MOST_STARTS = 8_784
 """The most that are counted: one an hour."""
-
-
-class PlanError(CompilegateError):
-    """The planned definition cannot be executed as asked; a line for each reason."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Builds:
-    """What has to be built before an execution can run."""
-
-    machine: str
-    """That of the settings."""
-    images: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -77,32 +67,29 @@ def make_plan(
     session: AwsSession,
     pipeline: str,
     definition: str,
+    workload: Workload,
     *,
     given: Mapping[str, str],
-    max_parallel_steps: int | None,
-    now: datetime,
-    workload: Workload,
+    settings: Settings,
     bucket: str,
-    builds: Builds,
-    network: NetworkCost | None = None,
+    unbuilt: Sequence[str],
+    now: datetime,
 ) -> Plan:
     """Plan an execution of `definition` (JSON) as that pipeline, with the given parameters.
 
-    `builds` are the images that it runs in and that are not there yet.
+    `unbuilt` are the images that it runs in and that are not there yet.
 
     Raises PlanError for parameters that it does not take, AwsError.
     """
     planned, faults = read_definition(definition)
-    parameters, wrong = parameter_values(planned.parameters, given)
-    if faults or wrong:
-        raise PlanError(*faults, *wrong)
-    jobs = jobs_of(planned, parameters)
-    if unable := job_faults(jobs):
-        raise PlanError(*unable)
+    if faults:
+        raise PlanError(*faults)
+    parameters, jobs = jobs_given(planned, given)
     deployed, history = _deployed(session, pipeline)
     predictions = predict(planned, parameters, history, now)
-    answers, quotas_unknown = _quotas(session, planned, jobs, max_parallel_steps, builds)
-    answers.insert(0, check_size(len(definition)))
+    answers, quotas_unknown = _quotas(
+        session, planned, jobs, workload=workload, settings=settings, unbuilt=unbuilt
+    )
     storage, storage_unknown = None, None
     if deployed is not None:
         storage, storage_unknown = _storage(session, bucket, workload, now)
@@ -113,21 +100,12 @@ def make_plan(
         changes=compare_definitions(deployed or "{}", definition),
         predictions=tuple(predictions.values()),
         cost=execution_cost(jobs, predictions, history, session.region),
-        quotas=tuple(answers),
+        quotas=(check_size(len(definition)), *answers),
         quotas_unknown=quotas_unknown,
         storage=storage,
         storage_unknown=storage_unknown,
-        network=network,
-        over_budget=()
-        if workload.budget is None
-        else tuple(
-            budget_faults(
-                workload.name,
-                workload.budget,
-                bound := bound_of(jobs, workload.budget, session.region),
-                None if deployed is None else spent_this_month(session, pipeline, bound.rates, now),
-            )
-        ),
+        network=network_cost(settings.network, session.region),
+        over_budget=over_budget(session, pipeline if deployed else None, workload, jobs, now),
     )
 
 
@@ -157,17 +135,20 @@ def _quotas(
     session: AwsSession,
     planned: Definition,
     jobs: Sequence[PlannedJob],
-    max_parallel_steps: int | None,
-    builds: Builds,
+    *,
+    workload: Workload,
+    settings: Settings,
+    unbuilt: Sequence[str],
 ) -> tuple[list[QuotaAnswer], str | None]:
     """What the account's quotas say, or why they are unknown: a plan without them is still worth
     having."""
     answers: list[QuotaAnswer] = []
+    at_once = workload.compute.max_parallel_steps
     try:
-        answers += check_quotas(planned, jobs, read_quotas(session), max_parallel_steps)
-        if builds.images:
+        answers += check_quotas(planned, jobs, read_quotas(session), at_once)
+        if unbuilt:
             of_builds = read_quotas(session, "codebuild")
-            answers.append(check_builds(builds.machine, len(builds.images), of_builds))
+            answers.append(check_builds(settings.images.build_machine, len(unbuilt), of_builds))
     except AwsError as error:
         return answers, str(error)
     return answers, None

@@ -1,4 +1,4 @@
-"""Which steps the step cache would serve. Pure.
+"""Which steps the step cache would serve, by what the latest executions ran.
 
 The service keeps its cache to itself, so this is a prediction, by the rule that it documents: a
 step is served when an earlier run of it in the same pipeline succeeded with the same arguments (of
@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from compilegate.account.errors import asking
+from compilegate.account.executions.calls import (
+    execution_parameters,
+    latest_executions,
+    read_execution,
+)
+from compilegate.account.executions.state import SageMakerExecution, SageMakerStep
 from compilegate.account.plan.changes import compare_values
-from compilegate.account.plan.history import PastExecution
+from compilegate.account.session import AwsSession
 from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.expressions import (
     EXECUTION_VARIABLES,
@@ -23,12 +30,46 @@ from compilegate.document.expressions import (
     step_references,
 )
 from compilegate.document.model import Definition, Scalar, Step
+from compilegate.document.parameters import parameter_values
 from compilegate.document.paths import ExpressionError
+from compilegate.document.reading import read_definition
 from compilegate.document.step_types import STEP_TYPES
 
 _THIS = "the execution that is planned"
 MOST_FIELDS = 3
 """Fields that are named when a request has changed; the definition's changes have all."""
+
+
+EXECUTIONS = 5
+"""How far back it is looked. The service looks further, so that a plan errs towards "runs"."""
+
+
+@dataclass(frozen=True)
+class PastExecution:
+    """An execution as it ended, or as far as it is."""
+
+    state: SageMakerExecution
+    definition: Definition
+    parameters: Mapping[str, Scalar]
+
+    def step(self, name: str) -> SageMakerStep | None:
+        """The step of that name, once it has started."""
+        return self.state.steps.get(name)
+
+
+def read_history(session: AwsSession, pipeline: str, most: int = EXECUTIONS) -> list[PastExecution]:
+    """The latest executions, newest first. Raises AwsError."""
+    client = session.client("sagemaker")
+    found = []
+    for arn in latest_executions(session, pipeline, most):
+        state = read_execution(client, arn)
+        with asking(f"read the definition of the execution {arn}"):
+            answer = client.describe_pipeline_definition_for_execution(PipelineExecutionArn=arn)
+        definition, _ = read_definition(answer["PipelineDefinition"])
+        given = execution_parameters(session, arn)
+        values, _ = parameter_values(definition.parameters, given)
+        found.append(PastExecution(state, definition, values))
+    return found
 
 
 @dataclass(frozen=True)

@@ -24,17 +24,10 @@ SERVICES = {"sagemaker": "SageMaker", "codebuild": "CodeBuild"}
 def read_quotas(session: AwsSession, service: str = "sagemaker") -> dict[str, float]:
     """Value by name, of one of `SERVICES`. Raises AwsError."""
     with asking(f"read the account's quotas of {SERVICES[service]}"):
-        pages = (
-            session.client("service-quotas")
-            .get_paginator("list_service_quotas")
-            .paginate(ServiceCode=service)
+        quotas = session.listed(
+            "service-quotas", "list_service_quotas", "Quotas", ServiceCode=service
         )
-        return {
-            quota["QuotaName"]: quota["Value"]
-            for page in pages
-            for quota in page["Quotas"]
-            if "Value" in quota
-        }
+        return {quota["QuotaName"]: quota["Value"] for quota in quotas if "Value" in quota}
 
 
 LONGEST_TRAINING = "Longest run time for a training job"

@@ -1,19 +1,19 @@
-"""`compilegate aws submit`, `watch` and `stop`: executions of a deployed workload on SageMaker."""
+"""`compilegate aws submit`, `watch`, `stop` and `upload`: executions of a deployed workload on
+SageMaker, and the raw data that they train on."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 
 from compilegate.access.layout import verdicts_prefix
-from compilegate.account.deployed import DeployedPipeline, StackOutputs, read_outputs, read_pipeline
-from compilegate.account.errors import asking
+from compilegate.account.deployed import read_outputs, read_pipeline
 from compilegate.account.executions.calls import (
     execution_parameters,
     latest_executions,
@@ -22,19 +22,15 @@ from compilegate.account.executions.calls import (
 )
 from compilegate.account.executions.executor import SageMakerExecutor
 from compilegate.account.executions.state import is_execution_arn, region_of
-from compilegate.account.object_store import S3ObjectStore
-from compilegate.account.plan.budget import (
-    BudgetError,
-    bound_of,
-    budget_faults,
-    spent_this_month,
-)
-from compilegate.account.plan.jobs import PlannedJob, job_faults, jobs_of
+from compilegate.account.object_store import stage_raw_data
+from compilegate.account.plan.budget import BudgetError, over_budget
+from compilegate.account.plan.jobs import jobs_given
+from compilegate.account.registry import Registry
 from compilegate.account.session import AwsSession, open_session
-from compilegate.cli.aws.upload import stage_data
 from compilegate.cli.checks import refuse_infeasible
 from compilegate.cli.options import (
     Project,
+    completing,
     parameter_option,
     parameter_pairs,
     pass_project,
@@ -43,18 +39,16 @@ from compilegate.cli.options import (
 from compilegate.cli.places import Account, open_account
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.cli.terminal.origin import note_origin
-from compilegate.cli.terminal.outcome import show_outcome
 from compilegate.cli.terminal.progress import progress_shown
-from compilegate.document.parameters import parameter_values
+from compilegate.datasets import cache_folder, raw_data
 from compilegate.document.reading import read_definition
 from compilegate.execution import exit_codes
 from compilegate.execution.looking import POLL_SECONDS
 from compilegate.job.names import NOTICE_FILE
+from compilegate.pipelines.staging import raw_data_uri
 from compilegate.workload import Workload
-from compilegate.workload.parameters import ATTEMPT, INSTANCE_TYPE
+from compilegate.workload.parameters import ATTEMPT, DATA, INSTANCE_TYPE
 
-DATA = "Data"
-"""The pipeline parameter for the raw data's URI."""
 POLL_VARIABLE = "COMPILEGATE_POLL_SECONDS"
 """How long to wait between two looks, in seconds."""
 
@@ -89,30 +83,25 @@ def submit_command(
     is that of a local run. Ctrl-C stops the watching, not the execution.
     """
     declared, path = project.load(workload)
-    name = declared.name
     given = parameter_pairs(parameters)
     if INSTANCE_TYPE in given:
         refuse_infeasible(declared, path, instance_type=given[INSTANCE_TYPE])
-    _check_arguments(given, token)
+    if token is not None and not token.strip():
+        # A CI variable may be missing: every run would then find the first one's execution.
+        raise click.UsageError(
+            "--token: found an empty text, allowed: a text that differs for each run"
+        )
+    if not given.get(DATA, "s3://").startswith("s3://"):
+        raise click.UsageError(f"--parameter: {DATA} is {given[DATA]!r}, allowed: s3://BUCKET/KEY")
     if wait:
         with refusing_os_errors():
             project.home.mkdir(parents=True, exist_ok=True)
     account = open_account(project)
-    stack, pipeline = _deployed(account, name)
-    if token is None:
-        _refuse_overlap(account, pipeline)
-    jobs = _check_parameters(pipeline.definition, given)
-    _refuse_above_budget(account, declared, pipeline.name, jobs)
-    if DATA not in given:
-        data = stage_data(account, declared, path)
-        if data != stack["DataUri"]:
-            click.echo(f"the raw data has changed since the deployment; {DATA}={data}", err=True)
-            given[DATA] = data
-    given |= _attempt(account, name, pipeline, given)
+    pipeline, added = _prepared(account, declared, path, given, repeats=token is not None)
     executor = SageMakerExecutor(
         session=account.session, home=project.home, token=token, poll_seconds=poll_seconds()
     )
-    arn = executor.start(pipeline.name, given)
+    arn = executor.start(pipeline, {**given, **added})
     if wait:
         from compilegate.cli.measured import expectations  # noqa: PLC0415  reads tables
 
@@ -158,16 +147,111 @@ def stop_command(project: Project, execution: str) -> None:
     click.echo(f"stopping {arn}; watch it end with: compilegate aws watch {arn}")
 
 
+@click.command("upload")
+@click.argument(
+    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
+)
+@click.option(
+    "--all", "all_of_them", is_flag=True, help="Every workload that is deployed from here."
+)
+@pass_project
+def upload_command(project: Project, workload: str | None, *, all_of_them: bool) -> None:
+    """Upload a workload's raw data to the project's bucket unless it is already there.
+
+    \b
+      compilegate aws upload news-topics     prints its URI, s3://BUCKET/...
+      compilegate aws upload --all           as `make deploy` does before it changes a pipeline
+
+    The key contains the data's digest, so changed data gets a new key and existing data is always
+    the right one. `compilegate aws submit` does the same before it starts an execution.
+    """
+    if all_of_them is (workload is not None):
+        raise click.UsageError("NAME: allowed is either a workload or --all")
+    account = open_account(project)
+    declared = (
+        [project.load(workload)]
+        if workload is not None
+        else project.deployed_workloads(account.names.settings)
+    )
+    for each, path in declared:
+        click.echo(_staged(account, each, path))
+
+
+def _prepared(
+    account: Account, workload: Workload, path: Path, given: Mapping[str, str], *, repeats: bool
+) -> tuple[str, dict[str, str]]:
+    """Refuse a start that cannot succeed, and upload the raw data; returns the pipeline's name and
+    the parameters that only the account knows. A start that `repeats` a token may overlap: it
+    finds its execution."""
+    session = account.session
+    stack = read_outputs(session, account.names.workload_stack(workload.name))
+    pipeline = read_pipeline(session, stack["PipelineName"])
+    running = None if repeats else running_execution(session, pipeline.name)
+    if running is not None:
+        raise RefusalError(
+            f"{pipeline.name} is already executing, and executions do not overlap; follow it with: "
+            f"compilegate aws watch {running}"
+        )
+    definition, _ = read_definition(pipeline.definition)
+    _, jobs = jobs_given(definition, given)
+    if faults := over_budget(session, pipeline.name, workload, jobs, datetime.now(UTC)):
+        raise BudgetError(*faults)
+    added = {}
+    if DATA not in given:
+        data = _staged(account, workload, path)
+        if data != stack["DataUri"]:
+            click.echo(f"the raw data has changed since the deployment; {DATA}={data}", err=True)
+            added[DATA] = data
+    if ATTEMPT not in given and ATTEMPT in {each.name for each in definition.parameters}:
+        attempt = _attempt(account, workload.name, pipeline.name)
+        if attempt > 1:
+            added[ATTEMPT] = str(attempt)
+    return pipeline.name, added
+
+
+def _attempt(account: Account, workload: str, pipeline: str) -> int:
+    """One more than the last execution's where it lost jobs, so that their arms train again: for
+    the service their steps ended well, and lie in its cache."""
+    latest = latest_executions(account.session, pipeline, most=1)
+    if not latest:
+        return 1
+    before = int(execution_parameters(account.session, latest[0]).get(ATTEMPT, "1"))
+    folder = f"{verdicts_prefix(workload)}{latest[0].rpartition('/')[2]}"
+    registry = Registry(account.session, account.names.settings.project)
+    notice = registry.object_at(f"s3://{account.bucket}/{folder}/{NOTICE_FILE}")
+    if notice is None or not json.loads(notice).get("lost"):
+        return before
+    click.echo(
+        f"the last execution lost jobs; their arms train again: {ATTEMPT}={before + 1}", err=True
+    )
+    return before + 1
+
+
+def _staged(account: Account, workload: Workload, path: Path) -> str:
+    """Upload the raw data of a workload, unless they are there; returns their URI."""
+    with refusing_os_errors():
+        data = raw_data(workload.data, path.parent)
+        uri = raw_data_uri(workload, data, account.bucket)
+        stage_raw_data(
+            account.session, data, uri, cache_folder(), lambda line: click.echo(line, err=True)
+        )
+    return uri
+
+
 def _watch(executor: SageMakerExecutor, arn: str) -> int:
     """Print what happens until the execution ends, then its result; returns the exit status.
 
-    Ctrl-C stops the watching, not the execution.
+    Ctrl-C and a termination signal, as when CI cancels the job that waits, stop the watching, not
+    the execution.
     """
+    from compilegate.cli.terminal.outcome import show_outcome  # noqa: PLC0415  slow
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
-        with _leaving_on_termination():
-            with progress_shown() as listener:
-                result = executor.follow(arn, listener)
-            return show_outcome(executor, result)
+        with progress_shown() as listener:
+            result = executor.follow(arn, listener)
+        return show_outcome(executor, result)
     except KeyboardInterrupt:
         click.echo(
             f"\nno longer watching; the execution continues\n"
@@ -176,18 +260,6 @@ def _watch(executor: SageMakerExecutor, arn: str) -> int:
             err=True,
         )
         return exit_codes.INTERRUPTED
-
-
-@contextmanager
-def _leaving_on_termination() -> Iterator[None]:
-    """Treat a termination signal like Ctrl-C, as when CI cancels the job that waits."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _find_execution(project: Project, arn_or_workload: str) -> tuple[AwsSession, str]:
@@ -208,88 +280,3 @@ def _find_execution(project: Project, arn_or_workload: str) -> tuple[AwsSession,
             f"compilegate aws submit {arn_or_workload}"
         )
     return account.session, latest[0]
-
-
-def _deployed(account: Account, workload: str) -> tuple[StackOutputs, DeployedPipeline]:
-    stack = read_outputs(account.session, account.names.workload_stack(workload))
-    return stack, read_pipeline(account.session, stack["PipelineName"])
-
-
-def _refuse_overlap(account: Account, pipeline: DeployedPipeline) -> None:
-    """Refuse a start that the notifier would stop, unless its token finds its execution."""
-    running = running_execution(account.session, pipeline.name)
-    if running is not None:
-        raise RefusalError(
-            f"{pipeline.name} is already executing, and executions do not overlap; follow it with: "
-            f"compilegate aws watch {running}"
-        )
-
-
-def _attempt(
-    account: Account, workload: str, pipeline: DeployedPipeline, given: Mapping[str, str]
-) -> dict[str, str]:
-    """The parameter by which candidates train again whose jobs the last execution lost: for the
-    service their steps ended well, and lie in its cache. Empty where that is not needed."""
-    declared, _ = read_definition(pipeline.definition)
-    latest = latest_executions(account.session, pipeline.name, 1)
-    if ATTEMPT in given or ATTEMPT not in {each.name for each in declared.parameters} or not latest:
-        return {}
-    (arn,) = latest
-    before = int(execution_parameters(account.session, arn).get(ATTEMPT, "1"))
-    lost = _lost_jobs(account, workload, arn.rpartition("/")[2])
-    if lost:
-        click.echo(
-            f"the last execution lost jobs; their arms train again: {ATTEMPT}={before + 1}",
-            err=True,
-        )
-    return {ATTEMPT: str(before + lost)} if before + lost > 1 else {}
-
-
-def _lost_jobs(account: Account, workload: str, execution: str) -> bool:
-    """Whether the gate of an execution says so."""
-    bucket = account.bucket
-    key = f"{verdicts_prefix(workload)}{execution}/{NOTICE_FILE}"
-    client = account.session.client("s3")
-    if not S3ObjectStore(client).exists(f"s3://{bucket}/{key}"):
-        return False
-    with asking(f"read s3://{bucket}/{key}"):
-        notice = json.loads(client.get_object(Bucket=bucket, Key=key)["Body"].read())
-    return bool(notice.get("lost"))
-
-
-def _check_arguments(given: Mapping[str, str], token: str | None) -> None:
-    if token is not None and not token.strip():
-        # A CI variable may be missing: every run would then find the first one's execution.
-        raise click.UsageError(
-            "--token: found an empty text, allowed: a text that differs for each run"
-        )
-    if DATA in given and not given[DATA].startswith("s3://"):
-        raise click.UsageError(f"--parameter: {DATA} is {given[DATA]!r}, allowed: s3://BUCKET/KEY")
-
-
-def _refuse_above_budget(
-    account: Account, workload: Workload, pipeline: str, jobs: Sequence[PlannedJob]
-) -> None:
-    """Refuse a start that could cost more than the workload declares."""
-    budget = workload.budget
-    if budget is None:
-        return
-    bound = bound_of(jobs, budget, account.session.region)
-    spent = None
-    if budget.month_usd is not None:
-        spent = spent_this_month(account.session, pipeline, bound.rates, datetime.now(UTC))
-    if faults := budget_faults(workload.name, budget, bound, spent):
-        raise BudgetError(*faults)
-
-
-def _check_parameters(definition: str, given: Mapping[str, str]) -> list[PlannedJob]:
-    """The jobs that would run; refuses parameters that the deployed definition does not declare or
-    allow."""
-    deployed, _ = read_definition(definition)
-    values, faults = parameter_values(deployed.parameters, given)
-    if faults:
-        raise RefusalError(*faults)
-    jobs = jobs_of(deployed, values)
-    if unable := job_faults(jobs):
-        raise RefusalError(*unable)
-    return jobs

@@ -1,62 +1,50 @@
-"""`compilegate aws images`: list the container images, and build the missing ones."""
+"""`compilegate aws images`: list the container images, and build the missing ones.
+
+And for `doctor --aws`: what the account has and lacks of images, builds and data.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 from compilegate.account.base_digests import base_digest
-from compilegate.account.errors import AwsError
-from compilegate.account.image_builds import POLL_SECONDS, Build, NoRoomError, follow_builds
-from compilegate.account.images import ImageStatus, build_image, read_images
+from compilegate.account.errors import AwsError, NotDeployedError
+from compilegate.account.images import (
+    POLL_SECONDS,
+    Build,
+    ImageStatus,
+    NoRoomError,
+    build_image,
+    follow_builds,
+    read_images,
+)
+from compilegate.account.object_store import is_staged
+from compilegate.account.plan.quotas import check_builds, read_quotas
 from compilegate.account.session import AwsSession
 from compilegate.account.settings.pins import LOCK_FILE, read_pins, write_pins
 from compilegate.catalog.images import BaseImage, patches_of
 from compilegate.cli.aws.executions import poll_seconds
-from compilegate.cli.options import Project, json_option, pass_project
+from compilegate.cli.options import Project, json_option, pass_project, refuse_given
 from compilegate.cli.places import Account, open_account
-from compilegate.cli.terminal.errors import RefusalError, aligned, show_error
+from compilegate.cli.terminal.errors import RefusalError, aligned, refusing_os_errors, show_error
 from compilegate.cli.terminal.progress import StepLines
+from compilegate.datasets import raw_data
 from compilegate.execution import exit_codes
 from compilegate.pipelines.requests.images import used_images
 from compilegate.pipelines.requests.regions import lacking_images, regions
-from compilegate.pipelines.staging import ImageFolder, image_folders
+from compilegate.pipelines.staging import ImageFolder, image_folders, raw_data_uri
+from compilegate.workload import Workload
 
 COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
 REGION_COLUMNS = ("REGION", "IMAGES WITHOUT A BASE THERE", "WORKLOADS THAT CANNOT GO THERE")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options as they were given."""
-
-    build: bool
-    wait: bool
-    as_json: bool
-    by_region: bool
-    pin: bool
-    missing: bool
-
-    def refuse_what_does_not_go_together(self, names: Sequence[str]) -> None:
-        """Refuse options of one form beside another."""
-        if self.as_json and (self.build or self.wait):
-            raise click.UsageError("--json: found --build or --wait as well, allowed: without them")
-        acting = self.build or self.wait or self.as_json
-        if self.by_region and (names or acting or self.pin):
-            raise click.UsageError("--regions: found more on the command line, allowed: it alone")
-        if self.pin and acting:
-            raise click.UsageError("--pin: allowed alone or with --missing")
-        if self.missing and not self.pin:
-            raise click.UsageError("--missing: allowed with --pin")
 
 
 @click.command("images")
@@ -79,7 +67,17 @@ class Options:
     "--missing", is_flag=True, help="With --pin: only for bases that were never looked up."
 )
 @pass_project
-def command(project: Project, names: tuple[str, ...], **given: Any) -> None:
+def command(
+    project: Project,
+    names: tuple[str, ...],
+    *,
+    build: bool,
+    wait: bool,
+    as_json: bool,
+    by_region: bool,
+    pin: bool,
+    missing: bool,
+) -> None:
     """List the container images, or those named; build the missing ones.
 
     \b
@@ -94,58 +92,43 @@ def command(project: Project, names: tuple[str, ...], **given: Any) -> None:
     builds it. An image that exists or is being built is never built again, and one that no workload
     uses is not built at all ("unused"). A build for which the account's quota has no room waits.
     """
-    options = Options(**given)
-    options.refuse_what_does_not_go_together(names)
-    if options.by_region:
+    building = {"--build": build, "--wait": wait}
+    if by_region:
+        beside = {"NAME": names, "--pin": pin, "--json": as_json, **building}
+        refuse_given(beside, "not with --regions")
+    if as_json:
+        refuse_given({"--pin": pin, **building}, "not with --json")
+    if pin:
+        refuse_given(building, "not with --pin")
+    else:
+        refuse_given({"--missing": missing}, "allowed with --pin")
+    if by_region:
         _list_regions(project)
         return
     account = open_account(project)
     folders = _chosen(names, project.containers, account)
     declared = project.deployed_workloads(account.names.settings)
     used = used_images(workload for workload, _ in declared)
-    if options.pin:
+    if pin:
         chosen = [folder for name, folder in folders.items() if names or name in used]
-        _pin_bases(account, project.settings_file, chosen, only_missing=options.missing)
+        _pin_bases(account, project.settings_file, chosen, only_missing=missing)
         return
     images = read_images(account.session, account.names, folders, used)
-    _list(images, as_json=options.as_json)
-    if options.build or options.wait:
-        if options.build and names:
-            _refuse_unused(images)
-        raise SystemExit(_build(account.session, images, start=options.build, wait=options.wait))
-
-
-def _list(images: Sequence[ImageStatus], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_facts(image) for image in images], indent=2))
         return
-    table = aligned([COLUMNS, *(_row(image) for image in images)])
-    for line in (*table, *_remarks(images)):
+    for line in (*aligned([COLUMNS, *map(_row, images)]), *_remarks(images)):
         click.echo(line)
-
-
-def _refuse_unused(images: Sequence[ImageStatus]) -> None:
-    if unused := [image.image.name for image in images if image.state == "unused"]:
-        raise RefusalError(*(f"no workload uses the image {name}" for name in unused))
-
-
-def _build(
-    session: AwsSession,
-    images: Sequence[ImageStatus],
-    *,
-    start: bool,
-    wait: bool,
-) -> int:
-    """Start what is missing and wait, as asked for; returns the exit status."""
-    going = {image.image.name: image.build for image in images if image.state == "building"}
+    builds = {image.image.name: image.build for image in images if image.state == "building"}
     waiting: dict[str, ImageStatus] = {}
-    if start:
-        started, waiting = _start(session, images)
-        going |= started
-    builds = {name: started for name, started in going.items() if started is not None}
+    if build:
+        # Of what is not used an image is built only when somebody names it, and that is refused.
+        wanted = [image for image in images if names or image.state != "unused"]
+        started, waiting = _start(account.session, wanted)
+        builds |= started
     if wait and (builds or waiting):
-        return _follow(session, builds, waiting)
-    return exit_codes.DECIDED
+        going = {name: each for name, each in builds.items() if each is not None}
+        raise SystemExit(_follow(account.session, going, waiting))
 
 
 def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping[str, ImageFolder]:
@@ -162,57 +145,38 @@ def _start(
     session: AwsSession, images: Sequence[ImageStatus]
 ) -> tuple[dict[str, Build], dict[str, ImageStatus]]:
     """Start the builds of missing images; returns those, and the images that wait for room in the
-    account's quota. First refuses stale ones."""
-    needed = [image for image in images if image.state != "unused"]
-    stale = [image for image in needed if image.state == "stale" or image.project is None]
-    if stale:
-        raise RefusalError(
-            *(
-                f"{image.image.folder} has changed since it was deployed, so its build would make "
-                "the old image; to deploy and build it: make deploy"
-                if image.project is not None
-                else f"{image.image.folder} is not deployed yet; to deploy and build it: "
-                "make deploy"
-                for image in stale
-            )
-        )
+    account's quota. Refuses first what cannot be built."""
+    if obstacles := [f"{each.image.name}: {each.obstacle}" for each in images if each.obstacle]:
+        raise RefusalError(*obstacles)
     started: dict[str, Build] = {}
     waiting: dict[str, ImageStatus] = {}
-    for image in needed:
+    for image in images:
         if image.state not in ("missing", "failed"):
             continue
         name = image.image.name
         try:
-            build = started[name] = build_image(session, image)
+            started[name] = build_image(session, image)
         except NoRoomError as error:
             waiting[name] = image
             click.echo(f"{name}: waits, because {error}")
         else:
-            click.echo(f"{name}: build {build.id} started")
+            click.echo(f"{name}: build {started[name].id} started")
     if not started and not waiting:
         click.echo("nothing to build")
     return started, waiting
 
 
 def _follow(
-    session: AwsSession,
-    builds: Mapping[str, Build],
-    waiting: Mapping[str, ImageStatus],
+    session: AwsSession, builds: Mapping[str, Build], waiting: Mapping[str, ImageStatus]
 ) -> int:
     """Report on the builds until they end; returns the exit status."""
-    lines, began = StepLines(), time.monotonic()
-
-    def show(image: str, build: Build) -> None:
-        lines.show(time.monotonic() - began, image, _progress(build))
-
+    lines, began, latest = StepLines(), time.monotonic(), dict(builds)
     try:
-        ended = follow_builds(
-            session,
-            builds,
-            show,
-            poll_seconds(POLL_SECONDS),
-            waiting={name: partial(build_image, session, image) for name, image in waiting.items()},
-        )
+        for image, build in follow_builds(session, builds, waiting, poll_seconds(POLL_SECONDS)):
+            latest[image] = build
+            text = (build.phase if build.in_progress else build.status).lower().replace("_", " ")
+            seconds = "" if build.seconds is None else f" after {build.seconds:.0f} s"
+            lines.show(time.monotonic() - began, image, f"{text}{seconds}")
     except KeyboardInterrupt:
         click.echo(
             "\nno longer watching; the builds continue: compilegate aws images --wait", err=True
@@ -221,18 +185,10 @@ def _follow(
     except AwsError as error:
         show_error(f"{error}; the builds continue: compilegate aws images --wait")
         return exit_codes.LOST
-    for image, build in ended.items():
-        if build.failed:
-            show_error(f"{image}: {_why(build)}")
-    failed = any(build.failed for build in ended.values())
+    failed = {image: build for image, build in latest.items() if build.failed}
+    for image, build in failed.items():
+        show_error(f"{image}: {_why(build)}")
     return exit_codes.STEP_FAILED if failed else exit_codes.DECIDED
-
-
-def _progress(build: Build) -> str:
-    if build.in_progress:
-        return build.phase.lower().replace("_", " ")
-    seconds = f" after {build.seconds:.0f} s" if build.seconds is not None else ""
-    return f"{build.status.lower().replace('_', ' ')}{seconds}"
 
 
 def _why(build: Build) -> str:
@@ -241,34 +197,29 @@ def _why(build: Build) -> str:
     return f"build {build.id} failed: {reason}" + (f"\n  log: {build.log}" if build.log else "")
 
 
-def _remarks(images: Sequence[ImageStatus]) -> list[str]:
+def _remarks(images: Sequence[ImageStatus]) -> Iterator[str]:
     """Remarks for which the table has no room."""
     today = datetime.datetime.now(datetime.UTC).date()
-    remarks = []
     for status in images:
         image = status.image
-        if status.state == "unused":
-            remarks.append(f"{image.name}: no workload uses it, so it is not built")
-            continue
-        if status.project is None:
-            remarks.append(f"{image.name}: not deployed yet; make deploy builds it")
-        elif status.state == "stale":
-            remarks.append(
-                f"{image.name}: {image.folder} has changed since {status.deployed_tag} was "
-                "deployed; make deploy builds it"
-            )
+        if status.obstacle is not None:
+            yield f"{image.name}: {status.obstacle}"
         elif status.build is not None and status.state == "failed":
-            remarks.append(f"{image.name}: {_why(status.build)}")
+            yield f"{image.name}: {_why(status.build)}"
         patches = patches_of(image.base) if isinstance(image.base, BaseImage) else None
-        if patches is not None and patches.ended(today):
+        if status.state != "unused" and patches is not None and patches.ended(today):
             since = f" (since {patches.until})" if patches.until else ""
-            remarks.append(f"{image.name}: AWS no longer patches its base{since}")
-    return remarks
+            yield f"{image.name}: AWS no longer patches its base{since}"
 
 
 def _row(status: ImageStatus) -> tuple[str, ...]:
     image = status.image
-    return (image.name, image.tag, status.state, _vulnerabilities(status), image.base_name)
+    if status.findings is None:
+        found = "not scanned" if status.state == "built" else "-"
+    else:
+        counts = [f"{count} {severity.lower()}" for severity, count in status.findings.items()]
+        found = ", ".join(counts) or "none"
+    return (image.name, image.tag, status.state, found, image.base_name)
 
 
 def _facts(status: ImageStatus) -> dict[str, Any]:
@@ -280,15 +231,8 @@ def _facts(status: ImageStatus) -> dict[str, Any]:
         "deployed_tag": status.deployed_tag,
         "base": image.base_name,
         "vulnerabilities": None if status.findings is None else dict(status.findings),
-        "build": None if build is None else dataclasses.asdict(build),
+        "build": None if build is None else asdict(build),
     }
-
-
-def _vulnerabilities(status: ImageStatus) -> str:
-    if status.findings is None:
-        return "not scanned" if status.state == "built" else "-"
-    counts = [f"{count} {severity.lower()}" for severity, count in status.findings.items()]
-    return ", ".join(counts) or "none"
 
 
 def _pin_bases(
@@ -297,12 +241,11 @@ def _pin_bases(
     """Look up each base's digest, and write those that are new."""
     before = read_pins(settings)
     after = dict(before)
-    region = account.session.region
-    for base in dict.fromkeys(image.base_name for image in images if "@" not in image.base_name):
+    by_base = {image.base_name: image for image in images if "@" not in image.base_name}
+    for base, image in by_base.items():
         if only_missing and base in before:
             continue
-        image = next(image for image in images if image.base_name == base)
-        uri = replace(image, digest=None).base_uri(region)
+        uri = replace(image, digest=None).base_uri(account.session.region)
         try:
             after[base] = base_digest(account.session, uri)
         except AwsError as error:
@@ -313,10 +256,12 @@ def _pin_bases(
         was = before.get(base)
         said = "as before" if was == after[base] else "new" if was is None else f"was {was}"
         click.echo(f"{base} is {after[base]} ({said})")
-    if after == before:
-        return
-    path = write_pins(settings, after)
-    click.echo(f"{path} is written; commit it, and make deploy builds what has changed", err=True)
+    if after != before:
+        click.echo(
+            f"{write_pins(settings, after)} is written; commit it, and make deploy builds what has "
+            "changed",
+            err=True,
+        )
 
 
 def _list_regions(project: Project) -> None:
@@ -338,3 +283,74 @@ def _list_regions(project: Project) -> None:
         rows.append((region, ", ".join(without) or "-", ", ".join(stopped) or "-"))
     for line in aligned([REGION_COLUMNS, *rows]):
         click.echo(line)
+
+
+Answer = Literal["has", "lacks", "unknown"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that deployed pipelines need."""
+
+    what: str
+    answer: Answer
+    sentence: str
+
+
+def findings(
+    account: Account, workloads: Sequence[tuple[Workload, Path]], containers: Path
+) -> Iterator[Finding]:
+    """Images, the quota of their builds, and each workload's default data."""
+    used = used_images(workload for workload, _ in workloads)
+    folders = account.image_folders(containers)
+    needed = {name: folder for name, folder in folders.items() if name in used}
+    try:
+        images = read_images(account.session, account.names, needed, used)
+    except AwsError as error:
+        yield _unanswered("images", error)
+    else:
+        yield from map(_image, images)
+        yield _builds(account, images)
+    for workload, path in workloads:
+        yield _data(account, workload, path)
+
+
+def _unanswered(what: str, error: AwsError) -> Finding:
+    return Finding(what, "lacks" if isinstance(error, NotDeployedError) else "unknown", str(error))
+
+
+def _image(status: ImageStatus) -> Finding:
+    image = status.image
+    if status.state == "built":
+        return Finding(f"image {image.name}", "has", f"{image.name}:{image.tag} is built")
+    why = f": {status.build.reason}" if status.build is not None and status.build.failed else ""
+    missing = f"{image.name} is {status.state}{why}; compilegate aws images --build --wait"
+    return Finding(f"image {image.name}", "lacks", status.obstacle or missing)
+
+
+def _builds(account: Account, images: Sequence[ImageStatus]) -> Finding:
+    """Whether the account's quota lets the images be built; for one that is changed some day, where
+    all are there."""
+    count = max(1, sum(status.state != "built" for status in images))
+    machine = account.names.settings.images.build_machine
+    try:
+        found = check_builds(machine, count, read_quotas(account.session, "codebuild"))
+    except AwsError as error:
+        return _unanswered("builds", error)
+    answers: dict[str, Answer] = {"forbids": "lacks", "unknown": "unknown"}
+    return Finding("builds", answers.get(found.answer, "has"), found.sentence)
+
+
+def _data(account: Account, workload: Workload, path: Path) -> Finding:
+    """Whether what a scheduled start trains on lies in the bucket."""
+    what = f"data {workload.name}"
+    try:
+        with refusing_os_errors():
+            data = raw_data(workload.data, path.parent)
+            uri = raw_data_uri(workload, data, account.bucket)
+            there = is_staged(account.session, data, uri)
+    except AwsError as error:
+        return _unanswered(what, error)
+    if there:
+        return Finding(what, "has", f"{uri} is there")
+    return Finding(what, "lacks", f"{uri} is not there; compilegate aws upload {workload.name}")

@@ -111,9 +111,9 @@ def promote_command(project: Project, model: str) -> None:
     registry = Registry(account.session, names.settings.project)
     promotion = Promotion(source, account.session, registry, account.bucket)
     group = found["group"].removeprefix(f"{source.project}-")
-    promoted = promotion.promote(group, int(found["version"]))
-    name = f"{promoted.model.group}/{promoted.model.version}"
-    if promoted.is_new:
+    copy, is_new = promotion.promote(group, int(found["version"]))
+    name = f"{copy.group}/{copy.version}"
+    if is_new:
         click.echo(f"{model} of account {source.account} is {name} here; approve it with:")
         click.echo(f"  compilegate models approve {name} --aws")
     else:

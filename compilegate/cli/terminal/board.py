@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import fmean
 
 from compilegate.execution.events import (
     Event,
@@ -26,27 +27,17 @@ STEPS = re.compile(r"\bsteps?(?:[ =:]+|\s*\[)(\d+)\s*(?:/|of)\s*(\d+)", re.IGNOR
 class State(StrEnum):
     """The state of a job, in the words of the table."""
 
-    WAITING = "waiting"
     RUNNING = "running"
     RETRYING = "retrying"
-    DONE = "done"
-    CACHED = "cached"
     FAILED = "failed"
     STOPPED = "stopped"
+    WAITING = "waiting"
+    DONE = "done"
+    CACHED = "cached"
     SKIPPED = "skipped"
 
-    @property
-    def going(self) -> bool:
-        """Whether it has begun and not ended."""
-        return self in {State.RUNNING, State.RETRYING}
 
-    @property
-    def ended(self) -> bool:
-        """Whether it is final."""
-        return not self.going and self is not State.WAITING
-
-
-_KEPT = {StepStatus.SUCCEEDED: State.DONE}
+GOING = (State.RUNNING, State.RETRYING)
 _ENDS = {
     StepStatus.SUCCEEDED: State.DONE,
     StepStatus.FAILED: State.FAILED,
@@ -81,9 +72,13 @@ class Row:
         """What it shares with jobs that differ in a number at the end, such as the seed."""
         return re.sub(r"[-_]?\d+$", "", self.name)
 
+    @property
+    def kind(self) -> str:
+        return self.name.partition("-")[0]
+
     def seconds_left(self, now: float) -> float | None:
         """By its own steps; None where it has said too few."""
-        if self.first_counted is None or not self.of:
+        if self.first_counted is None:
             return None
         at, count = self.first_counted
         taken = self.counted - count
@@ -110,8 +105,9 @@ class Board:
     @property
     def of(self) -> int | None:
         """How many jobs there are in all; None if unknown."""
-        counted = [row for row in self.rows.values() if row.state is not State.SKIPPED]
-        return len(counted) if self._all_known else None
+        if not self._all_known:
+            return None
+        return sum(row.state is not State.SKIPPED for row in self.rows.values())
 
     @property
     def done(self) -> int:
@@ -124,22 +120,22 @@ class Board:
         match event:
             case ExecutionStarted():
                 self.pipeline, self.execution_id = event.pipeline_name, event.execution_id
-                self.rows = {
-                    name: Row(name, _KEPT.get(status, State.WAITING))
-                    for name, status in event.jobs.items()
-                }
                 self._all_known, self._at_once = bool(event.jobs), event.at_once
-            case StepStarted():
-                self._started(event)
+                for name, status in event.jobs.items():
+                    kept = status is StepStatus.SUCCEEDED
+                    self.rows[name] = Row(name, State.DONE if kept else State.WAITING)
+            case StepStarted() if event.job_name is not None:
+                self.rows[event.step] = Row(
+                    event.step, State.RUNNING, event.at, links=dict(event.links)
+                )
+                going = sum(row.state in GOING for row in self.rows.values())
+                self._most_seen = max(self._most_seen, going)
             case StepOutput():
                 self._output(event)
             case StepRetried():
                 row = self._row(event.step)
                 row.state, row.compiling_since = State.RETRYING, None
-                row.said = (
-                    f"attempt {event.attempt} failed ({event.failure.headline}); "
-                    f"again in {event.wait_seconds:.0f} s"
-                )
+                row.said = retry_sentence(event)
             case StepEnded():
                 self._ended(event)
             case ExecutionEnded():
@@ -152,34 +148,28 @@ class Board:
 
         Jobs run `at_once` at a time, so that it is the longest of them at least.
         """
-        known = [self._left(row, now) for row in self.rows.values() if not row.state.ended]
-        left = [seconds for seconds in known if seconds is not None]
+        open_rows = (row for row in self.rows.values() if row.state in {*GOING, State.WAITING})
+        left = [seconds for row in open_rows if (seconds := self._left(row, now)) is not None]
         if not left:
             return None
         return max(*left, sum(left) / (self._at_once or self._most_seen))
 
     def _left(self, row: Row, now: float) -> float | None:
-        whole = self._usual(row)
-        own = row.seconds_left(now)
-        if not row.state.going or row.started is None:
-            return whole
-        by_kin = None if whole is None else max(0.0, whole - (now - row.started))
-        return max((each for each in (own, by_kin) if each is not None), default=None)
+        """By its own steps or by how long such jobs take, whichever is longer."""
+        usual = self._usual(row)
+        if row.state not in GOING or row.started is None:
+            return usual
+        by_kin = None if usual is None else max(0.0, usual - (now - row.started))
+        known = (seconds for seconds in (row.seconds_left(now), by_kin) if seconds is not None)
+        return max(known, default=None)
 
     def _usual(self, row: Row) -> float | None:
         """How long such a job takes: the mean of those of its kin that ran, or else of its kind."""
         ran = [each for each in self.rows.values() if each.state is State.DONE and each.seconds]
-        kind = row.name.partition("-")[0]
-        return _mean(each.seconds for each in ran if each.kin == row.kin) or _mean(
-            each.seconds for each in ran if each.name.partition("-")[0] == kind
-        )
-
-    def _started(self, event: StepStarted) -> None:
-        if event.job_name is None:
-            return
-        links = dict(event.links)
-        self.rows[event.step] = Row(event.step, State.RUNNING, event.at, links=links)
-        self._most_seen = max(self._most_seen, sum(r.state.going for r in self.rows.values()))
+        alike = [each.seconds for each in ran if each.kin == row.kin] or [
+            each.seconds for each in ran if each.kind == row.kind
+        ]
+        return fmean(alike) if alike else None
 
     def _output(self, event: StepOutput) -> None:
         row = self._row(event.step)
@@ -187,29 +177,32 @@ class Board:
             row.compiling_since = event.at
         elif event.line.startswith(COMPILED_LINE):
             row.compiling_since = None
-        told = STEPS.search(event.line)
-        if told is None or not 0 < int(told[1]) <= int(told[2]):
+        found = STEPS.search(event.line)
+        if found is None or not 0 < int(found[1]) <= int(found[2]):
             return
-        row.counted, row.of, row.compiling_since = int(told[1]), int(told[2]), None
+        row.counted, row.of, row.compiling_since = int(found[1]), int(found[2]), None
         row.first_counted = row.first_counted or (event.at, row.counted)
         row.last_counted_at = event.at
 
     def _ended(self, event: StepEnded) -> None:
-        of_interest = event.cached_from is not None or event.status in UNSUCCESSFUL
-        if event.step not in self.rows and not of_interest:
+        cached, failure = event.cached_from is not None, event.failure
+        if event.step not in self.rows and not cached and event.status not in UNSUCCESSFUL:
             return  # it ran no job
         row = self._row(event.step)
-        row.state = State.CACHED if event.cached_from is not None else _ENDS[event.status]
-        if row.state is State.DONE and event.failure is not None:
+        row.state = State.CACHED if cached else _ENDS[event.status]
+        if row.state is State.DONE and failure is not None:
             row.state = State.FAILED
         row.seconds, row.compiling_since = event.seconds, None
         # Where its log is and what it printed last is told below the table.
-        row.said = "" if event.failure is None else event.failure.sentence.partition("\n")[0]
+        row.said = "" if failure is None else failure.sentence.partition("\n")[0]
 
     def _row(self, name: str) -> Row:
         return self.rows.setdefault(name, Row(name))
 
 
-def _mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return sum(found) / len(found) if found else None
+def retry_sentence(event: StepRetried) -> str:
+    """That an attempt failed, and when the next one starts."""
+    return (
+        f"attempt {event.attempt} failed ({event.failure.headline}); "
+        f"again in {event.wait_seconds:.0f} s"
+    )

@@ -72,39 +72,30 @@ class Shown(click.ClickException):
             show_error(problem)
 
 
-class ShownLoss(Shown):
-    """That an execution was lost sight of."""
-
+class _ShownLoss(Shown):
     exit_code = exit_codes.LOST
 
 
-class ShownFullDisk(Shown):
-    """That a disk is full, in the midst of what may go on later."""
-
+class _ShownFullDisk(Shown):
     exit_code = exit_codes.STEP_FAILED
+
+
+def shown(error: CompilegateError) -> Shown:
+    """The error as click shows it, with the exit status for it."""
+    return _ShownLoss(error) if isinstance(error, LostError) else Shown(error)
 
 
 def disk_error(error: OSError, resume: str = "--resume") -> Shown | None:
     """A disk that is full, or a file that may not be read or written, as click shows it; None for
     any other error. `resume` is how to go on with an execution."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        where = error.filename or "a disk"
-        return ShownFullDisk(
-            RefusalError(
-                f"{where}: {error.strerror}; what has ended is kept: free some space, then "
-                f"continue with {resume}"
-            )
+        kept = f"what has ended is kept: free some space, then continue with {resume}"
+        return _ShownFullDisk(
+            RefusalError(f"{error.filename or 'a disk'}: {error.strerror}; {kept}")
         )
-    if error.errno == errno.EROFS:
-        return Shown(RefusalError(f"{error.filename} cannot be written: {error.strerror}"))
-    if isinstance(error, PermissionError) and error.filename is not None:
+    if error.errno == errno.EROFS or (isinstance(error, PermissionError) and error.filename):
         return Shown(RefusalError(f"{error.filename}: {error.strerror}"))
     return None
-
-
-def shown(error: CompilegateError) -> Shown:
-    """The error as click shows it, with the exit status for it."""
-    return ShownLoss(error) if isinstance(error, LostError) else Shown(error)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,5 +1,5 @@
 """Where an execution came from: the command that started it, the commit it started at, and what was
-expected of it."""
+expected of it; and the command that continues it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from compilegate.job.files import write_json
 
@@ -57,6 +58,21 @@ def read_origin(folder: Path) -> Origin:
         )
     except (OSError, ValueError, KeyError, TypeError):
         return Origin()
+
+
+def resume_command(execution_id: str, context: click.Context) -> str:
+    """The command that continues an execution, whole: it can be copied as it stands. An execution
+    keeps its options, so only those of the project are given again, if the command line had them.
+    """
+    root, again = context.find_root(), context.command.name == "run"
+    words = ["compilegate", *(context.command_path.split()[1:] if again else ["run"])]
+    words += ["--resume", execution_id]
+    for option in root.command.params:
+        name = str(option.name)
+        if root.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            value = root.params[name]
+            words += option.opts[:1] if value is True else [option.opts[0], str(value)]
+    return shlex.join(words)
 
 
 def _git(*arguments: str) -> str:

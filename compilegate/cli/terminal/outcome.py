@@ -1,50 +1,57 @@
-"""An execution's result: its verdict, its report, its models, and the exit status.
+"""An execution's result: its verdict, its page, its models, and the exit status.
 
-Three lines come last: what was decided and why, what it saves, and where to look.
+Three lines come last: what was decided and why, what it saves, and where to look. Slow to import
+(scipy, jinja2), so commands import it when they have something to show.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
+import shutil
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
-from compilegate.cli.terminal.errors import show_error
-from compilegate.cli.terminal.pages import complete_page, has_page, write_page
+from compilegate.advice import experiences_of
+from compilegate.advice.told.foretold import Foretold, beside_outcome
+from compilegate.cli.terminal.errors import show_error, writing
+from compilegate.cli.terminal.origin import read_origin
 from compilegate.execution import exit_codes
 from compilegate.execution.executor import Executor
 from compilegate.execution.outcome import outcome_of
-from compilegate.execution.result import ExecutionResult
-from compilegate.job.names import REPORT_FILE, VERDICT_FILE
+from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.execution.status import UNSUCCESSFUL
+from compilegate.gate.observations import Observations, ObservationsError
+from compilegate.gate.verdict import Verdict, VerdictError
+from compilegate.job.files import write_bytes, write_text
+from compilegate.job.names import (
+    OBSERVATIONS_FILE,
+    REPORT_FILE,
+    REPORT_MARKDOWN_FILE,
+    REPROS_FOLDER,
+    VERDICT_FILE,
+)
+from compilegate.report import (
+    About,
+    ExecutionFacts,
+    Span,
+    StepFacts,
+    decided,
+    render_execution_html,
+    render_execution_markdown,
+    render_html,
+    render_junit,
+    render_markdown,
+    saves,
+    summary_lines,
+)
+from compilegate.workload.parameters import DATA
 
-RESUMABLE = (exit_codes.STEP_FAILED, exit_codes.INTERRUPTED)
-"""The exit statuses after which an execution here can go on."""
-
-
-def resume_command(execution_id: str, context: click.Context) -> str:
-    """The command that continues an execution, whole: it can be copied as it stands. An execution
-    keeps its options, so only those of the project are given again, if the command line had them.
-    """
-    root, again = context.find_root(), context.command.name == "run"
-    words = ["compilegate", *(context.command_path.split()[1:] if again else ["run"])]
-    words += ["--resume", execution_id]
-    for option in root.command.params:
-        name = str(option.name)
-        if root.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            value = root.params[name]
-            words += option.opts[:1] if value is True else [option.opts[0], str(value)]
-    return shlex.join(words)
-
-
-def show_page(page: Path) -> None:
-    """Open a page in the browser that $BROWSER names, or in the desktop's."""
-    if not webbrowser.open(page.resolve().as_uri()):
-        click.echo(f"--open: no browser was found; set BROWSER, or open {page}", err=True)
+JUNIT_FILE = "junit.xml"
+_TRAINS = re.compile(r"Train-(?P<arm>.+)-\d+")
 
 
 def show_outcome(
@@ -59,27 +66,30 @@ def show_outcome(
     `resume` is the command that continues it, where there is one.
     """
     outcome = outcome_of(result, executor.when_stopped(result))
+    status = outcome.exit_status
+    if status not in {exit_codes.STEP_FAILED, exit_codes.INTERRUPTED}:
+        resume = None  # it has ended for good
     for problem in outcome.problems:
         click.echo(err=True)
         show_error(f"execution {result.execution_id}: {_with_local_paths(problem, result)}")
-    status = outcome.exit_status
     models = executor.models(result)
-    judged = executor.fetch_verdict(result)
-    if judged:
-        _show_verdict(result.folder / VERDICT_FILE, models)
+    page = result.folder / REPORT_FILE
+    click.echo()
+    if executor.fetch_verdict(result):
         status = exit_codes.GATE_FAILED if status == exit_codes.FAIL_STEP else status
+        _show_verdict(result.folder / VERDICT_FILE, models)
+        drawn = complete_page(result) or page.is_file()
     else:
-        click.echo()
         registered = f"; registered: {'; '.join(models)}" if models else ""
         _show("decided", f"nothing, for the execution has no verdict{registered}")
-    page = result.folder / REPORT_FILE
-    if not (judged and (complete_page(result) or has_page(result.folder))):
-        write_page(result, resume if status in RESUMABLE else None)
+        drawn = False
+    if not drawn:
+        write_page(result, resume)
     _show("report", str(page))
-    if resume is not None and status in RESUMABLE:
+    if resume is not None:
         _show("resume", resume)
-    if open_page:
-        show_page(page)
+    if open_page and not webbrowser.open(page.resolve().as_uri()):
+        click.echo(f"--open: no browser was found; set BROWSER, or open {page}", err=True)
     return status
 
 
@@ -95,10 +105,6 @@ def _with_local_paths(text: str, result: ExecutionResult) -> str:
 
 
 def _show_verdict(path: Path, models: Sequence[str]) -> None:
-    from compilegate.gate.verdict import Verdict, VerdictError  # noqa: PLC0415  scipy takes time
-    from compilegate.report import decided, saves, summary_lines  # noqa: PLC0415
-
-    click.echo()
     try:
         verdict = Verdict.from_json(path.read_bytes())
     except VerdictError as error:
@@ -114,3 +120,134 @@ def _show_verdict(path: Path, models: Sequence[str]) -> None:
 
 def _show(what: str, text: str) -> None:
     click.echo(f"{f'{what}:':<8} {text}")
+
+
+def complete_page(result: ExecutionResult) -> bool:
+    """Write the page of a verdict again, with the execution's date, timeline and command.
+
+    The gate's own job knows none of these. Returns whether there was a verdict to draw: a
+    definition from elsewhere may write another kind, whose page is left as it is.
+    """
+    if (judged := _judged(result.folder)) is None:
+        return False
+    known = replace(_about(result), expected=_expected(result, *judged))
+    write_text(result.folder / REPORT_FILE, render_html(*judged, known))
+    write_text(result.folder / REPORT_MARKDOWN_FILE, render_markdown(*judged, known))
+    return True
+
+
+def write_page(result: ExecutionResult, resume: str | None) -> None:
+    """Write the report of an execution without a verdict, or with one that has no report.
+
+    `resume` is the command that continues it, where it can be continued.
+    """
+    facts = ExecutionFacts(
+        pipeline=result.pipeline_name,
+        status=result.status,
+        failure=result.failure,
+        steps=[_step(step) for step in result.steps.values()],
+        about=_about(result),
+        resume=resume,
+    )
+    write_text(result.folder / REPORT_FILE, render_execution_html(facts))
+    write_text(result.folder / REPORT_MARKDOWN_FILE, render_execution_markdown(facts))
+
+
+def advice_beside(result: ExecutionResult) -> tuple[tuple[str, str], ...]:
+    """What advice expected of each candidate, beside what was measured; nothing where the
+    execution's folder has no verdict."""
+    judged = _judged(result.folder)
+    return () if judged is None else _expected(result, *judged)
+
+
+def copy_reports(result: ExecutionResult, output: Path) -> None:
+    """Copy verdict and reports to a folder, and write the verdict's reasons there as JUnit XML."""
+    with writing(f"--output {output}"):
+        output.mkdir(parents=True, exist_ok=True)
+        for name in (REPORT_FILE, REPORT_MARKDOWN_FILE, VERDICT_FILE):
+            if (result.folder / name).is_file():
+                write_bytes(output / name, (result.folder / name).read_bytes())
+        repros = result.folder / REPROS_FOLDER
+        if repros.is_dir():
+            shutil.copytree(repros, output / REPROS_FOLDER, dirs_exist_ok=True)
+        try:
+            verdict = Verdict.from_json((result.folder / VERDICT_FILE).read_bytes())
+        except (OSError, VerdictError):
+            return  # it failed before the gate, or a definition from elsewhere has its own kind
+        write_text(output / JUNIT_FILE, render_junit(verdict))
+
+
+def _judged(folder: Path) -> tuple[Verdict, Observations] | None:
+    """What the gate wrote; None where it is of another kind, or not there."""
+    try:
+        verdict = Verdict.from_json((folder / VERDICT_FILE).read_bytes())
+        return verdict, Observations.from_json((folder / OBSERVATIONS_FILE).read_bytes())
+    except (OSError, VerdictError, ObservationsError):
+        return None
+
+
+def _expected(
+    result: ExecutionResult, verdict: Verdict, observations: Observations
+) -> tuple[tuple[str, str], ...]:
+    """What advice expected of each candidate, beside what was measured."""
+    try:
+        expected = [Foretold.from_document(each) for each in read_origin(result.folder).expected]
+    except (LookupError, TypeError, ValueError):
+        return ()  # of another release
+    measured = experiences_of(result.execution_id, result.started, verdict, observations, None)
+    return tuple(beside_outcome(expected, measured))
+
+
+def _about(result: ExecutionResult) -> About:
+    """What an execution's result and its origin say of it."""
+    origin = read_origin(result.folder)
+    data = result.parameters.get(DATA)
+    return About(
+        execution_id=result.execution_id,
+        started=result.started,
+        seconds=None if result.ended is None else result.ended - result.started,
+        data=None if data is None else str(data),
+        commit=origin.commit,
+        changed=origin.changed,
+        command=origin.command,
+        spans=_spans(result),
+    )
+
+
+def _spans(result: ExecutionResult) -> tuple[Span, ...]:
+    """The steps that took time, or stood in for some, in the order of their start."""
+    spans = [
+        Span(
+            name=step.name,
+            arm=None if (trains := _TRAINS.fullmatch(step.name)) is None else trains["arm"],
+            start=max(step.started - result.started, 0.0),
+            seconds=0.0 if step.cached else step.seconds,
+            status=step.outcome_in_words.lower(),
+            cached=step.cached,
+            failed=step.failed,
+        )
+        for step in result.steps.values()
+        if step.started is not None
+        and (step.cached or step.job_name is not None or step.status in UNSUCCESSFUL)
+    ]
+    return tuple(sorted(spans, key=lambda span: span.start))
+
+
+def _step(step: StepResult) -> StepFacts:
+    failure = step.failure
+    unread = () if failure is None or failure.unread is None else (f"({failure.unread})",)
+    unexplained = str(step.status) if step.status in UNSUCCESSFUL else None
+    return StepFacts(
+        name=step.name,
+        type=step.type,
+        status=step.outcome_in_words,
+        seconds=step.seconds,
+        cached=step.cached,
+        metrics={
+            metric["MetricName"]: float(metric["Value"])
+            for metric in step.properties.get("FinalMetricDataList", [])
+        },
+        failure=unexplained if failure is None else failure.sentence or unexplained,
+        last_lines=() if failure is None else (*failure.last_lines, *unread),
+        log=None if failure is None or failure.log is None else str(failure.log),
+    )

@@ -144,8 +144,8 @@ def test_a_changed_folder_is_stale_and_has_to_be_deployed(
     refused = images(account, checkout, "--build")
     assert refused.exit_code == 2
     assert refused.stderr == (
-        "error: containers/gate has changed since it was deployed, so its build would make the old "
-        "image; to deploy and build it: make deploy\n"
+        f"error: gate: containers/gate has changed since {tag} was deployed; make deploy builds "
+        "it\n"
     )
     assert account.calls("StartBuild") == []
 
@@ -157,7 +157,7 @@ def test_a_new_folder_is_missing_until_it_is_deployed(account: AwsServer, checko
     assert "[arms.baseline]\n" in text
     declared.write_text(text.replace("[arms.baseline]\n", '[arms.baseline]\nimage = "gather"\n'))
     listed = images(account, checkout, "gather")
-    assert "gather: not deployed yet; make deploy builds it" in listed.stdout
+    assert "gather: containers/gather is not deployed yet; make deploy builds it" in listed.stdout
     refused = images(account, checkout, "gather", "--build")
     assert refused.exit_code == 2
     assert "containers/gather is not deployed yet" in refused.stderr
@@ -171,7 +171,7 @@ def test_an_image_that_no_workload_uses_is_not_built(account: AwsServer, checkou
     assert len(account.calls("StartBuild")) == len(IMAGES)
     refused = images(account, checkout, "--build", "spare")
     assert refused.exit_code == 2
-    assert refused.stderr == "error: no workload uses the image spare\n"
+    assert refused.stderr == "error: spare: no workload uses it, so it is not built\n"
 
 
 def test_builds_for_which_the_quota_has_no_room_wait_for_it(
@@ -267,7 +267,7 @@ def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) ->
     ("arguments", "said"),
     [
         (["nothing"], "containers has no image folder 'nothing'; it has gate, neuron, training"),
-        (["--json", "--build"], "--json: found --build or --wait as well, allowed: without them"),
+        (["--json", "--build"], "--build: not with --json"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(

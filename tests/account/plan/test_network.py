@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compilegate.account.plan.network import network_cost
+from compilegate.account.plan.cost import network_cost
 from compilegate.account.settings.declaration import Network
 
 

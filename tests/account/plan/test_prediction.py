@@ -14,9 +14,8 @@ import pytest
 from compilegate.account.executions.console import StartedJob
 from compilegate.account.executions.state import SageMakerExecution, SageMakerStep
 from compilegate.account.plan.cost import Total, execution_cost
-from compilegate.account.plan.history import PastExecution
 from compilegate.account.plan.jobs import job_faults, jobs_of
-from compilegate.account.plan.prediction import Prediction, predict
+from compilegate.account.plan.prediction import PastExecution, Prediction, predict
 from compilegate.account.plan.quotas import (
     LARGEST_TRAINING,
     LONGEST_TRAINING,

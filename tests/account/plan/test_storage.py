@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compilegate.account.plan.storage import Storage, read_storage, usd_a_month
+from compilegate.account.plan.cost import Storage, read_storage, usd_a_month
 from compilegate.account.session import open_session
 from tests.account.deployed import BUCKET, Deployed
 

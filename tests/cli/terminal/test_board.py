@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compilegate.cli.terminal.board import Board, State
-from compilegate.cli.terminal.live import clock, in_words
+from compilegate.cli.terminal.progress import clock, in_words
 from compilegate.execution.events import (
     Event,
     ExecutionStarted,
