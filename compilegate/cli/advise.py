@@ -18,8 +18,8 @@ from compilegate.cli.measured import experiences, forecast_lines, known_facts
 from compilegate.cli.options import (
     FILE,
     Project,
-    completing,
     json_option,
+    optional_workload_argument,
     pass_project,
     print_or_write,
     region_option,
@@ -30,9 +30,7 @@ from compilegate.workload.feasibility import check_feasible
 
 
 @click.command("advise")
-@click.argument(
-    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
-)
+@optional_workload_argument
 @click.option("--all", "everything", is_flag=True, help="Advise on every workload of the folder.")
 @json_option
 @click.option(

@@ -1,11 +1,9 @@
-"""`compilegate models`: the registered models, and which may be deployed.
-
-The metrics of a registered model, from the verdict that it carries.
-"""
+"""`compilegate models`: the registered models, and which may be deployed."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -16,42 +14,9 @@ from compilegate.cli.options import (
     json_option,
     pass_project,
 )
-from compilegate.cli.places import Deployed, Model, Place, place_of
+from compilegate.cli.places import Here, Package, Place, place_of
 from compilegate.cli.terminal.errors import aligned
 from compilegate.gate.verdict import Verdict, VerdictError
-
-
-def package_metrics(model: Model, place: Place) -> dict[str, float]:
-    """The guarded metrics of the model's arm, each a mean over the seeds; none without a verdict
-    of Compilegate's kind, as for a model from somebody else's definition."""
-    uri, arm = model.metadata.get("verdict"), model.metadata.get("arm")
-    text = None if uri is None else place.read(str(uri))
-    if text is None:
-        return {}
-    try:
-        verdict = Verdict.from_json(text)
-    except VerdictError:
-        return {}
-    return arm_metrics(verdict, str(arm))
-
-
-def arm_metrics(verdict: Verdict, arm: str) -> dict[str, float]:
-    """What the verdict says about one arm; the baseline's values stand beside each candidate's."""
-    if arm == verdict.baseline.arm:
-        floor = {floor.metric: floor.mean for floor in verdict.baseline.noise_floor}
-        compared = {
-            metric.metric: metric.baseline
-            for candidate in verdict.candidates
-            for metric in candidate.metrics
-        }
-        return floor | compared
-    return {
-        metric.metric: metric.candidate
-        for candidate in verdict.candidates
-        if candidate.arm == arm
-        for metric in candidate.metrics
-    }
-
 
 COLUMNS = ("MODEL PACKAGE", "ARM", "SEED", "APPROVAL", "CREATED", "METRICS (MEAN OVER SEEDS)")
 
@@ -64,21 +29,21 @@ def list_command(project: Project, group: str | None, *, as_json: bool) -> None:
     """List the packages of one group or of all, oldest first."""
     place = place_of(project)
     groups = place.groups() if group is None else [group]
-    models = [model for name in groups for model in place.models(name)]
-    if group is not None and not models:
+    found = [package for name in groups for package in place.packages(name)]
+    if group is not None and not found:
         there = ", ".join(place.groups()) or "none"
         raise click.UsageError(
             f"group {group!r} has no model package in {place.called}; groups: {there}"
         )
     if as_json:
-        click.echo(json.dumps([_facts(model, place) for model in models], indent=2))
+        click.echo(json.dumps([_facts(package, place) for package in found], indent=2))
         return
-    if not models:
+    if not found:
         click.echo(
             f"No model is registered in {place.called} yet; start with: compilegate run news-topics"
         )
         return
-    for line in aligned([COLUMNS, *(_row(model, place) for model in models)]):
+    for line in aligned([COLUMNS, *(_row(package, place) for package in found)]):
         click.echo(line)
 
 
@@ -95,32 +60,6 @@ def show_command(project: Project, package: str, *, as_json: bool) -> None:
         return
     for line in aligned(_described(found, place)):
         click.echo(line)
-
-
-def _described(model: Model, place: Place) -> list[tuple[str, str]]:
-    """(what, value) for people; what a package from elsewhere lacks is left out."""
-    description, metadata = model.description, model.metadata
-    metrics = package_metrics(model, place)
-    files = [place.file(uri) for uri in model.uris]
-    rows = [
-        ("model", model.name),
-        ("approval", _approval(model)),
-        ("what", str(description.get("ModelPackageDescription", ""))),
-        *((name, str(metadata.get(name, ""))) for name in ("arm", "compiler", "seed")),
-        ("metrics", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())),
-        ("registered", str(description.get("CreationTime", ""))[:19]),
-        ("execution", model.execution),
-        ("training job", str(metadata.get("training_job", ""))),
-        ("promoted from", str(metadata.get("promoted_from", ""))),
-        ("ARN", str(description.get("ModelPackageArn", ""))),
-        *((f"file {number}", name) for number, name in enumerate(files, start=1)),
-    ]
-    return [row for row in rows if row[1]]
-
-
-def _approval(model: Model) -> str:
-    why = model.description.get("ApprovalDescription")
-    return f"{model.approval}, {why}" if why else model.approval
 
 
 _REASON = click.option(
@@ -145,35 +84,97 @@ def approve_command(project: Project, package: str, reason: str | None) -> None:
 def reject_command(project: Project, package: str, reason: str | None) -> None:
     """Mark one package as rejected. One that answers requests in the account is replaced by the
     model that was approved before it."""
-    place = place_of(project)
-    if reason is None and isinstance(place, Deployed):
+    if reason is None and project.aws:
         raise click.UsageError("--reason is missing, allowed: why the model is rejected")
-    _change(place, package, "Rejected", reason)
+    _change(place_of(project), package, "Rejected", reason)
 
 
-def _change(place: Place, package: str, status: str, reason: str | None) -> None:
-    before = place.describe(package)
-    place.decide(package, status, reason)
-    said = f"{before.approval} -> {status}" if before.approval != status else status
-    click.echo(f"{package}: {said}")
+def _change(place: Place, reference: str, status: str, reason: str | None) -> None:
+    before = place.describe(reference)["ModelApprovalStatus"]
+    place.decide(reference, status, reason)
+    click.echo(f"{reference}: {status if before == status else f'{before} -> {status}'}")
 
 
-def _facts(model: Model, place: Place) -> dict[str, Any]:
-    files = {uri: place.file(uri) for uri in model.uris}
-    return {
-        **model.description,
-        "Metrics": package_metrics(model, place),
-        **({} if isinstance(place, Deployed) else {"LocalFiles": files}),
-    }
+def _facts(package: Package, place: Place) -> dict[str, Any]:
+    """For programs."""
+    facts = {**package, "Metrics": _metrics(package, place)}
+    if isinstance(place, Here):
+        facts["LocalFiles"] = {uri: place.file(uri) for uri in _uris(package)}
+    return facts
 
 
-def _row(model: Model, place: Place) -> tuple[str, ...]:
-    metrics = package_metrics(model, place)
+def _row(package: Package, place: Place) -> tuple[str, ...]:
+    metadata = _metadata(package)
     return (
-        model.name,
-        str(model.metadata.get("arm", "-")),
-        str(model.metadata.get("seed", "-")),
-        model.approval,
-        str(model.description.get("CreationTime", "-"))[:19],
-        ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()) or "-",
+        _name(package),
+        str(metadata.get("arm", "-")),
+        str(metadata.get("seed", "-")),
+        str(package["ModelApprovalStatus"]),
+        str(package.get("CreationTime", "-"))[:19],
+        _metrics_text(package, place) or "-",
     )
+
+
+def _described(package: Package, place: Place) -> list[tuple[str, str]]:
+    """(what, value) for people; what a package from elsewhere lacks is left out."""
+    metadata, approval = _metadata(package), str(package["ModelApprovalStatus"])
+    if why := package.get("ApprovalDescription"):
+        approval = f"{approval}, {why}"
+    execution = package.get("Origin", {}).get("ExecutionId") or metadata.get("execution")
+    files = [place.file(uri) for uri in _uris(package)]
+    rows = [
+        ("model", _name(package)),
+        ("approval", approval),
+        ("what", package.get("ModelPackageDescription")),
+        *((name, metadata.get(name)) for name in ("arm", "compiler", "seed")),
+        ("metrics", _metrics_text(package, place)),
+        ("registered", str(package.get("CreationTime", ""))[:19]),
+        ("execution", execution),
+        ("training job", metadata.get("training_job")),
+        ("promoted from", metadata.get("promoted_from")),
+        ("ARN", package.get("ModelPackageArn")),
+        *((f"file {number}", name) for number, name in enumerate(files, start=1)),
+    ]
+    return [(what, str(value)) for what, value in rows if value]
+
+
+def _name(package: Package) -> str:
+    return f"{package['ModelPackageGroupName']}/{package['ModelPackageVersion']}"
+
+
+def _metadata(package: Package) -> Mapping[str, Any]:
+    """What the pipeline said of it: its arm, seed, verdict."""
+    found: Mapping[str, Any] = package.get("CustomerMetadataProperties") or {}
+    return found
+
+
+def _uris(package: Package) -> list[str]:
+    """Its archive, and its verdict."""
+    containers = package.get("InferenceSpecification", {}).get("Containers", [])
+    archives = [each["ModelDataUrl"] for each in containers if "ModelDataUrl" in each]
+    verdict = _metadata(package).get("verdict")
+    return archives if verdict is None else [*archives, verdict]
+
+
+def _metrics_text(package: Package, place: Place) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in _metrics(package, place).items())
+
+
+def _metrics(package: Package, place: Place) -> dict[str, float]:
+    """The guarded metrics of the model's arm, each a mean over the seeds; none without a verdict
+    of Compilegate's kind, as for a model from somebody else's definition."""
+    uri, arm = _metadata(package).get("verdict"), str(_metadata(package).get("arm"))
+    text = None if uri is None else place.read(str(uri))
+    if text is None:
+        return {}
+    try:
+        verdict = Verdict.from_json(text)
+    except VerdictError:
+        return {}
+    compared = [
+        (candidate.arm, metric) for candidate in verdict.candidates for metric in candidate.metrics
+    ]
+    if arm == verdict.baseline.arm:  # its values stand beside each candidate's
+        floors = {floor.metric: floor.mean for floor in verdict.baseline.noise_floor}
+        return floors | {metric.metric: metric.baseline for _, metric in compared}
+    return {metric.metric: metric.candidate for of, metric in compared if of == arm}
