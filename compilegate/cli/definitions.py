@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from compilegate.cli.checks import check_requirements
-from compilegate.cli.options import Project, name_value_pairs, print_or_write
+from compilegate.cli.options import Project, counted, name_value_pairs, print_or_write
 from compilegate.cli.terminal.errors import refusing_os_errors
 from compilegate.datasets import cache_folder, raw_data
 from compilegate.document.model import Definition
@@ -43,18 +43,6 @@ def image_sources(project: Project, patterns: tuple[str, ...]) -> ImageSources:
     return ImageSources(root=project.containers, patterns=tuple(named.items()))
 
 
-def local_place(project: Project, workload: Workload) -> Deployment:
-    """The stand-ins for an account's names. Refuses a project without the images that it needs."""
-    deployment = local_deployment(image_tags(project.containers))
-    missing = {workload.kind.processing_image[1], "gate"} - deployment.images.keys()
-    if missing:
-        raise click.UsageError(
-            f"{project.containers} has no image folder "
-            f"{' and no '.join(sorted(missing))} with a requirements.txt"
-        )
-    return deployment
-
-
 def placed(workload: Workload, path: Path, project: Project, deployment: Deployment) -> Placement:
     """Where an execution finds its files; nothing is fetched yet."""
     check_requirements(workload, path, project.containers)
@@ -67,6 +55,20 @@ def compiled(workload: Workload, deployment: Deployment, sources: Sources) -> st
     """The definition in indented JSON, from the cache or compiled now."""
     folder = cache_folder() / "definitions"
     return definition_of(workload, deployment, sources, folder=folder, told=announce)
+
+
+def compiled_here(project: Project, workload: Workload, path: Path) -> tuple[str, Placement]:
+    """The definition for this machine, and where its files are: nothing is fetched yet. Refuses a
+    project without the images that it needs."""
+    deployment = local_deployment(image_tags(project.containers))
+    missing = {workload.kind.processing_image[1], "gate"} - deployment.images.keys()
+    if missing:
+        raise click.UsageError(
+            f"{project.containers} has no image folder "
+            f"{' and no '.join(sorted(missing))} with a requirements.txt"
+        )
+    placement = placed(workload, path, project, deployment)
+    return compiled(workload, deployment, placement.sources), placement
 
 
 def run_jobs(
@@ -85,10 +87,8 @@ def run_jobs(
     if project.aws:
         _write_deployed_jobs(project, workload.name, kind, jobs_of, output)
         return {}
-    deployment = local_place(project, workload)
-    placement = placed(workload, path, project, deployment)
-    whole, _ = read_definition(compiled(workload, deployment, placement.sources))
-    jobs = jobs_of(whole)
+    whole, placement = compiled_here(project, workload, path)
+    jobs = jobs_of(read_definition(whole)[0])
     definition = write_definition(jobs)
     if output is not None:
         print_or_write(definition, output)
@@ -139,8 +139,7 @@ def _write_deployed_jobs(
     definition = jobs_of(read_definition(pipeline.definition)[0])
     print_or_write(write_definition(definition), output)
     call = f"aws sagemaker {{}} --region {account.session.region} --pipeline-name {name}-{kind}"
-    count = len(definition.steps)
-    click.echo(f"{output}: {count} job{'' if count == 1 else 's'}; start and follow with:")
+    click.echo(f"{output}: {counted(definition.steps, 'job')}; start and follow with:")
     click.echo(
         f"  {call.format('create-pipeline')} --role-arn {stack['PipelineRoleArn']} "
         f"--pipeline-definition file://{output}"

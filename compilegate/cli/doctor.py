@@ -16,9 +16,11 @@ from compilegate.cli.options import (
     job_file_option,
     json_option,
     pass_project,
-    refuse_options,
+    print_json,
+    print_table,
+    refuse_given,
 )
-from compilegate.cli.terminal.errors import RefusalError, aligned
+from compilegate.cli.terminal.errors import RefusalError
 from compilegate.execution.target import Target
 from compilegate.job.machine.accelerators import describing
 
@@ -70,7 +72,7 @@ def command(
     if trying and (subject is not None or project.aws):
         raise click.UsageError("--try: allowed for this machine alone; jobs always try")
     if subject is None or subject.startswith("ml."):
-        refuse_options({"--output", "--image"}, "no workload is given, whose jobs it is for")
+        refuse_given({"--output", "--image"}, "no workload is given, whose jobs it is for")
     if subject is None and project.aws:
         _examine_account(project, as_json=as_json)
     elif subject is None:
@@ -120,7 +122,7 @@ def _examine_images(
     answers = {step: read_answer(archive) for step, archive in archives.items()}
     if as_json and answers:
         documents = {step: answer.document for step, answer in answers.items()}
-        click.echo(json.dumps(documents, indent=2))
+        print_json(documents)
         return
     for step, answer in answers.items():
         click.echo(f"{step}\n{answer.text}")
@@ -135,7 +137,6 @@ def _examine_account(project: Project, *, as_json: bool) -> None:
     declared = project.deployed_workloads(account.names.settings)
     found = list(findings(account, declared, project.containers))
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(finding) for finding in found], indent=2))
-        return
-    for line in aligned([(each.what, each.answer, each.sentence) for each in found]):
-        click.echo(line)
+        print_json([dataclasses.asdict(finding) for finding in found])
+    else:
+        print_table((each.what, each.answer, each.sentence) for each in found)

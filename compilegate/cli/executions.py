@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Sequence
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +16,16 @@ from compilegate.cli.options import (
     FILE,
     Project,
     completing,
+    counted,
     json_option,
     open_option,
     pass_project,
+    print_json,
     print_or_write,
-    refuse_options,
+    print_table,
+    refuse_given,
 )
-from compilegate.cli.terminal.errors import aligned, writing
+from compilegate.cli.terminal.errors import writing
 from compilegate.cli.terminal.outcome import resume_command, show_outcome
 from compilegate.execution.result import ExecutionResult
 from compilegate.local import LocalExecutor, execution_named, list_executions, pack_execution
@@ -75,10 +77,8 @@ def command(
     \b
       compilegate executions                 list those on this machine
       compilegate executions k3v9x0qhw2ta    show one: its steps, verdict, report and model
-      compilegate executions k3v --open      the same, and its report in the browser
       compilegate executions k3v --output proof.zip
       compilegate executions news-topics     metrics, speed-up, posture and money over time
-      compilegate executions news-topics --output history.html
       compilegate executions --all           the portfolio, a line for each workload
       compilegate executions --prune --older-than 30d --dry-run
 
@@ -90,16 +90,14 @@ def command(
     Pruning keeps what is registered, what the step cache serves, and what runs.
     """
     if not pruning:
-        refuse_options({"--older-than", "--larger-than", "--dry-run"}, "allowed with --prune")
+        refuse_given({"--older-than", "--larger-than", "--dry-run"}, "allowed with --prune")
     elif older_than is None and larger_than is None:
         raise click.UsageError("--prune: allowed with --older-than, --larger-than or both")
     if pruning or everything:
-        beside = f"not with {'--prune' if pruning else '--all'}"
-        if subject is not None:
-            raise click.UsageError(f"ID: {beside}")
-        refuse_options({"--open", "--output"}, beside)
+        why = f"not with {'--prune' if pruning else '--all'}"
+        refuse_given({"ID", "--open", "--output"}, why)
     if subject is None:
-        refuse_options({"--open", "--output"}, "found no ID, allowed: with one execution")
+        refuse_given({"--open", "--output"}, "found no ID, allowed: with one execution")
     if pruning:
         _prune(project, older_than, larger_than, dry_run=dry_run, as_json=as_json)
         return
@@ -112,7 +110,7 @@ def command(
     if subject is None:
         _show_portfolio(place, as_json=as_json)
     elif project.aws or _is_workload(project, place, subject):
-        refuse_options({"--open"}, "allowed with the ID of one execution")
+        refuse_given({"--open"}, "allowed with the ID of one execution")
         _show_workload(place, subject, output, as_json=as_json)
     else:
         _show_one(project.home, subject, output, as_json=as_json, open_page=open_page)
@@ -141,15 +139,14 @@ def _prune(
 
     found = prune(project.home, older_than=older_than, larger_than=larger_than, dry_run=dry_run)
     if as_json:
-        facts = [{**_facts(one.result), "bytes": one.size} for one in found]
-        click.echo(json.dumps(facts, indent=2))
+        print_json([{**_facts(one.result), "bytes": one.size} for one in found])
         return
-    _print_table(
+    print_table(
         (one.result.execution_id, one.result.pipeline_name, f"{one.size / 1e6:,.1f} MB")
         for one in found
     )
     total = f"{sum(one.size for one in found) / 1e6:,.1f} MB"
-    click.echo(f"{_counted(found)}, {total} {'would be freed' if dry_run else 'freed'}")
+    click.echo(f"{counted(found, 'execution')}, {total} {'would be freed' if dry_run else 'freed'}")
 
 
 def _show_portfolio(place: Place, *, as_json: bool) -> None:
@@ -161,7 +158,7 @@ def _show_portfolio(place: Place, *, as_json: bool) -> None:
     if as_json:
         click.echo(telling.as_json(lines))
     elif lines:
-        _print_table([telling.PORTFOLIO, *map(telling.line_cells, lines)])
+        print_table([telling.PORTFOLIO, *map(telling.line_cells, lines)])
     else:
         click.echo(f"Nothing has been executed in {place.called} yet")
 
@@ -176,26 +173,16 @@ def _show_workload(place: Place, name: str, output: Path | None, *, as_json: boo
         _refuse_other_suffix(output, ".csv", ".html")
         page = output.suffix == ".html"
         print_or_write(telling.as_page(name, rows) if page else telling.as_csv(rows), output)
-        click.echo(f"{output}: {_counted(rows)}", err=True)
+        click.echo(f"{output}: {counted(rows, 'execution')}", err=True)
     if as_json:
         click.echo(telling.as_json(rows))
     elif output is None:
-        _print_table([telling.COLUMNS, *map(telling.row_cells, rows)])
+        print_table([telling.COLUMNS, *map(telling.row_cells, rows)])
 
 
 def _refuse_other_suffix(output: Path, *allowed: str) -> None:
     if output.suffix not in allowed:
         raise click.UsageError(f"--output: {output}, allowed: a {' or '.join(allowed)} file")
-
-
-def _counted(found: Sequence[object]) -> str:
-    return f"{len(found)} execution{'' if len(found) == 1 else 's'}"
-
-
-def _print_table(cells: Iterable[tuple[str, ...]]) -> None:
-    rows = list(cells)
-    for line in aligned(rows) if rows else ():
-        click.echo(line)
 
 
 def _show_one(
@@ -208,9 +195,9 @@ def _show_one(
         _pack(result, home, output)
         return
     if as_json:
-        click.echo(json.dumps(_all_facts(result), indent=2))
+        print_json(_all_facts(result))
         return
-    _print_table(
+    print_table(
         (
             step.name,
             step.type,
@@ -275,7 +262,7 @@ def _all_facts(result: ExecutionResult) -> dict[str, Any]:
 def _list(home: Path, *, as_json: bool) -> None:
     results = list_executions(home)
     if as_json:
-        click.echo(json.dumps([_facts(result) for result in results], indent=2))
+        print_json([_facts(result) for result in results])
         return
     if not results:
         click.echo(
@@ -286,7 +273,6 @@ def _list(home: Path, *, as_json: bool) -> None:
     for result in results:
         started = datetime.datetime.fromtimestamp(result.started).astimezone()
         seconds = "-" if result.ended is None else f"{result.ended - result.started:.1f}"
-        when = f"{started:%Y-%m-%d %H:%M}"
-        status = str(result.status)
-        rows.append((result.execution_id, result.pipeline_name, when, seconds, status))
-    _print_table(rows)
+        what = (result.execution_id, result.pipeline_name, f"{started:%Y-%m-%d %H:%M}")
+        rows.append((*what, seconds, str(result.status)))
+    print_table(rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,7 +19,6 @@ from compilegate.cli.terminal.origin import ARGUMENTS
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 
-_EXIT_CODES = "\n".join(f"{code:>5}  {meaning}" for code, meaning in exit_codes.TABLE)
 _AT_THE_ROOT = {"--project": True, "--home": True, "--aws": False}
 """The options of the root, which may stand behind the command too, and whether each has a value."""
 ABOUT_AWS = ("aws", "doctor", "executions", "models", "posture", "profile")
@@ -79,8 +78,7 @@ class LazyGroup(click.Group):
             return None
         module, _, name = self.modules[cmd_name][0].partition(":")
         found = importlib.import_module(f"compilegate.cli.{module}")
-        command: click.Command = getattr(found, name or "command")
-        return command
+        return cast("click.Command", getattr(found, name or "command"))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands that begin so, by name: importing each would take a second at every Tab."""
@@ -132,15 +130,12 @@ def _root_options_first(args: list[str]) -> list[str]:
     end = args.index("--") if "--" in args else len(args)
     first: list[str] = []
     rest: list[str] = []
-    words = iter(args[:end])
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if name not in _AT_THE_ROOT:
-            rest.append(word)
-            continue
-        first.append(word)
-        if _AT_THE_ROOT[name] and not equals:
-            first += [value for value in [next(words, None)] if value is not None]
+    words = args[:end]
+    while words:
+        name, equals, _ = words[0].partition("=")
+        taken = 2 if _AT_THE_ROOT.get(name) and not equals else 1
+        (first if name in _AT_THE_ROOT else rest).extend(words[:taken])
+        words = words[taken:]
     return [*first, *rest, *args[end:]]
 
 
@@ -154,9 +149,6 @@ def _refuse_old_names(args: list[str]) -> None:
         if old in MOVED:
             command = "" if old.startswith("--") else "compilegate "
             raise RefusalError(f"`{command}{old}` is now `{command}{MOVED[old]}`")
-
-
-_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 @click.group(
@@ -176,8 +168,10 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
         "pipeline": ("main:pipeline", "Compile, explain and run pipeline definitions."),
         "aws": ("main:aws", "Plan, start and follow executions on SageMaker."),
     },
-    context_settings=_SETTINGS,
-    epilog=f"\b\nExit status:\n{_EXIT_CODES}",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="\n".join(
+        ["\b", "Exit status:", *(f"{code:>5}  {meaning}" for code, meaning in exit_codes.TABLE)]
+    ),
 )
 @click.version_option(package_name="compilegate")
 @click.option(
@@ -212,15 +206,9 @@ def main(context: click.Context, project: Path, of_account: bool, **_: object) -
     runs here, without an AWS account and without Docker:
 
     \b
-      compilegate validate news-topics     check the file
-      compilegate run news-topics          execute it here, and write a report
-      compilegate models                   list the registered models
-
-    On SageMaker, after `make deploy`:
-
-    \b
-      compilegate aws plan news-topics           what would change, and what would it cost?
-      compilegate aws submit news-topics --wait  start it, and follow it to the verdict
+      compilegate validate news-topics           check the file
+      compilegate run news-topics                execute it here, and write a report
+      compilegate aws submit news-topics --wait  execute it on SageMaker, after `make deploy`
 
     The options above may stand behind the command, too.
     """
@@ -273,9 +261,8 @@ def models(context: click.Context) -> None:
       compilegate models approve news-topics/3     approve it for deployment
       compilegate models list --aws                the registry of the account
 
-    A model package is GROUP/VERSION, as in SageMaker's model registry. With --aws the commands
-    speak to the account that infra/settings.toml names, where approving a model deploys it if its
-    workload says so.
+    A model package is GROUP/VERSION, as in SageMaker's model registry. In the account (--aws),
+    approving a model deploys it if its workload says so.
     """
     if context.invoked_subcommand is None:
         context.invoke(importlib.import_module("compilegate.cli.models").list_command)

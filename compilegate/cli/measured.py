@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compilegate.advice import (
+    Advice,
     Experience,
     Facts,
     Obstacle,
@@ -56,12 +57,19 @@ def known_facts(
     )
 
 
+def advice_on(
+    project: Project, workload: Workload, path: Path, region: str | None = None
+) -> Advice:
+    """The advice for a workload, by all that is known of it."""
+    facts = known_facts(project, workload, path, region)
+    return advise(facts, experiences(project, {facts.workload: facts}, region))
+
+
 def expectations(project: Project, path: Path) -> list[dict[str, Any]]:
     """What advice expects of each option for this file's workload, before it is executed, to be
     noted with the execution; nothing where it cannot tell."""
     try:
-        facts = known_facts(project, read_workload(path), path)
-        advice = advise(facts, experiences(project, {facts.workload: facts}))
+        advice = advice_on(project, read_workload(path), path)
     except CompilegateError:
         return []
     return [each.document() for each in foretold(advice)]

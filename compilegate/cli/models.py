@@ -2,23 +2,72 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 
+from compilegate.account.registry import RegisteredModel, Registry
 from compilegate.cli.options import (
     Project,
     completing,
     json_option,
     pass_project,
+    print_json,
+    print_table,
 )
-from compilegate.cli.places import Here, Package, Place, place_of
-from compilegate.cli.terminal.errors import aligned
+from compilegate.cli.places import open_account
 from compilegate.gate.verdict import Verdict, VerdictError
+from compilegate.local import (
+    ModelPackage,
+    ObjectStore,
+    describe_package,
+    list_groups,
+    list_packages,
+    set_approval,
+)
 
+Model = ModelPackage | RegisteredModel
 COLUMNS = ("MODEL PACKAGE", "ARM", "SEED", "APPROVAL", "CREATED", "METRICS (MEAN OVER SEEDS)")
+
+
+@dataclass(frozen=True)
+class LocalRegistry:
+    """The models of this machine, by the methods of the account's registry."""
+
+    home: Path
+
+    def groups(self) -> list[str]:
+        return list_groups(self.home)
+
+    def models(self, group: str) -> list[ModelPackage]:
+        return list_packages(self.home, group)
+
+    def describe(self, reference: str) -> ModelPackage:
+        return describe_package(self.home, reference)
+
+    def decide(self, reference: str, status: str, reason: str | None) -> ModelPackage:
+        return set_approval(self.home, reference, status, reason)
+
+    def object_at(self, uri: str) -> bytes | None:
+        path = self.file(uri)
+        return path.read_bytes() if path.is_file() else None
+
+    def file(self, uri: str) -> Path:
+        return ObjectStore(self.home / "s3").path(uri)
+
+
+AnyRegistry = Registry | LocalRegistry
+
+
+def registry_of(project: Project) -> AnyRegistry:
+    """The account's with `--aws`, or else this machine's."""
+    if not project.aws:
+        return LocalRegistry(project.home)
+    account = open_account(project)
+    return Registry(account.session, account.names.settings.project)
 
 
 @click.command("list")
@@ -27,24 +76,22 @@ COLUMNS = ("MODEL PACKAGE", "ARM", "SEED", "APPROVAL", "CREATED", "METRICS (MEAN
 @pass_project
 def list_command(project: Project, group: str | None, *, as_json: bool) -> None:
     """List the packages of one group or of all, oldest first."""
-    place = place_of(project)
-    groups = place.groups() if group is None else [group]
-    found = [package for name in groups for package in place.packages(name)]
+    registry = registry_of(project)
+    groups = registry.groups() if group is None else [group]
+    found = [model for name in groups for model in registry.models(name)]
+    if isinstance(registry, LocalRegistry):
+        where = str(registry.home)
+    else:
+        where = f"account {registry.session.account}, {registry.session.region}"
     if group is not None and not found:
-        there = ", ".join(place.groups()) or "none"
-        raise click.UsageError(
-            f"group {group!r} has no model package in {place.called}; groups: {there}"
-        )
+        there = ", ".join(registry.groups()) or "none"
+        raise click.UsageError(f"group {group!r} has no model package in {where}; groups: {there}")
     if as_json:
-        click.echo(json.dumps([_facts(package, place) for package in found], indent=2))
-        return
-    if not found:
-        click.echo(
-            f"No model is registered in {place.called} yet; start with: compilegate run news-topics"
-        )
-        return
-    for line in aligned([COLUMNS, *(_row(package, place) for package in found)]):
-        click.echo(line)
+        print_json([_facts(model, registry) for model in found])
+    elif not found:
+        click.echo(f"No model is registered in {where} yet; `compilegate run NAME` registers one")
+    else:
+        print_table([COLUMNS, *(_row(model, registry) for model in found)])
 
 
 @click.command("show")
@@ -53,13 +100,12 @@ def list_command(project: Project, group: str | None, *, as_json: bool) -> None:
 @pass_project
 def show_command(project: Project, package: str, *, as_json: bool) -> None:
     """Show one package: its state, metrics, where it comes from, and its files."""
-    place = place_of(project)
-    found = place.describe(package)
+    registry = registry_of(project)
+    found = registry.describe(package)
     if as_json:
-        click.echo(json.dumps(_facts(found, place), indent=2))
-        return
-    for line in aligned(_described(found, place)):
-        click.echo(line)
+        print_json(_facts(found, registry))
+    else:
+        print_table(_described(found, registry))
 
 
 _REASON = click.option(
@@ -74,7 +120,7 @@ _REASON = click.option(
 @pass_project
 def approve_command(project: Project, package: str, reason: str | None) -> None:
     """Mark one package as approved for deployment."""
-    _change(place_of(project), package, "Approved", reason)
+    _change(registry_of(project), package, "Approved", reason)
 
 
 @click.command("reject")
@@ -86,85 +132,82 @@ def reject_command(project: Project, package: str, reason: str | None) -> None:
     model that was approved before it."""
     if reason is None and project.aws:
         raise click.UsageError("--reason is missing, allowed: why the model is rejected")
-    _change(place_of(project), package, "Rejected", reason)
+    _change(registry_of(project), package, "Rejected", reason)
 
 
-def _change(place: Place, reference: str, status: str, reason: str | None) -> None:
-    before = place.describe(reference)["ModelApprovalStatus"]
-    place.decide(reference, status, reason)
+def _change(registry: AnyRegistry, reference: str, status: str, reason: str | None) -> None:
+    before = registry.describe(reference).description["ModelApprovalStatus"]
+    registry.decide(reference, status, reason)
     click.echo(f"{reference}: {status if before == status else f'{before} -> {status}'}")
 
 
-def _facts(package: Package, place: Place) -> dict[str, Any]:
+def _facts(model: Model, registry: AnyRegistry) -> dict[str, Any]:
     """For programs."""
-    facts = {**package, "Metrics": _metrics(package, place)}
-    if isinstance(place, Here):
-        facts["LocalFiles"] = {uri: place.file(uri) for uri in _uris(package)}
+    facts = {**model.description, "Metrics": _metrics(model, registry)}
+    if isinstance(registry, LocalRegistry):
+        facts["LocalFiles"] = {uri: str(registry.file(uri)) for uri in _uris(model)}
     return facts
 
 
-def _row(package: Package, place: Place) -> tuple[str, ...]:
-    metadata = _metadata(package)
+def _row(model: Model, registry: AnyRegistry) -> tuple[str, ...]:
+    metadata = _metadata(model)
     return (
-        _name(package),
+        f"{model.group}/{model.version}",
         str(metadata.get("arm", "-")),
         str(metadata.get("seed", "-")),
-        str(package["ModelApprovalStatus"]),
-        str(package.get("CreationTime", "-"))[:19],
-        _metrics_text(package, place) or "-",
+        str(model.description["ModelApprovalStatus"]),
+        str(model.description.get("CreationTime", "-"))[:19],
+        _metrics_text(model, registry) or "-",
     )
 
 
-def _described(package: Package, place: Place) -> list[tuple[str, str]]:
+def _described(model: Model, registry: AnyRegistry) -> list[tuple[str, str]]:
     """(what, value) for people; what a package from elsewhere lacks is left out."""
-    metadata, approval = _metadata(package), str(package["ModelApprovalStatus"])
-    if why := package.get("ApprovalDescription"):
-        approval = f"{approval}, {why}"
-    execution = package.get("Origin", {}).get("ExecutionId") or metadata.get("execution")
-    files = [place.file(uri) for uri in _uris(package)]
+    description, metadata = model.description, _metadata(model)
+    local = isinstance(model, ModelPackage)
+    execution = model.execution_id if local else metadata.get("execution")
+    approval, why = description["ModelApprovalStatus"], description.get("ApprovalDescription")
     rows = [
-        ("model", _name(package)),
-        ("approval", approval),
-        ("what", package.get("ModelPackageDescription")),
+        ("model", f"{model.group}/{model.version}"),
+        ("approval", f"{approval}, {why}" if why else approval),
+        ("what", description.get("ModelPackageDescription")),
         *((name, metadata.get(name)) for name in ("arm", "compiler", "seed")),
-        ("metrics", _metrics_text(package, place)),
-        ("registered", str(package.get("CreationTime", ""))[:19]),
+        ("metrics", _metrics_text(model, registry)),
+        ("registered", str(description.get("CreationTime", ""))[:19]),
         ("execution", execution),
         ("training job", metadata.get("training_job")),
         ("promoted from", metadata.get("promoted_from")),
-        ("ARN", package.get("ModelPackageArn")),
-        *((f"file {number}", name) for number, name in enumerate(files, start=1)),
+        ("ARN", description.get("ModelPackageArn")),
     ]
+    for number, uri in enumerate(_uris(model), start=1):
+        file = registry.file(uri) if isinstance(registry, LocalRegistry) else uri
+        rows.append((f"file {number}", file))
     return [(what, str(value)) for what, value in rows if value]
 
 
-def _name(package: Package) -> str:
-    return f"{package['ModelPackageGroupName']}/{package['ModelPackageVersion']}"
-
-
-def _metadata(package: Package) -> Mapping[str, Any]:
+def _metadata(model: Model) -> Mapping[str, Any]:
     """What the pipeline said of it: its arm, seed, verdict."""
-    found: Mapping[str, Any] = package.get("CustomerMetadataProperties") or {}
+    found: Mapping[str, Any] = model.description.get("CustomerMetadataProperties") or {}
     return found
 
 
-def _uris(package: Package) -> list[str]:
+def _uris(model: Model) -> list[str]:
     """Its archive, and its verdict."""
-    containers = package.get("InferenceSpecification", {}).get("Containers", [])
+    containers = model.description.get("InferenceSpecification", {}).get("Containers", [])
     archives = [each["ModelDataUrl"] for each in containers if "ModelDataUrl" in each]
-    verdict = _metadata(package).get("verdict")
+    verdict = _metadata(model).get("verdict")
     return archives if verdict is None else [*archives, verdict]
 
 
-def _metrics_text(package: Package, place: Place) -> str:
-    return ", ".join(f"{name} {value:.4f}" for name, value in _metrics(package, place).items())
+def _metrics_text(model: Model, registry: AnyRegistry) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in _metrics(model, registry).items())
 
 
-def _metrics(package: Package, place: Place) -> dict[str, float]:
+def _metrics(model: Model, registry: AnyRegistry) -> dict[str, float]:
     """The guarded metrics of the model's arm, each a mean over the seeds; none without a verdict
     of Compilegate's kind, as for a model from somebody else's definition."""
-    uri, arm = _metadata(package).get("verdict"), str(_metadata(package).get("arm"))
-    text = None if uri is None else place.read(str(uri))
+    uri, arm = _metadata(model).get("verdict"), str(_metadata(model).get("arm"))
+    text = None if uri is None else registry.object_at(str(uri))
     if text is None:
         return {}
     try:

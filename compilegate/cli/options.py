@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +14,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from compilegate.built_in import IMAGE_FOLDERS
-from compilegate.cli.terminal.errors import writing
+from compilegate.cli.terminal.errors import aligned, writing
 from compilegate.job.files import write_text
 
 if TYPE_CHECKING:  # what these import takes half a second
@@ -209,14 +210,34 @@ def parameter_pairs(given: Iterable[str]) -> dict[str, str]:
     return name_value_pairs("--parameter", given)
 
 
-def refuse_options(options: Collection[str], why: str) -> None:
-    """Refuse the first of these options that the command line has; `--aws`, too."""
+def refuse_given(names: Collection[str], why: str) -> None:
+    """Refuse the first of these that the command line has: an option (`--aws`, too), or an argument
+    by the first word of its metavar."""
     context = click.get_current_context()
     for level in (context, context.find_root()):
         for each in level.command.params:
+            name = each.human_readable_name.strip("[.]").partition("|")[0]
+            name = each.opts[0] if isinstance(each, click.Option) else name
             given = level.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
-            if given and each.opts[0] in options:
-                raise click.UsageError(f"{each.opts[0]}: {why}")
+            if given and name in names:
+                raise click.UsageError(f"{name}: {why}")
+
+
+def counted(found: Sized, what: str) -> str:
+    """`1 execution`, `2 executions`."""
+    return f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
+
+
+def print_json(document: object) -> None:
+    """Print a document for programs."""
+    click.echo(json.dumps(document, indent=2))
+
+
+def print_table(rows: Iterable[Sequence[str]]) -> None:
+    """Print rows in columns that line up; the first row may hold the columns' names."""
+    cells = list(rows)
+    for line in aligned(cells) if cells else ():
+        click.echo(line)
 
 
 def print_or_write(text: str, output: Path | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from compilegate.cli.checks import design_of, image_bases, refuse_infeasible
-from compilegate.cli.definitions import announce, compiled, local_place, placed
+from compilegate.cli.definitions import announce, compiled, compiled_here, placed
 from compilegate.cli.options import (
     FILE,
     FOLDER,
@@ -21,7 +21,7 @@ from compilegate.cli.options import (
     parameter_pairs,
     pass_project,
     print_or_write,
-    refuse_options,
+    refuse_given,
     repeatable,
     with_options,
     workload_argument,
@@ -41,7 +41,6 @@ from compilegate.document.writing import compact
 from compilegate.execution import exit_codes
 from compilegate.local import ObjectStore, explanation_lines
 from compilegate.pipelines.staging import Placement, image_folders
-from compilegate.workload import Workload
 
 
 @click.command("compile")
@@ -75,15 +74,15 @@ def compile_command(
     `make deploy` deploy; `compilegate aws roles` prints the roles that go with it. Where no
     candidate of such a design can pass the gate, a note says so.
     """
+    from compilegate.gate.forecast import never_passing  # noqa: PLC0415  scipy takes time
+
     declared, path = project.load(workload)
     images = project.settings.images
     bases = image_bases(project.containers, images.base)
     if named["account"] is None:
-        refuse_options(
-            {"--objects", "--region", "--key"}, "found it alone, allowed: with --account"
-        )
+        refuse_given({"--objects", "--region", "--key"}, "found it alone, allowed: with --account")
         refuse_infeasible(declared, path, bases=bases)
-        deployment = local_place(project, declared)
+        definition, placement = compiled_here(project, declared, path)
     else:
         from compilegate.account.named.given import given_place  # noqa: PLC0415  boto3 takes time
 
@@ -92,30 +91,25 @@ def compile_command(
         folders = image_folders(project.containers, images.base, images.pinned)
         tags = {name: folder.tag for name, folder in folders.items()}
         deployment = place.deployment(declared, tags)
-    placement = placed(declared, path, project, deployment)
-    _note_what_never_passes(declared, path)
-    definition = compiled(declared, deployment, placement.sources)
+        placement = placed(declared, path, project, deployment)
+        definition = compiled(declared, deployment, placement.sources)
+    # Why no candidate can pass, however equal, is known before anything trains.
+    for reason in never_passing(declared.gate, design_of(declared, path)):
+        announce(f"note: gate.{reason}")
     if objects is not None:
-        _write_objects(placement, deployment.bucket, objects)
+        _write_objects(placement, objects)
     print_or_write(definition, output)
     if output is not None:
         deployed = len(compact(definition).encode())
         announce(f"{output}: {len(definition.encode()):,} bytes, {deployed:,} as deployed")
 
 
-def _note_what_never_passes(workload: Workload, path: Path) -> None:
-    """Say why no candidate of this workload can pass, however equal: known before it trains."""
-    from compilegate.gate.forecast import never_passing  # noqa: PLC0415  scipy takes time
-
-    for reason in never_passing(workload.gate, design_of(workload, path)):
-        announce(f"note: gate.{reason}")
-
-
-def _write_objects(placement: Placement, bucket: str, folder: Path) -> None:
+def _write_objects(placement: Placement, folder: Path) -> None:
     """Write all that a definition needs in S3 as `FOLDER/BUCKET/KEY`, to be uploaded."""
     with refusing_os_errors():
         folder.mkdir(parents=True, exist_ok=True)
         placement.put(ObjectStore(folder.resolve()), cache_folder(), announce)
+    bucket = placement.sources.training_archive.split("/")[2]
     announce(f"upload it with: aws s3 sync {folder / bucket} s3://{bucket}")
 
 
@@ -181,8 +175,7 @@ def explain_command(project: Project, definition: Path, **given: Any) -> None:
     options = RunOptions(**given)
     executor = options.executor(project, _text(definition), explaining=True)
     explanation = executor.explain(_name(definition), parameter_pairs(options.parameters))
-    for line in explanation_lines(explanation):
-        click.echo(line)
+    click.echo("\n".join(explanation_lines(explanation)))
     if not explanation.runs:
         raise SystemExit(exit_codes.REFUSED)
 

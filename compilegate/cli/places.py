@@ -1,21 +1,19 @@
-"""Where models, executions and postures are kept: on this machine, or in the account."""
+"""Where executions and postures are kept: on this machine, or in the account."""
 
 from __future__ import annotations
 
 import getpass
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from compilegate.access.layout import verdicts_prefix
 from compilegate.account.deployed import StackOutputs, read_outputs
 from compilegate.account.errors import NotDeployedError, asking
-from compilegate.account.registry import Registry
 from compilegate.account.session import AwsSession, open_session
 from compilegate.account.settings import Names, read_settings
 from compilegate.account.verdicts import past_executions
@@ -28,12 +26,7 @@ from compilegate.history.rows import Past, Row, rows_of
 from compilegate.job.names import VERDICT_FILE
 from compilegate.local import (
     LocalExecutor,
-    ObjectStore,
-    describe_package,
     list_executions,
-    list_groups,
-    list_packages,
-    set_approval,
 )
 from compilegate.pipelines.staging import ImageFolder, image_folders
 from compilegate.posture import names
@@ -45,8 +38,6 @@ from compilegate.posture.records.dynamodb import DynamoRecords
 from compilegate.posture.records.keeping import current, decide
 from compilegate.posture.records.record import Record
 
-Package = Mapping[str, Any]
-"""A registered model: the DescribeModelPackage response."""
 _TABLE = "PostureTableName"
 """An output of the stack of a workload with a posture."""
 
@@ -87,26 +78,6 @@ class Here:
     def called(self) -> str:
         return str(self.home)
 
-    def groups(self) -> list[str]:
-        return list_groups(self.home)
-
-    def packages(self, group: str) -> list[Package]:
-        return [each.description for each in list_packages(self.home, group)]
-
-    def describe(self, reference: str) -> Package:
-        return describe_package(self.home, reference).description
-
-    def decide(self, reference: str, status: str, reason: str | None) -> None:
-        """Approve or reject a package."""
-        set_approval(self.home, reference, status, reason)
-
-    def read(self, uri: str) -> bytes | None:
-        path = Path(self.file(uri))
-        return path.read_bytes() if path.is_file() else None
-
-    def file(self, uri: str) -> str:
-        return str(ObjectStore(self.home / "s3").path(uri))
-
     @cached_property
     def _executor(self) -> LocalExecutor:
         return LocalExecutor(home=self.home)
@@ -134,13 +105,8 @@ class Here:
         return rows_of(past, self.posture(workload))
 
     def _verdict(self, result: ExecutionResult) -> Verdict | None:
-        """None where the execution has none."""
-        if not self._executor.fetch_verdict(result):
-            return None
-        try:
-            return _read((result.folder / VERDICT_FILE).read_bytes())
-        except OSError:
-            return None
+        fetched = self._executor.fetch_verdict(result)
+        return _read((result.folder / VERDICT_FILE).read_bytes()) if fetched else None
 
     def who(self) -> str:
         """As whom a person changes a posture."""
@@ -177,44 +143,20 @@ class Deployed:
     def _account(self) -> Account:
         return open_account(self.project)
 
-    @cached_property
-    def _registry(self) -> Registry:
-        return Registry(self._account.session, self._account.names.settings.project)
-
     @property
     def called(self) -> str:
         return f"account {self._account.session.account}, {self._account.session.region}"
-
-    def groups(self) -> list[str]:
-        return self._registry.groups()
-
-    def packages(self, group: str) -> list[Package]:
-        return [each.description for each in self._registry.models(group)]
-
-    def describe(self, reference: str) -> Package:
-        return self._registry.describe(reference).description
-
-    def decide(self, reference: str, status: str, reason: str | None) -> None:
-        self._registry.decide(reference, status, reason)
-
-    def read(self, uri: str) -> bytes | None:
-        return self._registry.object_at(uri)
-
-    def file(self, uri: str) -> str:
-        return uri
 
     def executed(self) -> list[str]:
         """Those that the settings name, or else all; without those that are not deployed."""
         declared = self._account.names.settings.workloads
         named = declared or [path.stem for path in self.project.workloads.glob("*.toml")]
-        return sorted(name for name in named if self._is_deployed(name))
-
-    def _is_deployed(self, workload: str) -> bool:
-        try:
-            self._outputs(workload)
-        except NotDeployedError:
-            return False
-        return True
+        deployed = []
+        for name in sorted(named):
+            with suppress(NotDeployedError):
+                self._outputs(name)
+                deployed.append(name)
+        return deployed
 
     def _outputs(self, workload: str) -> StackOutputs:
         return read_outputs(self._account.session, self._account.names.workload_stack(workload))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -18,10 +17,11 @@ from compilegate.cli.options import (
     completing,
     json_option,
     pass_project,
+    print_json,
     print_or_write,
-    refuse_options,
+    print_table,
+    refuse_given,
 )
-from compilegate.cli.terminal.errors import aligned
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus
 from compilegate.local import FunctionSources, Handler
@@ -90,9 +90,9 @@ def command(
       compilegate posture news-topics on --arm compiled --reason "measured elsewhere"
       compilegate posture news-topics --month                    what this month came to
 
-    STATE is off, benchmark, shadow, on or reverted, or reset. A workload has a posture if its file
-    has the table [posture]. It stands in HOME/posture/NAME.json, with every decision: who, when,
-    and from what evidence. With --aws it is the record of the deployed workload, in DynamoDB.
+    A workload has a posture if its file has the table [posture]. It stands in
+    HOME/posture/NAME.json, with every decision: who, when, and from what evidence. With --aws it is
+    the record of the deployed workload, in DynamoDB.
     """
     from compilegate.cli.places import place_of  # noqa: PLC0415  boto3 takes time
 
@@ -104,13 +104,13 @@ def command(
         )
     place, name = place_of(project), declared.name
     if month is None:
-        refuse_options({"--output"}, "allowed with --month")
+        refuse_given({"--output"}, "allowed with --month")
     if state is not None:
         record = place.change_posture(name, _event(place, declared, state, reason, arm))
         last = record.decisions[-1]
         click.echo(f"{name}: {last.before} -> {last.after}, {last.reason}")
         return
-    refuse_options({"--reason", "--arm"}, "allowed with a STATE")
+    refuse_given({"--reason", "--arm"}, "allowed with a STATE")
     if month is not None:
         _show_month(place, name, month, output, as_json=as_json)
         return
@@ -159,7 +159,7 @@ def _show_state(
                 {**encoded(each), "event": event_document(each.event)} for each in decisions
             ],
         }
-        click.echo(json.dumps(document, indent=2))
+        print_json(document)
         return
     click.echo(f"{record.workload}: {state.posture}{f', {state.arm}' if state.arm else ''}")
     click.echo(f"since {state.since[:10] or 'ever'}: {state.reason}")
@@ -171,8 +171,7 @@ def _show_state(
     for each in decisions:
         when = each.event.when[:16].replace("T", " ")
         rows.append((when, each.event.who, str(each.before), str(each.after), each.reason))
-    for line in aligned(rows):
-        click.echo(line)
+    print_table(rows)
 
 
 def _show_month(place: Place, name: str, month: str, output: Path | None, *, as_json: bool) -> None:
@@ -185,7 +184,7 @@ def _show_month(place: Place, name: str, month: str, output: Path | None, *, as_
         print_or_write(month_page(found), output)
         click.echo(f"{output}: {month_subject(found)}", err=True)
     if as_json:
-        click.echo(json.dumps({**asdict(found), "advice": dict(found.advice)}, indent=2))
+        print_json({**asdict(found), "advice": dict(found.advice)})
     elif output is None:
         click.echo(f"{month_subject(found)}\n\n{month_text(found)}")
 

@@ -25,12 +25,11 @@ from compilegate.cli.options import (
     job_file_option,
     json_option,
     pass_project,
-    refuse_options,
+    refuse_given,
 )
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.execution import exit_codes
 from compilegate.execution.target import Target
-from compilegate.job.files import write_bytes
 from compilegate.job.names import (
     BASELINE_ARM,
     PROFILE_FILE,
@@ -69,7 +68,7 @@ class Options:
     memory_limit: int | None
 
 
-@click.command("profile", context_settings={"ignore_unknown_options": False})
+@click.command("profile")
 @click.argument(
     "what", metavar="NAME|FILE|SCRIPT.py|PROFILE", shell_complete=completing("workload")
 )
@@ -113,39 +112,35 @@ def command(project: Project, what: str, arguments: tuple[str, ...], **given: An
     """Say where the time of a training step goes, and what each compiler could save of it.
 
     \b
-      compilegate profile news-topics                  the baseline of a workload, as a job here
-      compilegate profile news-topics --arm compiled   another arm
+      compilegate profile news-topics --arm compiled   an arm of a workload, as a job here
       compilegate profile train.py -- --epochs 1       any script that trains with torch, as it is
       compilegate profile train.py --processes 2       the same, as torchrun starts it
       compilegate profile news-topics --aws -o profile.json    the job, for SageMaker
       compilegate profile output.tar.gz                what such a job left
       compilegate profile news-topics --largest-batch --memory-limit 2GB
 
-    A few dozen steps are taken: some to warm up, some that are only timed, some under
-    torch.profiler. Then the training ends; nothing is judged or registered. The report names the
-    bottleneck, divides a step among waiting for data, copies, forward and backward, update,
-    communication and what is outside of torch, and gives the most that each compiler could save.
-    The profile is kept in HOME/profiles, its trace for https://ui.perfetto.dev.
+    A few dozen steps are taken, then the training ends; nothing is judged or registered. The report
+    names the bottleneck, divides a step among waiting for data, copies, forward and backward,
+    update, communication and what is outside of torch, and gives the most that each compiler could
+    save. The profile is kept in HOME/profiles, its trace for https://ui.perfetto.dev.
 
-    A script may train any way it likes, as long as it uses torch's optimizers; a DataLoader is
-    recognised. It is run by this Python.
+    A script needs torch's optimizers; it is run by this Python.
 
-    --largest-batch doubles or halves the arm's batch_size until the limit lies between two sizes,
-    then bisects to within 3%, and prints a batch_size to declare. Each trial is a process that
-    takes three real training steps with the arm's model, compiler and precision. Trials are kept
-    in HOME: after Ctrl-C the same command continues. Without a GPU and a limit the search continues
-    until this machine's memory is full, which takes long: give --memory-limit.
+    --largest-batch bisects to within 3% and prints a batch_size to declare. Each trial is a process
+    that takes three training steps with the arm's model, compiler and precision. Trials are kept
+    in HOME: after Ctrl-C the same command continues. Without a GPU and a limit the search fills
+    this machine's memory, which takes long: give --memory-limit.
     """
     options, source = Options(**given), Path(what)
     script, kept = source.suffix == ".py", source if _holds_a_profile(source) else None
     if script or kept:
-        refuse_options(_OF_WORKLOADS, f"{what} is no workload, which the option is for")
+        refuse_given(_OF_WORKLOADS, f"{what} is no workload, which the option is for")
     if not script:
-        refuse_options(_OF_SCRIPTS, f"{what} is no script, which it is for")
+        refuse_given(_OF_SCRIPTS, f"{what} is no script, which it is for")
     if options.largest_batch:
-        refuse_options(_NOT_OF_BATCHES, "not with --largest-batch")
+        refuse_given(_NOT_OF_BATCHES, "not with --largest-batch")
     else:
-        refuse_options({"--memory-limit"}, "allowed with --largest-batch")
+        refuse_given({"--memory-limit"}, "allowed with --largest-batch")
     if arguments and not script:
         raise click.UsageError(
             f"ARGUMENTS: found {arguments[0]!r}, allowed: only with a script, as in "
@@ -214,8 +209,7 @@ def _profile_workload(project: Project, name: str, options: Options) -> Path | N
     from compilegate.profile.definition import profile_definition  # noqa: PLC0415
 
     declared = project.load(name)
-    _require_torch(*declared)
-    _require_immediate(declared[0], options.arm)
+    _refuse_without_phases(*declared, options.arm)
     archives = run_jobs(
         project,
         declared,
@@ -232,8 +226,9 @@ def _profile_workload(project: Project, name: str, options: Options) -> Path | N
     return kept
 
 
-def _require_torch(declared: Workload, path: Path) -> None:
-    """A program that imports another framework, and not torch, takes no step that could be seen."""
+def _refuse_without_phases(declared: Workload, path: Path, arm: str) -> None:
+    """Refuse a program that imports another framework, and not torch: it takes no step that could
+    be seen. Refuse a compiler that traces whole steps."""
     from compilegate.advice import facts_of  # noqa: PLC0415
     from compilegate.advice.known.gathering import BESIDE_OTHERS  # noqa: PLC0415
     from compilegate.pipelines.staging import imported_libraries  # noqa: PLC0415
@@ -244,9 +239,6 @@ def _require_torch(declared: Workload, path: Path) -> None:
             f"{declared.name}: found a program of {framework.value} ({framework.source}), "
             "allowed: one that trains with torch, whose steps a profile divides"
         )
-
-
-def _require_immediate(declared: Workload, arm: str) -> None:
     compiler = declared.arms[arm].compiler if arm in declared.arms else "eager"
     if compiler not in _IMMEDIATE:
         raise RefusalError(
@@ -257,13 +249,10 @@ def _require_immediate(declared: Workload, arm: str) -> None:
 
 def _unpack(archive: Path, kept: Path) -> None:
     """The profile and its trace, out of what the job left."""
+    wanted = {f"{PROFILE_FOLDER}/{name}" for name in (PROFILE_FILE, TRACE_FILE)}
     with refusing_os_errors(), tarfile.open(archive) as packed:
-        (kept / PROFILE_FOLDER).mkdir(parents=True, exist_ok=True)
-        for name in (PROFILE_FILE, TRACE_FILE):
-            member = f"{PROFILE_FOLDER}/{name}"
-            file = packed.extractfile(member) if member in packed.getnames() else None
-            if file is not None:
-                write_bytes(kept / member, file.read())
+        members = [each for each in packed if each.name.removeprefix("./") in wanted]
+        packed.extractall(kept, members, filter="data")
 
 
 def _find_largest_batch(

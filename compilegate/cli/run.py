@@ -17,13 +17,7 @@ from compilegate.cli.checks import (
     refuse_all_at_once,
     refuse_infeasible,
 )
-from compilegate.cli.definitions import (
-    compiled,
-    image_sources,
-    local_place,
-    object_store,
-    placed,
-)
+from compilegate.cli.definitions import compiled_here, image_sources, object_store
 from compilegate.cli.options import (
     EXISTING_FOLDER,
     FOLDER,
@@ -330,12 +324,11 @@ def _compiled(declared: Workload, path: Path, project: Project, arms: str | None
     refuse_all_at_once(
         lambda: _refuse_what_cannot_run_here(declared, path), lambda: check_data(declared, path)
     )
-    deployment = local_place(project, declared)
-    placement = placed(declared, path, project, deployment)
     check_functions(declared, path, project)
+    definition, placement = compiled_here(project, declared, path)
     with refusing_os_errors():
         placement.put(object_store(project), cache_folder(), click.echo)
-    return compiled(declared, deployment, placement.sources)
+    return definition
 
 
 def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:

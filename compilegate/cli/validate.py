@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from compilegate.advice import advise
 from compilegate.advice.told.text import gravest
 from compilegate.cli.checks import (
     check_data,
@@ -20,12 +18,13 @@ from compilegate.cli.checks import (
     refuse_all_at_once,
     refuse_infeasible,
 )
-from compilegate.cli.measured import forecast_lines, known_facts
+from compilegate.cli.measured import advice_on, forecast_lines
 from compilegate.cli.options import (
     Project,
     json_option,
     optional_workload_argument,
     pass_project,
+    print_json,
     region_option,
 )
 from compilegate.cli.terminal.errors import RefusalError, found_in
@@ -66,17 +65,13 @@ def command(
 
     Every problem is one line that names the file, the key, what was found and what is allowed. All
     are listed at once, also those of the data's header and first 20,000 rows: with line and column.
-    Metric functions of your own are imported as the gate's job will import them. An arm that cannot
-    run is refused, with what to do instead. A line that is not a problem warns of something (an
-    image that AWS no longer patches, a margin that the rows can never show), or says how likely the
-    gate lets an equal candidate pass, by the newest verdict on the workload in --home.
+    Metric functions of your own are imported as the gate's job will import them. Other lines warn
+    (of an image that AWS no longer patches, of a margin that the rows can never show), or say how
+    likely the gate lets an equal candidate pass, by the newest verdict on the workload in --home.
 
-    With --json: {"file", "valid", "problems", "summary", "notes"}, where problems and notes are
-    these lines. The exit status is the same: 0 for a valid file, 2 for another.
-
-    By its schema, editors complete and check a file that begins with
-    `#:schema ./workload.schema.json`, which Taplo and Even Better TOML read. `compilegate init`
-    writes both.
+    With --json: {"file", "valid", "problems", "summary", "notes"}. The exit status is 0 for a valid
+    file, 2 for another. Taplo and Even Better TOML read the schema of a file that begins with
+    `#:schema ./workload.schema.json`; `compilegate init` writes both.
     """
     if (workload is None) is not schema:
         raise click.UsageError("NAME: allowed is either a workload or --schema")
@@ -85,30 +80,20 @@ def command(
 
         click.echo(schema_text(), nl=False)
         return
+    facts = {"file": workload, "valid": False, "problems": [], "summary": None, "notes": []}
     try:
         path, summary, notes = _checked(workload, region, project)
     except CompilegateError as error:
         if not as_json:
             raise
-        _print_json(workload, problems=error.problems)
+        print_json({**facts, "problems": error.problems})
         raise SystemExit(exit_codes.REFUSED) from error
     if as_json:
-        _print_json(str(path), summary=summary, notes=notes)
+        print_json({**facts, "file": str(path), "valid": True, "summary": summary, "notes": notes})
         return
     click.echo(f"{path}: valid: {summary}")
     for note in notes:
         click.echo(f"{path}: {note}")
-
-
-def _print_json(
-    file: str,
-    *,
-    problems: Sequence[str] = (),
-    summary: str | None = None,
-    notes: Sequence[str] = (),
-) -> None:
-    facts = {"file": file, "valid": not problems, "problems": list(problems)}
-    click.echo(json.dumps({**facts, "summary": summary, "notes": list(notes)}, indent=2))
 
 
 def _checked(workload: str, region: str | None, project: Project) -> tuple[Path, str, list[str]]:
@@ -141,7 +126,7 @@ def _checked(workload: str, region: str | None, project: Project) -> tuple[Path,
     warnings = findings(declared, today=now.date(), region=region, bases=bases, libraries=libraries)
     notes += [finding.sentence for finding in warnings]
     notes += [f"gate.{sentence}" for sentence in forecast_lines(declared, path, project.home)]
-    notes.append(gravest(advise(known_facts(project, declared, path, region))))
+    notes.append(gravest(advice_on(project, declared, path, region)))
     return path, _description(declared), notes
 
 
