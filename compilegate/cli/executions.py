@@ -48,9 +48,8 @@ if TYPE_CHECKING:
     "--output",
     "-o",
     type=FILE,
-    help="Of an ID: put its evidence, verdict, report and logs, and what `compilegate doctor` "
-    "finds here, into this .zip to share: no model, no data. Of a NAME: write its table as a page "
-    "(.html), or a line for each execution and metric (.csv).",
+    help="Of an ID: a .zip of its evidence, verdict, report and logs to share: no model, no data. "
+    "Of a NAME: its table as a page (.html), or a line for each execution and metric (.csv).",
 )
 @click.option("--prune", "pruning", is_flag=True, help="Delete executions to free space.")
 @click.option(

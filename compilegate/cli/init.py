@@ -28,11 +28,7 @@ _OF_KIND = {"table": {"--model", "--text", "--label"}, "script": {"--data"}}
 @click.option("--model", help="With a table: fine-tune this model of the Hugging Face hub on it.")
 @click.option("--text", metavar="COLUMN", help="With a table: the column of texts.")
 @click.option("--label", metavar="COLUMN", help="With a table: the column to learn.")
-@click.option(
-    "--data",
-    type=EXISTING,
-    help="With a script: the file or folder that it reads.",
-)
+@click.option("--data", type=EXISTING, help="With a script: the file or folder that it reads.")
 @click.option("--name", help="The workload's name; by default made from what is given.")
 @pass_project
 def command(project: Project, **given: Any) -> None:

@@ -186,8 +186,7 @@ def _refuse_old_names(args: list[str]) -> None:
     type=FOLDER,
     envvar="COMPILEGATE_HOME",
     show_envvar=True,
-    help="Folder of executions, artifacts, the registry and the step cache; by default "
-    "PROJECT/.compilegate.",
+    help="Folder of executions, registry and step cache; by default PROJECT/.compilegate.",
 )
 @click.option(
     "--aws",
@@ -230,13 +229,7 @@ def main(context: click.Context, project: Path, of_account: bool, **_: object) -
     },
 )
 def pipeline() -> None:
-    """Work with SageMaker pipeline definitions: a workload's own, and any other.
-
-    \b
-      compilegate pipeline compile news-topics -o definition.json
-      compilegate pipeline explain definition.json
-      compilegate pipeline run definition.json
-    """
+    """Work with SageMaker pipeline definitions: a workload's own, and any other."""
 
 
 @click.group(
@@ -257,12 +250,10 @@ def models(context: click.Context) -> None:
 
     \b
       compilegate models                           the whole registry of this machine
-      compilegate models show news-topics/3        everything about one package
-      compilegate models approve news-topics/3     approve it for deployment
+      compilegate models approve news-topics/3     approve one model package, GROUP/VERSION
       compilegate models list --aws                the registry of the account
 
-    A model package is GROUP/VERSION, as in SageMaker's model registry. In the account (--aws),
-    approving a model deploys it if its workload says so.
+    In the account, approving a model deploys it if its workload says so.
     """
     if context.invoked_subcommand is None:
         context.invoke(importlib.import_module("compilegate.cli.models").list_command)
@@ -283,10 +274,4 @@ def models(context: click.Context) -> None:
     },
 )
 def aws() -> None:
-    """Work with the account that infra/settings.toml names: plan, start and follow executions.
-
-    \b
-      compilegate aws plan news-topics           what would change, and what would it cost?
-      compilegate aws submit news-topics --wait  start an execution, and follow it to its verdict
-      compilegate aws watch news-topics          follow the latest
-    """
+    """Work with the account that infra/settings.toml names: plan, start and follow executions."""

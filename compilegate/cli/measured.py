@@ -79,10 +79,7 @@ def experiences(
     project: Project, known: Mapping[str, Facts], region: str | None = None
 ) -> tuple[Experience, ...]:
     """What finished executions of the home measured, of these workloads and of others."""
-    from compilegate.gate.observations import (  # noqa: PLC0415  numpy takes time
-        Observations,
-        ObservationsError,
-    )
+    from compilegate.gate.observations import Observations, ObservationsError  # noqa: PLC0415  numpy takes time
 
     facts: dict[str, Facts | None] = dict(known)
     found: list[Experience] = []
@@ -133,11 +130,7 @@ def forecast_lines(workload: Workload, path: Path, home: Path) -> Iterator[str]:
     """A line for each guarded metric and the speed, after the key that it is about; and for each
     wish that no evidence of such a size can meet. The newest verdict on the workload in the home is
     the pilot, which knows the spread of seeds, rows and times."""
-    from compilegate.gate.forecast import (  # noqa: PLC0415  scipy takes time
-        forecast,
-        in_words,
-        never_passing,
-    )
+    from compilegate.gate.forecast import forecast, in_words, never_passing  # noqa: PLC0415  scipy takes time
 
     if not workload.candidates:  # nothing is compared
         return
@@ -167,12 +160,7 @@ def _profiled(home: Path, workload: str) -> Profiled | None:
     folder = home / "profiles" / f"{workload}-{BASELINE_ARM}"
     if not folder.is_dir():
         return None
-    from compilegate.profile import (  # noqa: PLC0415  numpy takes time
-        ProfileError,
-        analysis_of,
-        breakdown,
-        read_profile,
-    )
+    from compilegate.profile import ProfileError, analysis_of, breakdown, read_profile  # noqa: PLC0415  numpy takes time
 
     try:
         profile = read_profile(folder)

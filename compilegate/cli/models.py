@@ -109,8 +109,7 @@ def show_command(project: Project, package: str, *, as_json: bool) -> None:
 
 
 _REASON = click.option(
-    "--reason",
-    help="Why; it is kept with the package. A rejection in the account needs one.",
+    "--reason", help="Why; it is kept with the package. A rejection in the account needs one."
 )
 
 

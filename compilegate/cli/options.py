@@ -189,10 +189,7 @@ AGE = Quantity("AGE", {"h": 3600, "d": 86400}, "an age, allowed: hours or days, 
 
 
 def name_value_pairs(
-    option: str,
-    given: Iterable[str],
-    form: str = "NAME=VALUE",
-    pattern: str = r"([^=]+)=(.*)",
+    option: str, given: Iterable[str], form: str = "NAME=VALUE", pattern: str = r"([^=]+)=(.*)"
 ) -> dict[str, str]:
     """The values of a repeatable option by name; refuses what has not this form. The last value
     for a name counts."""

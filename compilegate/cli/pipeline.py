@@ -136,15 +136,12 @@ _stand_in_options = with_options(
         "$COMPILEGATE_REQUEST, and writes what the step gives to $COMPILEGATE_RESULT, both JSON.",
     ),
     repeatable(
-        "--until",
-        metavar="STEP",
-        help="Carry out this step and what it needs, and nothing else.",
+        "--until", metavar="STEP", help="Carry out this step and what it needs, and nothing else."
     ),
     repeatable(
         "--skip",
         metavar="STEP",
-        help="Leave this step out, and the steps that read what it gives. Steps that only wait "
-        "for it go on.",
+        help="Leave this step out, and those that read what it gives; not those that only wait.",
     ),
     repeatable(
         "--data",
@@ -165,12 +162,8 @@ _stand_in_options = with_options(
 def explain_command(project: Project, definition: Path, **given: Any) -> None:
     """Say what each step of a definition would do here, and start nothing.
 
-    \b
-      compilegate pipeline explain pipeline.json                what runs, what is refused and why
-      compilegate pipeline explain pipeline.json --skip deploy  without a step
-
     It takes what `compilegate pipeline run` takes, and ends with status 2 where that would refuse
-    the definition.
+    the definition: `compilegate pipeline explain pipeline.json --skip deploy`.
     """
     options = RunOptions(**given)
     executor = options.executor(project, _text(definition), explaining=True)

@@ -24,10 +24,7 @@ from compilegate.execution.result import ExecutionResult
 from compilegate.gate.verdict import Verdict, VerdictError
 from compilegate.history.rows import Past, Row, rows_of
 from compilegate.job.names import VERDICT_FILE
-from compilegate.local import (
-    LocalExecutor,
-    list_executions,
-)
+from compilegate.local import LocalExecutor, list_executions
 from compilegate.pipelines.staging import ImageFolder, image_folders
 from compilegate.posture import names
 from compilegate.posture.expected import read_noted

@@ -63,8 +63,7 @@ THIS_MONTH = "this month"
     metavar="[YYYY-MM]",
     is_flag=False,
     flag_value=THIS_MONTH,
-    help="Sum up a month (default: the current): hours and dollars saved and spent, audits, the "
-    "registered arm's age.",
+    help="Sum up a month (default: current): hours, dollars, audits, the registered arm's age.",
 )
 @click.option("--output", "-o", type=FILE, help="With --month: write it as a page.")
 @json_option

@@ -90,8 +90,7 @@ class Options:
     "--processes",
     type=click.IntRange(1, 64),
     default=1,
-    help="Of a script: start it as so many processes on this machine, by torchrun. A workload's "
-    "arm says itself how many it has.",
+    help="Of a script: start it as so many processes on this machine, by torchrun.",
 )
 @json_option
 @job_file_option
@@ -283,10 +282,7 @@ def _find_largest_batch(
 
     try:
         bracket = largest_fitting(
-            fits,
-            first=min(arm.batch_size, LARGEST_BATCH),
-            most=LARGEST_BATCH,
-            tolerance=TOLERANCE,
+            fits, first=min(arm.batch_size, LARGEST_BATCH), most=LARGEST_BATCH, tolerance=TOLERANCE
         )
     except KeyboardInterrupt:
         click.echo("\ninterrupted; the same command continues after the trials above", err=True)

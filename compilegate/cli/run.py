@@ -123,8 +123,7 @@ run_options = with_options(
         is_flag=False,
         flag_value=NEWEST,
         shell_complete=completing("execution"),
-        help="Continue the newest unfinished execution, or that with this ID, of which the "
-        "beginning is enough.",
+        help="Continue the newest unfinished execution, or the one whose ID begins so.",
     ),
     parameter_option,
     image_option,
@@ -139,15 +138,14 @@ run_options = with_options(
         "shared",
         metavar="FOLDER",
         type=EXISTING_FOLDER,
-        help="A folder of this machine that jobs may write to, such as a cache of downloads; all "
-        "else outside their own folders is read-only to them.",
+        help="A folder here that jobs may write to, such as a cache of downloads; all else outside "
+        "their own folders is read-only to them.",
     ),
     click.option("--no-cache", is_flag=True, help="Run every step, ignoring the step cache."),
     click.option(
         "--cores-per-job",
         type=click.IntRange(min=1),
-        help="Cores for each training job. By default they are divided among those that can run "
-        "in parallel.",
+        help="Cores for each training job; by default divided among those that run in parallel.",
     ),
     click.option(
         "--max-parallel",
@@ -204,7 +202,8 @@ def command(project: Project, workload: str | None, *, arms: str | None, **given
         expected = expectations(project, path)
         reference = started(executor, declared.name, options, expected)
     result, status = followed(executor, reference, options)
-    if declared is not None and _must_run_again(declared, project, result):
+    state = None if declared is None else settle_failed(declared, project.home, result)
+    if declared is not None and state is not None and state.rescue:
         rescue = "a candidate crashed and no model was registered: the baseline alone"
         click.echo(f"{rescue}, in the next execution" if options.resume else f"{rescue}, now")
         if not options.resume:
@@ -301,13 +300,6 @@ def _put_data(data: Mapping[str, str], project: Project) -> None:
             if where != LATER:
                 count = place_data(store, uri, Path(where))
                 click.echo(f"{uri}: {count} {'file' if count == 1 else 'files'} of {where}")
-
-
-def _must_run_again(declared: Workload, project: Project, result: ExecutionResult) -> bool:
-    """Whether a crashed candidate has left the workload without a model, and without a baseline
-    that the posture's record would now train alone."""
-    state = settle_failed(declared, project.home, result)
-    return state is not None and bool(state.rescue)
 
 
 def _compiled(declared: Workload, path: Path, project: Project, arms: str | None) -> str:

@@ -36,8 +36,7 @@ JSON = "application/json"
     "--python",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     default=sys.executable,
-    help="The interpreter of the environment that stands for the inference image; by default "
-    "this one's.",
+    help="The interpreter that stands for the inference image; by default this one.",
 )
 @click.option(
     "--request",
