@@ -20,7 +20,7 @@ from compilegate.pipelines.staging import (
     unbuilt_requirements,
 )
 from compilegate.workload import Workload
-from compilegate.workload.feasibility import NO_BASES, Bases, check_feasible
+from compilegate.workload.feasibility import NO_BASES, NO_DAY, Bases, check_feasible, findings
 
 if TYPE_CHECKING:
     from compilegate.datasets.inspection import Declared
@@ -61,15 +61,21 @@ def refuse_infeasible(
     path: Path,
     *,
     region: str | None = None,
-    target: Target = Target.SAGEMAKER,
     bases: Bases = NO_BASES,
     instance_type: str | None = None,
 ) -> None:
-    """Refuse arms that cannot run at the target."""
+    """Refuse arms that cannot run on SageMaker."""
     with found_in(path):
-        check_feasible(
-            workload, region=region, target=target, bases=bases, instance_type=instance_type
-        )
+        check_feasible(workload, region=region, bases=bases, instance_type=instance_type)
+
+
+def cannot_run_here(workload: Workload) -> dict[str, list[str]]:
+    """Why arms cannot run on this machine, by arm."""
+    found: dict[str, list[str]] = {}
+    for each in findings(workload, today=NO_DAY, target=Target.HERE):
+        if each.refused:
+            found.setdefault(each.arm, []).append(each.sentence)
+    return found
 
 
 def image_bases(containers: Path, named: Mapping[str, str] | None = None) -> Bases:

@@ -21,7 +21,6 @@ from compilegate.cli.options import (
     refuse_given,
 )
 from compilegate.cli.terminal.errors import RefusalError
-from compilegate.execution.target import Target
 from compilegate.job.machine.accelerators import describing
 
 
@@ -100,16 +99,17 @@ def _examine_images(
     project: Project, name: str, images: tuple[str, ...], output: Path | None, *, as_json: bool
 ) -> None:
     """The doctor's jobs of a workload: run here, or written down for here or the account."""
-    from compilegate.cli.definitions import run_jobs  # noqa: PLC0415  the pipelines take time
+    from compilegate.cli.checks import cannot_run_here  # noqa: PLC0415  the pipelines take time
+    from compilegate.cli.definitions import run_jobs  # noqa: PLC0415
     from compilegate.doctor import doctor_definition, read_answer  # noqa: PLC0415
-    from compilegate.workload.feasibility import NO_DAY, findings  # noqa: PLC0415
 
     declared = project.load(name)
     arms = frozenset(declared[0].arms)
     if output is None:
-        for each in findings(declared[0], today=NO_DAY, target=Target.HERE):
-            click.echo(f"not examined here: {each.sentence}", err=True)
-            arms -= {each.arm}
+        elsewhere = cannot_run_here(declared[0])
+        for sentences in elsewhere.values():
+            click.echo(f"not examined here: {'; '.join(sentences)}", err=True)
+        arms -= elsewhere.keys()
     archives = run_jobs(
         project,
         declared,

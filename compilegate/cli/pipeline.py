@@ -28,12 +28,11 @@ from compilegate.cli.options import (
 )
 from compilegate.cli.run import (
     RunOptions,
+    begun,
     end,
     followed,
     refuse_nothing_to_run,
-    resumed,
     run_options,
-    started,
 )
 from compilegate.cli.terminal.errors import refusing_os_errors
 from compilegate.datasets import cache_folder
@@ -192,12 +191,11 @@ def run_command(project: Project, definition: Path | None, **given: Any) -> None
     """
     options = RunOptions(**given)
     refuse_nothing_to_run(options, definition, "FILE is missing, allowed: a definition's file")
-    name = "" if definition is None else _name(definition)
-    if options.resume is not None or definition is None:
-        executor, reference = resumed(options, project, name)
-    else:
-        executor = options.executor(project, _text(definition))
-        reference = started(executor, name, options)
+    name, text = "", None
+    if definition is not None:
+        name = _name(definition)
+        text = _text(definition) if options.resume is None else None
+    executor, reference = begun(options, project, name, text)
     end(project, options, *followed(executor, reference, options))
 
 

@@ -29,7 +29,6 @@ from compilegate.cli.options import (
 )
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.execution import exit_codes
-from compilegate.execution.target import Target
 from compilegate.job.names import (
     BASELINE_ARM,
     PROFILE_FILE,
@@ -38,7 +37,6 @@ from compilegate.job.names import (
     TRACE_FILE,
 )
 from compilegate.workload import Arm, Workload
-from compilegate.workload.feasibility import NO_DAY, findings
 
 DEFAULT_STEPS, FEWEST_STEPS, MOST_STEPS = 36, 12, 1000
 _IMMEDIATE = ("eager", "inductor", "torch-compile")
@@ -292,14 +290,11 @@ def _find_largest_batch(
 
 
 def _arm(declared: Workload, path: Path, name: str) -> Arm:
+    from compilegate.cli.checks import cannot_run_here  # noqa: PLC0415  the pipelines take time
+
     if name not in declared.arms:
         raise RefusalError(f"{path}: arms.{name}: no such arm, allowed: {', '.join(declared.arms)}")
-    refused = [
-        each.sentence
-        for each in findings(declared, today=NO_DAY, target=Target.HERE)
-        if each.refused and each.arm == name
-    ]
-    if refused:
+    if refused := cannot_run_here(declared).get(name):
         raise RefusalError(*refused).within(path)
     return declared.arms[name]
 

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 import click
 
 from compilegate.cli.checks import (
+    cannot_run_here,
     check_data,
     check_functions,
     refuse_all_at_once,
-    refuse_infeasible,
 )
 from compilegate.cli.definitions import compiled_here, image_sources, object_store
 from compilegate.cli.options import (
@@ -41,7 +41,6 @@ from compilegate.cli.terminal.pages import copy_reports
 from compilegate.cli.terminal.progress import progress_shown
 from compilegate.datasets import cache_folder
 from compilegate.execution.result import ExecutionResult
-from compilegate.execution.target import Target
 from compilegate.job.names import BASELINE_ARM
 from compilegate.local import (
     FunctionSources,
@@ -53,8 +52,7 @@ from compilegate.local import (
     place_data,
     read_model,
 )
-from compilegate.workload import InfeasibleError, Workload
-from compilegate.workload.feasibility import NO_DAY, findings
+from compilegate.workload import Workload
 
 LATER = "later"
 """What --data says instead of a folder where a program fills the place while it runs."""
@@ -192,22 +190,21 @@ def command(project: Project, workload: str | None, *, arms: str | None, **given
     if options.resume and arms is not None:
         raise click.UsageError("--arms: a resumed execution keeps its own arms")
     declared, path = (None, Path()) if workload is None else project.load(workload)
-    if options.resume is not None or declared is None:
-        executor, reference = resumed(options, project, declared.name if declared else "")
-    else:
+    definition, expected = None, []
+    if declared is not None and options.resume is None:
         from compilegate.cli.measured import expectations  # noqa: PLC0415  reads tables
 
-        executor = options.executor(project, _compiled(declared, path, project, arms))
-        # What advice expects is taken down before anything is measured.
-        expected = expectations(project, path)
-        reference = started(executor, declared.name, options, expected)
+        definition = _compiled(declared, path, project, arms)
+        expected = expectations(project, path)  # taken down before anything is measured
+    name = "" if declared is None else declared.name
+    executor, reference = begun(options, project, name, definition, expected)
     result, status = followed(executor, reference, options)
     state = None if declared is None else settle_failed(declared, project.home, result)
-    if declared is not None and state is not None and state.rescue:
+    if state is not None and state.rescue:
         rescue = "a candidate crashed and no model was registered: the baseline alone"
         click.echo(f"{rescue}, in the next execution" if options.resume else f"{rescue}, now")
         if not options.resume:
-            again = executor.start(declared.name, parameter_pairs(options.parameters))
+            again = executor.start(name, parameter_pairs(options.parameters))
             result, status = followed(executor, again, options)
     end(project, options, result, status)
 
@@ -220,35 +217,36 @@ def refuse_nothing_to_run(options: RunOptions, given: object, missing: str) -> N
         click.echo(f"checking {given or options.resume}")
 
 
-def started(
-    executor: LocalExecutor,
-    name: str,
+def begun(
     options: RunOptions,
+    project: Project,
+    name: str,
+    definition: str | None,
     expected: Sequence[Mapping[str, Any]] = (),
-) -> str:
-    """Start an execution, and note where it comes from."""
-    reference = executor.start(name, parameter_pairs(options.parameters))
-    note_origin(executor.read(reference).folder, expected)
-    return reference
-
-
-def resumed(options: RunOptions, project: Project, pipeline: str) -> tuple[LocalExecutor, str]:
-    """The execution that `--resume` names, or the newest unfinished one of the pipeline."""
+) -> tuple[LocalExecutor, str]:
+    """Start an execution of a definition, and note where it comes from. Without a definition resume
+    the one that `--resume` names, or the newest unfinished one of the pipeline `name`."""
+    given = parameter_pairs(options.parameters)
+    if definition is not None:
+        executor = options.executor(project, definition)
+        reference = executor.start(name, given)
+        note_origin(executor.read(reference).folder, expected)
+        return executor, reference
     if options.until or options.skip or options.data:
         raise click.UsageError(
             "--until, --skip, --data: a resumed execution keeps what it was started with"
         )
     if options.resume != NEWEST:
         named = execution_named(project.home, str(options.resume))
-    elif found := latest_unfinished(project.home, pipeline):
+    elif found := latest_unfinished(project.home, name):
         named = found.execution_id
     else:
         raise click.UsageError(
-            f"--resume: {project.home} has no unfinished execution of {pipeline}; "
+            f"--resume: {project.home} has no unfinished execution of {name}; "
             "run it without --resume"
         )
     executor = options.executor(project)
-    return executor, executor.resume(named, parameter_pairs(options.parameters))
+    return executor, executor.resume(named, given)
 
 
 def followed(
@@ -325,12 +323,11 @@ def _compiled(declared: Workload, path: Path, project: Project, arms: str | None
 
 def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:
     """Refuse arms by name, and say how to run the others, if there are any."""
-    try:
-        refuse_infeasible(workload, path, target=Target.HERE)
-    except InfeasibleError as error:
-        elsewhere = {each.arm for each in findings(workload, today=NO_DAY, target=Target.HERE)}
-        rest = [name for name in workload.arms if name not in elsewhere]
-        if BASELINE_ARM not in rest or len(rest) == 1:
-            raise
-        advice = f"to run the others here: --arms {','.join(rest)}"
-        raise RefusalError(*error.problems, advice) from error
+    elsewhere = cannot_run_here(workload)
+    if not elsewhere:
+        return
+    problems = [f"{path}: {each}" for sentences in elsewhere.values() for each in sentences]
+    rest = [name for name in workload.arms if name not in elsewhere]
+    if BASELINE_ARM in rest and len(rest) > 1:
+        problems.append(f"to run the others here: --arms {','.join(rest)}")
+    raise RefusalError(*problems)
