@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +13,16 @@ from compilegate.advice.portfolio import Portfolio, portfolio_of
 from compilegate.advice.told.arms import Proposal, proposals
 from compilegate.advice.told.document import advice_document, portfolio_document
 from compilegate.advice.told.text import advice_text, headline, portfolio_headline, portfolio_text
-from compilegate.cli.measured import experiences, forecast_lines, known_facts
+from compilegate.cli.measured import advice_on, experiences, forecast_lines, known_facts
 from compilegate.cli.options import (
     FILE,
     Project,
-    completing,
     json_option,
+    optional_workload_argument,
     pass_project,
+    print_json,
     print_or_write,
+    refuse_given,
     region_option,
 )
 from compilegate.errors import CompilegateError
@@ -30,9 +31,7 @@ from compilegate.workload.feasibility import check_feasible
 
 
 @click.command("advise")
-@click.argument(
-    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
-)
+@optional_workload_argument
 @click.option("--all", "everything", is_flag=True, help="Advise on every workload of the folder.")
 @json_option
 @click.option(
@@ -66,23 +65,21 @@ def command(
       compilegate advise news-topics --write-arms >> workloads/news-topics.toml
 
     Each compiler and each alternative stands on one scale of dollars and hours, a run and a year,
-    as a range, with what a benchmark costs and when it is repaid. It says what decided it, what is
-    known, what was assumed, and how to find out. The table [advice] of a workload's file holds what
-    only people know. What finished executions in --home measured takes the place of published
-    figures. Last comes how likely the gate lets an equal candidate pass, by the newest verdict on
-    the workload. Nothing is executed.
+    as a range, with what a benchmark costs and when it is repaid. The table [advice] of a
+    workload's file holds what only people know. What finished executions in --home measured takes
+    the place of published figures. Last comes how likely the gate lets an equal candidate pass, by
+    the newest verdict on the workload. Nothing is executed.
     """
     if (workload is None) is not everything:
         raise click.UsageError("NAME: allowed is either a workload or --all")
-    if write_arms and (everything or as_json or output is not None):
-        raise click.UsageError("--write-arms: allowed with a NAME, without --json and --output")
+    if write_arms:
+        refuse_given({"--all", "--json", "--output"}, "not with --write-arms")
     region = region or project.settings.region
     if workload is None:
         _advise_all(project, region, as_json=as_json, page=output)
         return
     declared, path = project.load(workload)
-    facts = known_facts(project, declared, path, region)
-    advice = advise(facts, experiences(project, {facts.workload: facts}, region))
+    advice = advice_on(project, declared, path, region)
     if write_arms:
         click.echo(_arms_text(advice, declared, path), nl=False)
         return
@@ -90,17 +87,11 @@ def command(
         _write_page(output, portfolio_of([advice]))
     foreseen = list(forecast_lines(declared, path, project.home))
     if as_json:
-        click.echo(json.dumps({**advice_document(advice), "forecast": foreseen}, indent=2))
+        print_json({**advice_document(advice), "forecast": foreseen})
     elif output is None:
-        for line in (*advice_text(advice), *_forecast_text(foreseen)):
-            click.echo(line)
-
-
-def _forecast_text(foreseen: Sequence[str]) -> list[str]:
-    if not foreseen:
-        return []
-    heading = "  How likely the gate lets an equal candidate pass:"
-    return ["", heading, *(f"    {line}" for line in foreseen)]
+        chances = ["", "  How likely the gate lets an equal candidate pass:"] if foreseen else []
+        chances += [f"    {line}" for line in foreseen]
+        click.echo("\n".join([*advice_text(advice), *chances]))
 
 
 def _advise_all(project: Project, region: str | None, *, as_json: bool, page: Path | None) -> None:
@@ -122,10 +113,9 @@ def _advise_all(project: Project, region: str | None, *, as_json: bool, page: Pa
     if page is not None:
         _write_page(page, portfolio)
     if as_json:
-        click.echo(json.dumps(portfolio_document(portfolio), indent=2))
+        print_json(portfolio_document(portfolio))
     elif page is None:
-        for line in portfolio_text(portfolio):
-            click.echo(line)
+        click.echo("\n".join(portfolio_text(portfolio)))
     if problems and not known:
         raise WorkloadError(*problems)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from shutil import copymode
@@ -14,7 +15,7 @@ from compilegate.check.output.annotations import annotation_lines
 from compilegate.check.output.documents import json_text
 from compilegate.check.output.sarif import sarif_text
 from compilegate.check.output.text import summary, text_lines
-from compilegate.cli.options import FILE, print_or_write
+from compilegate.cli.options import FILE, print_or_write, refuse_given
 from compilegate.cli.terminal.errors import RefusalError, writing
 from compilegate.execution import exit_codes
 from compilegate.job.files import whole_file
@@ -26,6 +27,12 @@ _STATUS = {
     Severity.NOTE: exit_codes.CHECK_NOTES,
 }
 _NEVER = "never"
+_FORMATS: Mapping[str, Callable[[Checked], str]] = {
+    "text": lambda checked: "\n".join(text_lines(checked)),
+    "json": json_text,
+    "sarif": lambda checked: sarif_text(checked, version("compilegate")),
+    "github": lambda checked: "\n".join(annotation_lines(checked)),
+}
 
 
 @click.command("check")
@@ -34,7 +41,6 @@ _NEVER = "never"
 )
 @click.option(
     "--compiler",
-    "compiler",
     type=click.Choice([*COMPILERS, "all"]),
     default="all",
     show_default=True,
@@ -50,7 +56,7 @@ _NEVER = "never"
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "sarif", "github"]),
+    type=click.Choice([*_FORMATS]),
     default="text",
     show_default=True,
     help="sarif for code hosts and editors; github annotates the lines of a pull request.",
@@ -91,8 +97,8 @@ def command(
     compilers = COMPILERS if compiler == "all" else (compiler,)
     if fix and diff:
         raise RefusalError("--fix changes the files and --diff only shows it; name one of them")
-    if diff and (output is not None or form != "text"):
-        raise RefusalError("--diff shows text alone; leave out --format and --output")
+    if diff:
+        refuse_given({"--format", "--output"}, "not with --diff, which shows text alone")
     if fix or diff:
         _fix(paths, compilers, show=diff)
     if diff:
@@ -102,11 +108,12 @@ def command(
         click.echo(unread.sentence, err=True)
     if not checked.files:
         raise RefusalError("nothing was checked: no PATH leads to a script that can be read")
-    text = _rendered(checked, form)
-    print_or_write(f"{text}\n", output)
+    print_or_write(f"{_FORMATS[form](checked)}\n", output)
     if output is not None:
         click.echo(summary(checked))
-    raise SystemExit(_status(checked, fail_on))
+    gravest = checked.gravest
+    if gravest is not None and fail_on != _NEVER and gravest >= Severity[fail_on.upper()]:
+        raise SystemExit(_STATUS[gravest])
 
 
 def _fix(paths: tuple[Path, ...], compilers: tuple[str, ...], *, show: bool) -> None:
@@ -127,21 +134,3 @@ def _fix(paths: tuple[Path, ...], compilers: tuple[str, ...], *, show: bool) -> 
         click.echo(unread.sentence, err=True)
     if show and not fixes.fixed:
         click.echo("nothing to fix by itself")
-
-
-def _rendered(checked: Checked, form: str) -> str:
-    match form:
-        case "json":
-            return json_text(checked)
-        case "sarif":
-            return sarif_text(checked, version("compilegate"))
-        case "github":
-            return "\n".join(annotation_lines(checked))
-    return "\n".join(text_lines(checked))
-
-
-def _status(checked: Checked, fail_on: str) -> int:
-    gravest = checked.gravest
-    if gravest is None or fail_on == _NEVER or gravest < Severity[fail_on.upper()]:
-        return exit_codes.DECIDED
-    return _STATUS[gravest]

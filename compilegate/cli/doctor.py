@@ -16,10 +16,11 @@ from compilegate.cli.options import (
     job_file_option,
     json_option,
     pass_project,
-    print_or_write,
+    print_json,
+    print_table,
+    refuse_given,
 )
-from compilegate.cli.terminal.errors import RefusalError, aligned, refusing_os_errors
-from compilegate.execution.target import Target
+from compilegate.cli.terminal.errors import RefusalError
 from compilegate.job.machine.accelerators import describing
 
 
@@ -34,7 +35,7 @@ from compilegate.job.machine.accelerators import describing
     is_flag=True,
     help="Let each compiler that lacks nothing compile a small model, in a minute or so.",
 )
-@job_file_option("With NAME")
+@job_file_option
 @image_option
 @pass_project
 def command(
@@ -69,22 +70,20 @@ def command(
     """
     if trying and (subject is not None or project.aws):
         raise click.UsageError("--try: allowed for this machine alone; jobs always try")
-    named = subject is not None and not subject.startswith("ml.")
-    for option, given in (("--output", output), ("--image", images)):
-        if given and not named:
-            raise click.UsageError(f"{option}: no workload is given, whose jobs it is for")
-    if subject is not None and not named:
-        click.echo(_instance(subject))
-    elif subject is not None:
-        _examine_images(project, subject, images, output, as_json=as_json)
-    elif project.aws:
+    if subject is None or subject.startswith("ml."):
+        refuse_given({"--output", "--image"}, "no workload is given, whose jobs it is for")
+    if subject is None and project.aws:
         _examine_account(project, as_json=as_json)
-    else:
+    elif subject is None:
         from compilegate.job.doctor.needs import text_of  # noqa: PLC0415
         from compilegate.job.doctor.program import examine  # noqa: PLC0415  numpy takes time
 
         found = examine(trying=trying)
         click.echo(json.dumps(found.document, indent=2) if as_json else text_of(found), nl=as_json)
+    elif subject.startswith("ml."):
+        click.echo(_instance(subject))
+    else:
+        _examine_images(project, subject, images, output, as_json=as_json)
 
 
 def _instance(name: str) -> str:
@@ -100,49 +99,33 @@ def _examine_images(
     project: Project, name: str, images: tuple[str, ...], output: Path | None, *, as_json: bool
 ) -> None:
     """The doctor's jobs of a workload: run here, or written down for here or the account."""
-    from compilegate.cli.definitions import (  # noqa: PLC0415  the pipelines take time
-        definition_here,
-        output_of,
-        run_jobs,
-        write_deployed_jobs,
-    )
+    from compilegate.cli.checks import cannot_run_here  # noqa: PLC0415  the pipelines take time
+    from compilegate.cli.definitions import run_jobs  # noqa: PLC0415
     from compilegate.doctor import doctor_definition, read_answer  # noqa: PLC0415
-    from compilegate.document.writing import write_definition  # noqa: PLC0415
-    from compilegate.execution.status import StepStatus  # noqa: PLC0415
-    from compilegate.local import ObjectStore  # noqa: PLC0415
-    from compilegate.workload.feasibility import NO_DAY, findings  # noqa: PLC0415
 
-    declared, path = project.load(name)
-    if project.aws:
-        write_deployed_jobs(project, declared, "doctor", doctor_definition, output)
+    declared = project.load(name)
+    arms = frozenset(declared[0].arms)
+    if output is None:
+        elsewhere = cannot_run_here(declared[0])
+        for sentences in elsewhere.values():
+            click.echo(f"not examined here: {'; '.join(sentences)}", err=True)
+        arms -= elsewhere.keys()
+    archives = run_jobs(
+        project,
+        declared,
+        "doctor",
+        lambda whole: doctor_definition(whole, arms),
+        output=output,
+        images=images,
+        with_data=False,
+    )
+    answers = {step: read_answer(archive) for step, archive in archives.items()}
+    if as_json and answers:
+        documents = {step: answer.document for step, answer in answers.items()}
+        print_json(documents)
         return
-    whole, placement = definition_here(declared, path, project)
-    if output is not None:
-        print_or_write(write_definition(doctor_definition(whole)), output)
-        return
-    elsewhere = {
-        each.arm: each.sentence
-        for each in findings(declared, today=NO_DAY, target=Target.HERE)
-        if each.arm is not None
-    }
-    for sentence in elsewhere.values():
-        click.echo(f"not examined here: {sentence}", err=True)
-    with refusing_os_errors():
-        project.home.mkdir(parents=True, exist_ok=True)
-        placement.put_training_code(ObjectStore(project.home.resolve() / "s3"))
-    here = frozenset(declared.arms) - elsewhere.keys()
-    jobs = doctor_definition(whole, here)
-    answers = {}
-    for step in run_jobs(project, f"{declared.name}-doctor", jobs, images).values():
-        if step.status is not StepStatus.SUCCEEDED:
-            why = "" if step.failure is None else f": {step.failure.headline}"
-            raise RefusalError(f"{step.name} did not succeed{why}; its log is {step.log}")
-        answer = read_answer(output_of(project, step))
-        answers[step.name] = answer.document
-        if not as_json:
-            click.echo(f"{step.name}\n{answer.text}")
-    if as_json:
-        click.echo(json.dumps(answers, indent=2))
+    for step, answer in answers.items():
+        click.echo(f"{step}\n{answer.text}")
 
 
 def _examine_account(project: Project, *, as_json: bool) -> None:
@@ -154,7 +137,6 @@ def _examine_account(project: Project, *, as_json: bool) -> None:
     declared = project.deployed_workloads(account.names.settings)
     found = list(findings(account, declared, project.containers))
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(finding) for finding in found], indent=2))
-        return
-    for line in aligned([(each.what, each.answer, each.sentence) for each in found]):
-        click.echo(line)
+        print_json([dataclasses.asdict(finding) for finding in found])
+    else:
+        print_table((each.what, each.answer, each.sentence) for each in found)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,54 +11,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compilegate.cli.options import (
+    AGE,
+    BYTES,
     FILE,
-    Age,
-    Bytes,
     Project,
     completing,
+    counted,
     json_option,
     open_option,
     pass_project,
+    print_json,
     print_or_write,
+    print_table,
     refuse_given,
 )
-from compilegate.cli.terminal.errors import aligned, writing
+from compilegate.cli.terminal.errors import writing
 from compilegate.cli.terminal.origin import resume_command
-from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.execution.result import ExecutionResult
 from compilegate.local import LocalExecutor, execution_named, list_executions, pack_execution
 
 if TYPE_CHECKING:
     from compilegate.cli.places import Place
-
-_LISTED = f"{'EXECUTION':<14}  {'PIPELINE':<24}  {'STARTED':<16}  {'SECONDS':>8}  STATUS"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options as they were given."""
-
-    everything: bool
-    as_json: bool
-    open_page: bool
-    output: Path | None
-    pruning: bool
-    older_than: float | None
-    larger_than: int | None
-    dry_run: bool
-
-    def refuse_what_does_not_go_together(self, subject: str | None) -> None:
-        """Refuse options of one form beside another."""
-        limits = {"--older-than": self.older_than, "--larger-than": self.larger_than}
-        if not self.pruning:
-            refuse_given({**limits, "--dry-run": self.dry_run}, "allowed with --prune")
-        elif not any(limits.values()):
-            raise click.UsageError("--prune: allowed with --older-than, --larger-than or both")
-        if self.pruning or self.everything:
-            beside = {"ID": subject, "--open": self.open_page, "--output": self.output}
-            refuse_given(beside, f"not with {'--prune' if self.pruning else '--all'}")
-        if subject is None:
-            alone = {"--open": self.open_page, "--output": self.output}
-            refuse_given(alone, "found no ID, allowed: with one execution")
 
 
 @click.command("executions")
@@ -77,27 +48,36 @@ class Options:
     "--output",
     "-o",
     type=FILE,
-    help="Of an ID: put its evidence, verdict, report and logs, and what `compilegate doctor` "
-    "finds here, into this .zip to share: no model, no data. Of a NAME: write its table as a page "
-    "(.html), or a line for each execution and metric (.csv).",
+    help="Of an ID: a .zip of its evidence, verdict, report and logs to share: no model, no data. "
+    "Of a NAME: its table as a page (.html), or a line for each execution and metric (.csv).",
 )
 @click.option("--prune", "pruning", is_flag=True, help="Delete executions to free space.")
 @click.option(
-    "--older-than", type=Age(), help="With --prune: those that ended before, as 12h or 30d."
+    "--older-than", type=AGE, help="With --prune: those that ended before, as 12h or 30d."
 )
-@click.option("--larger-than", type=Bytes(), help="With --prune: those that take more, as 2GB.")
+@click.option("--larger-than", type=BYTES, help="With --prune: those that take more, as 2GB.")
 @click.option("--dry-run", is_flag=True, help="With --prune: list them, and delete nothing.")
 @pass_project
-def command(project: Project, subject: str | None, **given: Any) -> None:
+def command(
+    project: Project,
+    subject: str | None,
+    *,
+    everything: bool,
+    as_json: bool,
+    open_page: bool,
+    output: Path | None,
+    pruning: bool,
+    older_than: int | None,
+    larger_than: int | None,
+    dry_run: bool,
+) -> None:
     """List executions; show one, or a workload over all of its executions.
 
     \b
       compilegate executions                 list those on this machine
       compilegate executions k3v9x0qhw2ta    show one: its steps, verdict, report and model
-      compilegate executions k3v --open      the same, and its report in the browser
       compilegate executions k3v --output proof.zip
       compilegate executions news-topics     metrics, speed-up, posture and money over time
-      compilegate executions news-topics --output history.html
       compilegate executions --all           the portfolio, a line for each workload
       compilegate executions --prune --older-than 30d --dry-run
 
@@ -108,23 +88,31 @@ def command(project: Project, subject: str | None, **given: Any) -> None:
 
     Pruning keeps what is registered, what the step cache serves, and what runs.
     """
-    options = Options(**given)
-    options.refuse_what_does_not_go_together(subject)
-    if options.pruning:
-        _prune(project, options)
+    if not pruning:
+        refuse_given({"--older-than", "--larger-than", "--dry-run"}, "allowed with --prune")
+    elif older_than is None and larger_than is None:
+        raise click.UsageError("--prune: allowed with --older-than, --larger-than or both")
+    if pruning or everything:
+        why = f"not with {'--prune' if pruning else '--all'}"
+        refuse_given({"ID", "--open", "--output"}, why)
+    if subject is None:
+        refuse_given({"--open", "--output"}, "found no ID, allowed: with one execution")
+    if pruning:
+        _prune(project, older_than, larger_than, dry_run=dry_run, as_json=as_json)
         return
-    if subject is None and not project.aws and not options.everything:
-        _list(project.home, as_json=options.as_json)
+    if subject is None and not project.aws and not everything:
+        _list(project.home, as_json=as_json)
         return
     from compilegate.cli.places import place_of  # noqa: PLC0415  boto3 takes time
 
     place = place_of(project)
     if subject is None:
-        _show_portfolio(place, as_json=options.as_json)
+        _show_portfolio(place, as_json=as_json)
     elif project.aws or _is_workload(project, place, subject):
-        _show_workload(place, subject, options)
+        refuse_given({"--open"}, "allowed with the ID of one execution")
+        _show_workload(place, subject, output, as_json=as_json)
     else:
-        _show_one(project.home, subject, options)
+        _show_one(project.home, subject, output, as_json=as_json, open_page=open_page)
 
 
 def _is_workload(project: Project, place: Place, subject: str) -> bool:
@@ -136,30 +124,28 @@ def _is_workload(project: Project, place: Place, subject: str) -> bool:
     return not ids and subject in place.executed()
 
 
-def _prune(project: Project, options: Options) -> None:
+def _prune(
+    project: Project,
+    older_than: int | None,
+    larger_than: int | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     if project.aws:
         raise click.UsageError("--prune: works on this machine; the bucket's lifecycle deletes")
     from compilegate.local import prune  # noqa: PLC0415
 
-    found = prune(
-        project.home,
-        older_than=options.older_than,
-        larger_than=options.larger_than,
-        dry_run=options.dry_run,
-    )
-    rows = [
+    found = prune(project.home, older_than=older_than, larger_than=larger_than, dry_run=dry_run)
+    if as_json:
+        print_json([{**_facts(one.result), "bytes": one.size} for one in found])
+        return
+    print_table(
         (one.result.execution_id, one.result.pipeline_name, f"{one.size / 1e6:,.1f} MB")
         for one in found
-    ]
+    )
     total = f"{sum(one.size for one in found) / 1e6:,.1f} MB"
-    if options.as_json:
-        facts = [{**_facts(one.result), "bytes": one.size} for one in found]
-        click.echo(json.dumps(facts, indent=2))
-        return
-    for line in aligned(rows) if rows else ():
-        click.echo(line)
-    done = "would be freed" if options.dry_run else "freed"
-    click.echo(f"{len(rows)} execution{'' if len(rows) == 1 else 's'}, {total} {done}")
+    click.echo(f"{counted(found, 'execution')}, {total} {'would be freed' if dry_run else 'freed'}")
 
 
 def _show_portfolio(place: Place, *, as_json: bool) -> None:
@@ -171,58 +157,58 @@ def _show_portfolio(place: Place, *, as_json: bool) -> None:
     if as_json:
         click.echo(telling.as_json(lines))
     elif lines:
-        _show([telling.PORTFOLIO, *map(telling.line_cells, lines)])
+        print_table([telling.PORTFOLIO, *map(telling.line_cells, lines)])
     else:
         click.echo(f"Nothing has been executed in {place.called} yet")
 
 
-def _show_workload(place: Place, name: str, options: Options) -> None:
+def _show_workload(place: Place, name: str, output: Path | None, *, as_json: bool) -> None:
     from compilegate.history import telling  # noqa: PLC0415
 
-    if options.open_page:
-        raise click.UsageError("--open: allowed with the ID of one execution")
     rows = place.rows(name)
     if not rows:
         raise click.UsageError(f"{name} was never executed in {place.called}")
-    if options.output is not None:
-        written: dict[str, Callable[[], str]] = {
-            ".csv": lambda: telling.as_csv(rows),
-            ".html": lambda: telling.as_page(name, rows),
-        }
-        if options.output.suffix not in written:
-            raise click.UsageError(f"--output: {options.output}, allowed: a .csv or .html file")
-        print_or_write(written[options.output.suffix](), options.output)
-        count = f"{len(rows)} execution{'' if len(rows) == 1 else 's'}"
-        click.echo(f"{options.output}: {count}", err=True)
-    if options.as_json:
+    if output is not None:
+        _refuse_other_suffix(output, ".csv", ".html")
+        page = output.suffix == ".html"
+        print_or_write(telling.as_page(name, rows) if page else telling.as_csv(rows), output)
+        click.echo(f"{output}: {counted(rows, 'execution')}", err=True)
+    if as_json:
         click.echo(telling.as_json(rows))
-    elif options.output is None:
-        _show([telling.COLUMNS, *map(telling.row_cells, rows)])
+    elif output is None:
+        print_table([telling.COLUMNS, *map(telling.row_cells, rows)])
 
 
-def _show(cells: list[tuple[str, ...]]) -> None:
-    for line in aligned(cells):
-        click.echo(line)
+def _refuse_other_suffix(output: Path, *allowed: str) -> None:
+    if output.suffix not in allowed:
+        raise click.UsageError(f"--output: {output}, allowed: a {' or '.join(allowed)} file")
 
 
-def _show_one(home: Path, beginning: str, options: Options) -> None:
+def _show_one(
+    home: Path, beginning: str, output: Path | None, *, as_json: bool, open_page: bool
+) -> None:
     executor = LocalExecutor(home=home)
     result = executor.read(execution_named(home, beginning))
-    if options.output is not None:
-        if options.output.suffix != ".zip":
-            raise click.UsageError(f"--output: {options.output}, allowed: a .zip file")
-        _pack(result, home, options.output)
+    if output is not None:
+        _refuse_other_suffix(output, ".zip")
+        _pack(result, home, output)
         return
-    if options.as_json:
-        click.echo(json.dumps(_all_facts(result), indent=2))
+    if as_json:
+        print_json(_all_facts(result))
         return
-    for step in result.steps.values():
-        how = "from the cache" if step.cached else f"{step.seconds:.1f} s"
-        click.echo(f"{step.name:<32}  {step.type:<14}  {step.outcome_in_words:<16}  {how}")
+    print_table(
+        (
+            step.name,
+            step.type,
+            step.outcome_in_words,
+            "from the cache" if step.cached else f"{step.seconds:.1f} s",
+        )
+        for step in result.steps.values()
+    )
     from compilegate.cli.terminal.outcome import show_outcome  # noqa: PLC0415  slow
 
     resume = resume_command(result.execution_id, click.get_current_context())
-    show_outcome(executor, result, resume=resume, open_page=options.open_page)
+    show_outcome(executor, result, resume=resume, open_page=open_page)
 
 
 def _pack(result: ExecutionResult, home: Path, target: Path) -> None:
@@ -255,39 +241,39 @@ def _facts(result: ExecutionResult) -> dict[str, Any]:
 
 
 def _all_facts(result: ExecutionResult) -> dict[str, Any]:
-    return {**_facts(result), "steps": [_step_facts(step) for step in result.steps.values()]}
-
-
-def _step_facts(step: StepResult) -> dict[str, Any]:
-    why = step.failure
     return {
-        "step": step.name,
-        "type": step.type,
-        "status": step.outcome_in_words,
-        "cached": step.cached,
-        "seconds": round(step.seconds, 1),
-        "failure": None if why is None else why.text,
-        "sentence": None if why is None else why.sentence,
-        "log": None if step.log is None else str(step.log),
-        "last_lines": [] if why is None else list(why.last_lines),
+        **_facts(result),
+        "steps": [
+            {
+                "step": step.name,
+                "type": step.type,
+                "status": step.outcome_in_words,
+                "cached": step.cached,
+                "seconds": round(step.seconds, 1),
+                "failure": step.failure and step.failure.text,
+                "sentence": step.failure and step.failure.sentence,
+                "log": step.log and str(step.log),
+                "last_lines": list(step.failure.last_lines) if step.failure else [],
+            }
+            for step in result.steps.values()
+        ],
     }
 
 
 def _list(home: Path, *, as_json: bool) -> None:
     results = list_executions(home)
     if as_json:
-        click.echo(json.dumps([_facts(result) for result in results], indent=2))
+        print_json([_facts(result) for result in results])
         return
     if not results:
         click.echo(
             f"Nothing has been executed in {home} yet; start with: compilegate run news-topics"
         )
         return
-    click.echo(_LISTED)
+    rows = [("EXECUTION", "PIPELINE", "STARTED", "SECONDS", "STATUS")]
     for result in results:
         started = datetime.datetime.fromtimestamp(result.started).astimezone()
         seconds = "-" if result.ended is None else f"{result.ended - result.started:.1f}"
-        click.echo(
-            f"{result.execution_id:<14}  {result.pipeline_name:<24}  "
-            f"{started:%Y-%m-%d %H:%M}  {seconds:>8}  {result.status}"
-        )
+        what = (result.execution_id, result.pipeline_name, f"{started:%Y-%m-%d %H:%M}")
+        rows.append((*what, seconds, str(result.status)))
+    print_table(rows)

@@ -7,20 +7,18 @@ from pathlib import Path
 
 import click
 
-from compilegate.cli.options import FILE
+from compilegate.cli.options import EXISTING_FOLDER, FILE
 from compilegate.cli.terminal.errors import refusing_os_errors, writing
 from compilegate.execution import exit_codes
 from compilegate.gate.evidence import folder_name, replicates_in
 from compilegate.gate.findings import Outcome
 from compilegate.gate.settings import NO_ARM, Experiment, read_experiment
 from compilegate.job.files import write_text
-from compilegate.pipelines.programs.gate import (
-    Judged,
-    judge_evidence,
-    write_files,
-    write_repros,
-)
+from compilegate.pipelines.programs.gate import Judged, judge_evidence, write_files, write_repros
 from compilegate.report import render_html, render_junit, render_markdown, summary_lines
+
+MOST_NAMED = 4
+"""How many folders a refusal names."""
 
 
 def _page(judged: Judged, path: Path) -> None:
@@ -44,11 +42,7 @@ WRITERS: dict[str, Callable[[Judged, Path], None]] = {
 
 
 @click.command("gate")
-@click.argument(
-    "evidence",
-    metavar="FOLDER",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-)
+@click.argument("evidence", metavar="FOLDER", type=EXISTING_FOLDER)
 @click.option(
     "--config",
     required=True,
@@ -91,15 +85,10 @@ def command(evidence: Path, config: Path, outputs: tuple[Path, ...], *, strict: 
         kind = "" if path.is_dir() else path.suffix
         with writing(f"--output: {path}", path.parent if kind else None):
             WRITERS[kind](judged, path)
-    for line in summary_lines(judged.verdict):
-        click.echo(line)
+    click.echo("\n".join(summary_lines(judged.verdict)))
     refused = any(each.outcome is not Outcome.PASS for each in judged.verdict.candidates)
     if judged.verdict.decision.arm == NO_ARM or (strict and refused):
         raise SystemExit(exit_codes.GATE_FAILED)
-
-
-MOST_NAMED = 4
-"""How many folders a refusal names."""
 
 
 def _refuse_what_is_no_evidence(folder: Path, experiment: Experiment) -> None:

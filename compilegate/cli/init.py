@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from compilegate.cli.options import Project, pass_project
+from compilegate.cli.options import EXISTING, Project, pass_project, refuse_given
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.datasets.tables import FORMATS
 from compilegate.init import (
@@ -21,17 +20,15 @@ from compilegate.init import (
 )
 from compilegate.workload import find_workload, read_workload
 
+_OF_KIND = {"table": {"--model", "--text", "--label"}, "script": {"--data"}}
+
 
 @click.command("init")
 @click.argument("source", metavar="[SOURCE]", required=False)
 @click.option("--model", help="With a table: fine-tune this model of the Hugging Face hub on it.")
 @click.option("--text", metavar="COLUMN", help="With a table: the column of texts.")
 @click.option("--label", metavar="COLUMN", help="With a table: the column to learn.")
-@click.option(
-    "--data",
-    type=click.Path(exists=True, path_type=Path),
-    help="With a script: the file or folder that it reads.",
-)
+@click.option("--data", type=EXISTING, help="With a script: the file or folder that it reads.")
 @click.option("--name", help="The workload's name; by default made from what is given.")
 @pass_project
 def command(project: Project, **given: Any) -> None:
@@ -48,75 +45,59 @@ def command(project: Project, **given: Any) -> None:
     comments, the files that deploy it, the images its jobs run in, and a workflow for GitHub, all
     into the folder of --project. Nothing that exists is overwritten.
     """
-    asked = _Asked(**given)
     folder = project.workloads.parent
     with refusing_os_errors():
-        started = asked.started()
+        started = _started(**given)
         done = write_files(started, folder)
-    path = find_workload(started.name, project.workloads)
-    jobs = len(read_workload(path).seeds) * len(read_workload(path).arms)
+    declared = read_workload(find_workload(started.name, project.workloads))
     for sentence in started.told:
         click.echo(sentence)
     click.echo("")
-    for written in _in_short(done.written):
+    # A folder of images once, and every other file.
+    for written in dict.fromkeys(
+        f"{path.rpartition('/')[0]}/" if path.startswith("containers/") else path
+        for path in done.written
+    ):
         click.echo(f"  wrote  {written}")
     if done.kept:
         click.echo(f"  kept   {', '.join(done.kept)}")
-    click.echo(_what_next(started, folder, jobs))
+    click.echo(_what_next(started, folder, len(declared.seeds) * len(declared.arms)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """The command's argument and options."""
-
-    source: str | None
-    model: str | None
-    text: str | None
-    label: str | None
-    data: Path | None
-    name: str | None
-
-    def started(self) -> Started:
-        """What is to be written, by the kind of the source. Refuses what does not go together."""
-        source = Path(self.source or "")
-        kind = "table" if source.suffix in FORMATS else "script" if source.suffix == ".py" else ""
-        for option, value, needed in (
-            ("model", self.model, "table"),
-            ("text", self.text, "table"),
-            ("label", self.label, "table"),
-            ("data", self.data, "script"),
-        ):
-            if value is not None and kind != needed:
-                raise RefusalError(f"--{option}: allowed where SOURCE is a {needed}")
-        if kind and not source.is_file():
-            raise RefusalError(f"SOURCE: {source} is not a file")
-        if kind == "script":
-            return from_script(source, name=self.name, data=self.data)
-        if kind == "table":
-            model = None if self.model is None else _model(self.model)
-            return from_table(source, name=self.name, text=self.text, label=self.label, model=model)
-        if self.source is None:
-            return with_built_in_data(name=self.name)
-        if source.is_file():
-            raise RefusalError(
-                f"SOURCE: found the file {source}, allowed: {', '.join(FORMATS)}, .py, or a model"
-            )
-        return from_hub(_model(self.source), name=self.name)
+def _started(
+    *,
+    source: str | None,
+    model: str | None,
+    text: str | None,
+    label: str | None,
+    data: Path | None,
+    name: str | None,
+) -> Started:
+    """What is to be written, by the kind of the source. Refuses what does not go together."""
+    path = Path(source or "")
+    kind = "table" if path.suffix in FORMATS else "script" if path.suffix == ".py" else ""
+    for needed, options in _OF_KIND.items():
+        if kind != needed:
+            refuse_given(options, f"allowed where SOURCE is a {needed}")
+    if kind and not path.is_file():
+        raise RefusalError(f"SOURCE: {path} is not a file")
+    if kind == "script":
+        return from_script(path, name=name, data=data)
+    if kind == "table":
+        base = None if model is None else _model(model)
+        return from_table(path, name=name, text=text, label=label, model=base)
+    if source is None:
+        return with_built_in_data(name=name)
+    if path.is_file():
+        raise RefusalError(
+            f"SOURCE: found the file {path}, allowed: {', '.join(FORMATS)}, .py, or a model"
+        )
+    return from_hub(_model(source), name=name)
 
 
 def _model(name: str) -> str:
     """Jobs run in other folders: a model's folder goes by its whole path, a hub's name as it is."""
     return str(Path(name).resolve()) if Path(name).is_dir() else name
-
-
-def _in_short(paths: tuple[str, ...]) -> list[str]:
-    """Each file, but a folder of images once."""
-    return list(
-        dict.fromkeys(
-            path.rpartition("/")[0] + "/" if path.startswith("containers/") else path
-            for path in paths
-        )
-    )
 
 
 def _what_next(started: Started, folder: Path, jobs: int) -> str:

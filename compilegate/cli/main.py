@@ -6,19 +6,19 @@ Nothing here is slow to import, so that `--help` and the Tab key do not wait.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from click.shell_completion import CompletionItem
 
+from compilegate.cli.options import FOLDER, project_of
 from compilegate.cli.terminal.errors import RefusalError, disk_error, shown
 from compilegate.cli.terminal.origin import ARGUMENTS
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 
-_EXIT_CODES = "\n".join(f"{code:>5}  {meaning}" for code, meaning in exit_codes.TABLE)
 _AT_THE_ROOT = {"--project": True, "--home": True, "--aws": False}
 """The options of the root, which may stand behind the command too, and whether each has a value."""
 ABOUT_AWS = ("aws", "doctor", "executions", "models", "posture", "profile")
@@ -63,7 +63,8 @@ GONE = {
 
 
 class LazyGroup(click.Group):
-    """Knows its commands' modules and short help; imports a module when its command is used."""
+    """Imports a command's module when it is used. `modules` has, by command, `MODULE:NAME` in this
+    package (NAME is `command` by default) and a line of help."""
 
     def __init__(self, *args: Any, modules: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -76,8 +77,8 @@ class LazyGroup(click.Group):
         if cmd_name not in self.modules:
             return None
         module, _, name = self.modules[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name or "command")
-        return command
+        found = importlib.import_module(f"compilegate.cli.{module}")
+        return cast("click.Command", getattr(found, name or "command"))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands that begin so, by name: importing each would take a second at every Tab."""
@@ -94,7 +95,7 @@ class LazyGroup(click.Group):
 
 
 class _Root(LazyGroup):
-    """The whole command."""
+    """The whole command: the one place where errors are caught."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the command line as it was given, for the page of what it starts."""
@@ -114,7 +115,6 @@ class _Root(LazyGroup):
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; this is the one place where errors are caught."""
         try:
             return super().invoke(ctx)
         except CompilegateError as error:
@@ -130,78 +130,63 @@ def _root_options_first(args: list[str]) -> list[str]:
     end = args.index("--") if "--" in args else len(args)
     first: list[str] = []
     rest: list[str] = []
-    words = iter(args[:end])
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if name not in _AT_THE_ROOT:
-            rest.append(word)
-            continue
-        first.append(word)
-        if _AT_THE_ROOT[name] and not equals:
-            first += [value for value in [next(words, None)] if value is not None]
+    words = args[:end]
+    while words:
+        name, equals, _ = words[0].partition("=")
+        taken = 2 if _AT_THE_ROOT.get(name) and not equals else 1
+        (first if name in _AT_THE_ROOT else rest).extend(words[:taken])
+        words = words[taken:]
     return [*first, *rest, *args[end:]]
 
 
 def _refuse_old_names(args: list[str]) -> None:
     """Refuse a command or option that has another name now, with that name."""
-    name = args[0]
+    name, *rest = args[: args.index("--")] if "--" in args else args
     if name in GONE:
         raise RefusalError(GONE[name])
-    for old in _old_names(args):
-        if old in MOVED:
-            before = f"`{old}`" if old.startswith("--") else f"`compilegate {old}`"
-            now = f"`{MOVED[old]}`" if old.startswith("--") else f"`compilegate {MOVED[old]}`"
-            raise RefusalError(f"{before} is now {now}")
-
-
-def _old_names(args: list[str]) -> Iterator[str]:
-    name, *rest = args[: args.index("--")] if "--" in args else args
     options = [word.partition("=")[0] for word in rest if word.startswith("--")]
-    yield name
-    yield from (f"{name} {word}" for word in [*rest[:1], *options])
-    if name != "compile":
-        yield from options
-
-
-_CLI = "compilegate.cli"
-_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    for old in (name, *(f"{name} {word}" for word in [*rest[:1], *options]), *options):
+        if old in MOVED:
+            command = "" if old.startswith("--") else "compilegate "
+            raise RefusalError(f"`{command}{old}` is now `{command}{MOVED[old]}`")
 
 
 @click.group(
     cls=_Root,
     modules={
-        "init": (f"{_CLI}.init", "Begin a project, or add a workload to one."),
-        "validate": (f"{_CLI}.validate", "Check a workload file, and do nothing else."),
-        "check": (f"{_CLI}.check", "Say what in a script breaks a compiler or slows it down."),
-        "advise": (f"{_CLI}.advise", "Say whether compiling is worth it, before the first hour."),
-        "doctor": (f"{_CLI}.doctor", "Say what a machine has and lacks for each compiler."),
-        "profile": (f"{_CLI}.profile", "Say where the time of a training step goes."),
-        "run": (f"{_CLI}.run", "Execute a workload on this machine."),
-        "executions": (f"{_CLI}.executions", "List executions, or show one, or a workload's."),
-        "gate": (f"{_CLI}.gate", "Judge the evidence in a folder."),
-        "models": (f"{_CLI}.main:models", "List registered models; approve, reject, serve one."),
-        "posture": (f"{_CLI}.posture", "Say how far a workload has come; set or reset it."),
-        "pipeline": (f"{_CLI}.main:pipeline", "Compile, explain and run pipeline definitions."),
-        "aws": (f"{_CLI}.main:aws", "Plan, start and follow executions on SageMaker."),
+        "init": ("init", "Begin a project, or add a workload to one."),
+        "validate": ("validate", "Check a workload file, and do nothing else."),
+        "check": ("check", "Say what in a script breaks a compiler or slows it down."),
+        "advise": ("advise", "Say whether compiling is worth it, before the first hour."),
+        "doctor": ("doctor", "Say what a machine has and lacks for each compiler."),
+        "profile": ("profile", "Say where the time of a training step goes."),
+        "run": ("run", "Execute a workload on this machine."),
+        "executions": ("executions", "List executions, or show one, or a workload's."),
+        "gate": ("gate", "Judge the evidence in a folder."),
+        "models": ("main:models", "List registered models; approve, reject, serve one."),
+        "posture": ("posture", "Say how far a workload has come; set or reset it."),
+        "pipeline": ("main:pipeline", "Compile, explain and run pipeline definitions."),
+        "aws": ("main:aws", "Plan, start and follow executions on SageMaker."),
     },
-    context_settings=_SETTINGS,
-    epilog=f"\b\nExit status:\n{_EXIT_CODES}",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="\n".join(
+        ["\b", "Exit status:", *(f"{code:>5}  {meaning}" for code, meaning in exit_codes.TABLE)]
+    ),
 )
 @click.version_option(package_name="compilegate")
 @click.option(
     "--project",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     default=".",
     show_default=True,
     help="Folder with workloads/, and perhaps containers/ and infra/settings.toml.",
 )
 @click.option(
     "--home",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     envvar="COMPILEGATE_HOME",
     show_envvar=True,
-    help="Folder of executions, artifacts, the registry and the step cache; by default "
-    "PROJECT/.compilegate.",
+    help="Folder of executions, registry and step cache; by default PROJECT/.compilegate.",
 )
 @click.option(
     "--aws",
@@ -211,7 +196,7 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
     f"{', '.join(name for name in ABOUT_AWS if name != 'aws')}.",
 )
 @click.pass_context
-def main(context: click.Context, project: Path, home: Path | None, of_account: bool) -> None:
+def main(context: click.Context, project: Path, of_account: bool, **_: object) -> None:
     """Train faster with a graph compiler; ship the result only when it is proven to be as good.
 
     A workload is one model that is trained again and again, declared in workloads/NAME.toml.
@@ -220,15 +205,9 @@ def main(context: click.Context, project: Path, home: Path | None, of_account: b
     runs here, without an AWS account and without Docker:
 
     \b
-      compilegate validate news-topics     check the file
-      compilegate run news-topics          execute it here, and write a report
-      compilegate models                   list the registered models
-
-    On SageMaker, after `make deploy`:
-
-    \b
-      compilegate aws plan news-topics           what would change, and what would it cost?
-      compilegate aws submit news-topics --wait  start it, and follow it to the verdict
+      compilegate validate news-topics           check the file
+      compilegate run news-topics                execute it here, and write a report
+      compilegate aws submit news-topics --wait  execute it on SageMaker, after `make deploy`
 
     The options above may stand behind the command, too.
     """
@@ -237,25 +216,20 @@ def main(context: click.Context, project: Path, home: Path | None, of_account: b
         raise click.UsageError(f"--aws: `{command}` works on this machine; see `compilegate aws`")
     if not project.is_dir() and command != "init":
         raise click.UsageError(f"--project: {project} is not a folder")
+    context.obj = project_of(context)
 
 
 @click.group(
     "pipeline",
     cls=LazyGroup,
     modules={
-        "compile": (f"{_CLI}.pipeline:compile_command", "Print a workload's definition."),
-        "explain": (f"{_CLI}.pipeline:explain_command", "Say what each step would do here."),
-        "run": (f"{_CLI}.pipeline:run_command", "Execute a definition on this machine."),
+        "compile": ("pipeline:compile_command", "Print a workload's definition."),
+        "explain": ("pipeline:explain_command", "Say what each step would do here."),
+        "run": ("pipeline:run_command", "Execute a definition on this machine."),
     },
 )
 def pipeline() -> None:
-    """Work with SageMaker pipeline definitions: a workload's own, and any other.
-
-    \b
-      compilegate pipeline compile news-topics -o definition.json
-      compilegate pipeline explain definition.json
-      compilegate pipeline run definition.json
-    """
+    """Work with SageMaker pipeline definitions: a workload's own, and any other."""
 
 
 @click.group(
@@ -263,11 +237,11 @@ def pipeline() -> None:
     cls=LazyGroup,
     invoke_without_command=True,
     modules={
-        "list": (f"{_CLI}.models:list_command", "List the packages of one group or of all."),
-        "show": (f"{_CLI}.models:show_command", "Show one package."),
-        "approve": (f"{_CLI}.models:approve_command", "Approve one package for deployment."),
-        "reject": (f"{_CLI}.models:reject_command", "Reject one package."),
-        "serve": (f"{_CLI}.serve", "Let a registered model answer requests here."),
+        "list": ("models:list_command", "List the packages of one group or of all."),
+        "show": ("models:show_command", "Show one package."),
+        "approve": ("models:approve_command", "Approve one package for deployment."),
+        "reject": ("models:reject_command", "Reject one package."),
+        "serve": ("serve", "Let a registered model answer requests here."),
     },
 )
 @click.pass_context
@@ -276,40 +250,28 @@ def models(context: click.Context) -> None:
 
     \b
       compilegate models                           the whole registry of this machine
-      compilegate models show news-topics/3        everything about one package
-      compilegate models approve news-topics/3     approve it for deployment
+      compilegate models approve news-topics/3     approve one model package, GROUP/VERSION
       compilegate models list --aws                the registry of the account
 
-    A model package is GROUP/VERSION, as in SageMaker's model registry. With --aws the commands
-    speak to the account that infra/settings.toml names, where approving a model deploys it if its
-    workload says so.
+    In the account, approving a model deploys it if its workload says so.
     """
     if context.invoked_subcommand is None:
-        context.invoke(importlib.import_module(f"{_CLI}.models").list_command)
+        context.invoke(importlib.import_module("compilegate.cli.models").list_command)
 
 
 @click.group(
     "aws",
     cls=LazyGroup,
     modules={
-        "plan": (f"{_CLI}.aws.plan", "Show what a deployment would change, an execution cost."),
-        "submit": (f"{_CLI}.aws.executions:submit_command", "Start an execution."),
-        "watch": (f"{_CLI}.aws.executions:watch_command", "Follow an execution to its verdict."),
-        "stop": (f"{_CLI}.aws.executions:stop_command", "Stop an execution and its jobs."),
-        "images": (f"{_CLI}.aws.images", "List the container images; build the missing ones."),
-        "upload": (
-            f"{_CLI}.aws.executions:upload_command",
-            "Upload a workload's raw data to the bucket.",
-        ),
-        "roles": (f"{_CLI}.aws.roles:roles_command", "Print the roles of a workload."),
-        "promote": (f"{_CLI}.aws.roles:promote_command", "Bring an approved model to this stage."),
+        "plan": ("aws.plan", "Show what a deployment would change, an execution cost."),
+        "submit": ("aws.executions:submit_command", "Start an execution."),
+        "watch": ("aws.executions:watch_command", "Follow an execution to its verdict."),
+        "stop": ("aws.executions:stop_command", "Stop an execution and its jobs."),
+        "images": ("aws.images", "List the container images; build the missing ones."),
+        "upload": ("aws.executions:upload_command", "Upload a workload's raw data to the bucket."),
+        "roles": ("aws.roles:roles_command", "Print the roles of a workload."),
+        "promote": ("aws.roles:promote_command", "Bring an approved model to this stage."),
     },
 )
 def aws() -> None:
-    """Work with the account that infra/settings.toml names: plan, start and follow executions.
-
-    \b
-      compilegate aws plan news-topics           what would change, and what would it cost?
-      compilegate aws submit news-topics --wait  start an execution, and follow it to its verdict
-      compilegate aws watch news-topics          follow the latest
-    """
+    """Work with the account that infra/settings.toml names: plan, start and follow executions."""

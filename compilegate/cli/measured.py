@@ -4,14 +4,18 @@ profiles in the home measured. For `advise`, `validate` and `run`."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compilegate.advice import (
+    Advice,
     Experience,
     Facts,
+    Obstacle,
     Profiled,
     Range,
     advise,
@@ -19,12 +23,11 @@ from compilegate.advice import (
     facts_of,
 )
 from compilegate.advice.told.foretold import foretold
-from compilegate.cli.checks import obstacles
+from compilegate.cli.checks import design_of
 from compilegate.cli.options import Project
-from compilegate.datasets.inspection import validation_rows
 from compilegate.errors import CompilegateError
 from compilegate.job.names import BASELINE_ARM, OBSERVATIONS_FILE, VERDICT_FILE
-from compilegate.pipelines.staging import imported_libraries
+from compilegate.pipelines.staging import imported_libraries, source_folder_of
 from compilegate.workload import Workload, read_workload
 
 if TYPE_CHECKING:
@@ -41,23 +44,32 @@ UNKNOWN = (
 def known_facts(
     project: Project, workload: Workload, path: Path, region: str | None = None
 ) -> Facts:
-    """What is known of a workload; `region` is whose prices hold."""
+    """What is known of a workload; `region` is whose prices hold. Compilegate's own program has no
+    obstacles, and neither has one that cannot be read."""
+    root = source_folder_of(workload, path)
     return facts_of(
         workload,
         libraries=imported_libraries(workload, path),
         region=region,
         now=datetime.now(UTC),
-        profiled=profiled(project.home, workload.name),
-        obstacles=obstacles(workload, path),
+        profiled=_profiled(project.home, workload.name),
+        obstacles=_obstacles(root) if root is not None and root.is_dir() else (),
     )
+
+
+def advice_on(
+    project: Project, workload: Workload, path: Path, region: str | None = None
+) -> Advice:
+    """The advice for a workload, by all that is known of it."""
+    facts = known_facts(project, workload, path, region)
+    return advise(facts, experiences(project, {facts.workload: facts}, region))
 
 
 def expectations(project: Project, path: Path) -> list[dict[str, Any]]:
     """What advice expects of each option for this file's workload, before it is executed, to be
     noted with the execution; nothing where it cannot tell."""
     try:
-        facts = known_facts(project, read_workload(path), path)
-        advice = advise(facts, experiences(project, {facts.workload: facts}))
+        advice = advice_on(project, read_workload(path), path)
     except CompilegateError:
         return []
     return [each.document() for each in foretold(advice)]
@@ -67,71 +79,69 @@ def experiences(
     project: Project, known: Mapping[str, Facts], region: str | None = None
 ) -> tuple[Experience, ...]:
     """What finished executions of the home measured, of these workloads and of others."""
+    from compilegate.gate.observations import Observations, ObservationsError  # noqa: PLC0415  numpy takes time
 
-    def others(name: str) -> Facts | None:
-        """Those of a workload that was executed, if it is still declared."""
-        path = project.workloads / f"{name}.toml"
+    facts: dict[str, Facts | None] = dict(known)
+    found: list[Experience] = []
+    for folder, verdict in _verdicts(project.home):
+        name = verdict.workload
         try:
-            if not path.is_file():
-                return None
-            return known_facts(project, read_workload(path), path, region)
-        except CompilegateError:
-            return None
-
-    facts = dict(known)
-    found = sorted(_verdicts(project.home))
-    return tuple(each for path in found for each in _measured(path.parent, facts, others))
+            observations = Observations.from_json((folder / OBSERVATIONS_FILE).read_bytes())
+        except (OSError, ObservationsError):
+            continue
+        if name not in facts:
+            facts[name] = _facts_if_declared(project, name, region)
+        found += experiences_of(folder.name, _began(folder), verdict, observations, facts[name])
+    return tuple(found)
 
 
-def _verdicts(home: Path) -> list[Path]:
-    return [path for place in PLACES for path in home.glob(f"{place}/*/{VERDICT_FILE}")]
-
-
-def _measured(
-    folder: Path, facts: dict[str, Facts], others: Callable[[str], Facts | None]
-) -> tuple[Experience, ...]:
-    from compilegate.gate.observations import (  # noqa: PLC0415  numpy takes time
-        Observations,
-        ObservationsError,
-    )
-    from compilegate.gate.verdict import Verdict, VerdictError  # noqa: PLC0415
-
+def _facts_if_declared(project: Project, name: str, region: str | None) -> Facts | None:
+    """What is known of a workload that was executed; None if it is not declared any longer."""
+    path = project.workloads / f"{name}.toml"
     try:
-        verdict = Verdict.from_json((folder / VERDICT_FILE).read_bytes())
-        observations = Observations.from_json((folder / OBSERVATIONS_FILE).read_bytes())
-        began = started(folder)
-    except (OSError, ValueError, VerdictError, ObservationsError):
-        return ()  # a definition from elsewhere may write another kind of verdict
-    if verdict.workload not in facts:
-        found = others(verdict.workload)
-        if found is None:
-            return experiences_of(folder.name, began, verdict, observations, None)
-        facts[verdict.workload] = found
-    return experiences_of(folder.name, began, verdict, observations, facts[verdict.workload])
+        return known_facts(project, read_workload(path), path, region) if path.is_file() else None
+    except CompilegateError:
+        return None
+
+
+def _verdicts(home: Path) -> Iterator[tuple[Path, Verdict]]:
+    """The verdicts of Compilegate's kind in the home, the latest execution first, each with its
+    folder."""
+    paths = [path for place in PLACES for path in home.glob(f"{place}/*/{VERDICT_FILE}")]
+    if not paths:
+        return
+    from compilegate.gate.verdict import Verdict, VerdictError  # noqa: PLC0415  pydantic takes time
+
+    for folder in sorted((path.parent for path in paths), key=_began, reverse=True):
+        # A definition from elsewhere may write another kind.
+        with suppress(OSError, VerdictError):
+            yield folder, Verdict.from_json((folder / VERDICT_FILE).read_bytes())
+
+
+def _began(folder: Path) -> float:
+    """When an execution here started; of one on SageMaker, when its verdict was fetched."""
+    try:
+        return float(json.loads((folder / "execution.json").read_bytes())["started"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return (folder / VERDICT_FILE).stat().st_mtime
 
 
 def forecast_lines(workload: Workload, path: Path, home: Path) -> Iterator[str]:
     """A line for each guarded metric and the speed, after the key that it is about; and for each
     wish that no evidence of such a size can meet. The newest verdict on the workload in the home is
     the pilot, which knows the spread of seeds, rows and times."""
-    from compilegate.gate.forecast import (  # noqa: PLC0415  scipy takes time
-        Design,
-        forecast,
-        in_words,
-        never_passing,
-    )
+    from compilegate.gate.forecast import forecast, in_words, never_passing  # noqa: PLC0415  scipy takes time
 
     if not workload.candidates:  # nothing is compared
         return
-    settings = workload.gate
-    design = Design(
-        seeds=len(workload.seeds),
-        candidates=len(workload.candidates),
-        examples=validation_rows(workload.data, path.parent),
-    )
-    pilot = newest_verdict(home, workload.name)
-    measured = [] if pilot is None else [it for it in pilot.candidates if it.metrics]
-    measured = [it for it in measured if it.arm in workload.candidates]
+    settings, design = workload.gate, design_of(workload, path)
+    verdicts = (verdict for _, verdict in _verdicts(home) if verdict.workload == workload.name)
+    pilot = next((verdict for verdict in verdicts if verdict.candidates), None)
+    measured = [
+        candidate
+        for candidate in (() if pilot is None else pilot.candidates)
+        if candidate.metrics and candidate.arm in workload.candidates
+    ]
     for candidate in measured:
         for chance in forecast(settings, design, candidate):
             key = "min_speedup" if chance.of == "speed" else f"metrics.{chance.of}"
@@ -144,46 +154,13 @@ def forecast_lines(workload: Workload, path: Path, home: Path) -> Iterator[str]:
     yield from never_passing(settings, design)
 
 
-def newest_verdict(home: Path, name: str) -> Verdict | None:
-    """The verdict of the execution of a workload that started last; None where there is none."""
-    paths = _verdicts(home)
-    if not paths:
-        return None
-    from compilegate.gate.verdict import Verdict, VerdictError  # noqa: PLC0415  pydantic takes time
-
-    for path in sorted(paths, key=lambda each: started(each.parent), reverse=True):
-        try:
-            verdict = Verdict.from_json(path.read_bytes())
-        except (OSError, VerdictError):  # a definition from elsewhere may write another kind
-            continue
-        if verdict.workload == name and verdict.candidates:
-            return verdict
-    return None
-
-
-def started(folder: Path) -> float:
-    """When an execution here started; of one on SageMaker, when its verdict was fetched."""
-    try:
-        return float(json.loads((folder / "execution.json").read_bytes())["started"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return (folder / VERDICT_FILE).stat().st_mtime
-
-
-def profiled(home: Path, workload: str) -> Profiled | None:
+def _profiled(home: Path, workload: str) -> Profiled | None:
     """The shares of a step of the baseline, by its last profile; None where there is none, or it is
     one of another release."""
     folder = home / "profiles" / f"{workload}-{BASELINE_ARM}"
     if not folder.is_dir():
         return None
-    from compilegate.profile import ProfileError, analysis_of, read_profile  # noqa: PLC0415  numpy takes time
-    from compilegate.profile.breakdown import (  # noqa: PLC0415
-        BETWEEN,
-        COMMUNICATION,
-        COPIES,
-        DATA,
-        LAUNCHES,
-        PARTS,
-    )
+    from compilegate.profile import ProfileError, analysis_of, breakdown, read_profile  # noqa: PLC0415  numpy takes time
 
     try:
         profile = read_profile(folder)
@@ -199,16 +176,37 @@ def profiled(home: Path, workload: str) -> Profiled | None:
         ends = (sum(each.low for each in shares) / step, sum(each.high for each in shares) / step)
         return Range(*(min(max(end, 0.0), 1.0) for end in ends))
 
-    computing = together(*PARTS)
-    own = sum(found.of_part(part) for part in PARTS)
-    part = min(found.share(found.of_kind(LAUNCHES)) / own, 1.0) if own > 0 else 0.0
+    computing = together(*breakdown.PARTS)
+    own = sum(found.of_part(part) for part in breakdown.PARTS)
+    launches = found.share(found.of_kind(breakdown.LAUNCHES))
+    part = min(launches / own, 1.0) if own > 0 else 0.0
     return Profiled(
         parts={
             "compute": computing.times(1.0 - part),
             "launches": computing.times(part),
-            "data": together(DATA, COPIES),
-            "communication": together(COMMUNICATION),
-            "other": together(BETWEEN),
+            "data": together(breakdown.DATA, breakdown.COPIES),
+            "communication": together(breakdown.COMMUNICATION),
+            "other": together(breakdown.BETWEEN),
         },
         hardware=profile.hardware,
+    )
+
+
+@lru_cache(maxsize=512)
+def _obstacles(root: Path) -> tuple[Obstacle, ...]:
+    """What `compilegate check` finds in a program's folder, the gravest first; nothing is imported
+    for it. Once for each folder, which workloads may share."""
+    from compilegate.check.checking import check_paths  # noqa: PLC0415  the rules take time
+
+    found = sorted(check_paths([root]).findings, key=lambda each: -each.severity)
+    return tuple(
+        Obstacle(
+            rule=each.rule,
+            severity=each.severity.word,
+            place=each.place.removeprefix(f"{root.parent}/"),
+            message=each.message,
+            fix=each.fix,
+            compilers=each.compilers,
+        )
+        for each in found
     )

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from compilegate.built_in import IMAGE_FOLDERS
-from compilegate.cli.terminal.errors import writing
+from compilegate.cli.terminal.errors import aligned, writing
 from compilegate.job.files import write_text
 
 if TYPE_CHECKING:  # what these import takes half a second
@@ -23,7 +24,8 @@ if TYPE_CHECKING:  # what these import takes half a second
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
-HOME = ".compilegate"
+EXISTING = click.Path(exists=True, path_type=Path)
+EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +57,8 @@ class Project:
     def deployed_workloads(self, settings: Settings) -> list[tuple[Workload, Path]]:
         """The workloads that a deployment of this project has, each with its file: those that the
         settings name, or else all."""
-        from compilegate.workload import find_workload, read_workload  # noqa: PLC0415
-
-        paths = (
-            [find_workload(name, self.workloads) for name in settings.workloads]
-            if settings.workloads
-            else sorted(self.workloads.glob("*.toml"))
-        )
-        return [(read_workload(path), path) for path in paths]
+        names = settings.workloads or sorted(path.stem for path in self.workloads.glob("*.toml"))
+        return [self.load(name) for name in names]
 
 
 def project_of(context: click.Context) -> Project:
@@ -74,20 +70,13 @@ def project_of(context: click.Context) -> Project:
         workloads=folder / "workloads",
         containers=own if any(own.glob("*/requirements.txt")) else IMAGE_FOLDERS,
         settings_file=folder / "infra" / "settings.toml",
-        home=Path(given.get("home") or folder / HOME),
+        home=Path(given.get("home") or folder / ".compilegate"),
         aws=bool(given.get("of_account")),
     )
 
 
-def pass_project(command: Command) -> Command:
-    """Give a command the project as its first argument."""
-
-    @wraps(command)
-    def with_project(*args: Any, **kwargs: Any) -> Any:
-        return command(project_of(click.get_current_context()), *args, **kwargs)
-
-    return with_project  # pyrefly: ignore[bad-return]
-
+pass_project = click.make_pass_decorator(Project)
+"""Gives a command the project as its first argument."""
 
 _NAMES: dict[str, Callable[[Project], Iterable[str]]] = {
     "workload": lambda it: (path.stem for path in it.workloads.glob("*.toml")),
@@ -118,8 +107,28 @@ def completing(
     return complete
 
 
+def with_options(*added: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(added):
+            command = option(command)
+        return command
+
+    return add
+
+
+def repeatable(*names: str, metavar: str, help: str, **more: Any) -> Callable[[Command], Command]:
+    """An option that may be given several times."""
+    said = f"{help} May be given several times."
+    return click.option(*names, metavar=metavar, multiple=True, help=said, **more)
+
+
 workload_argument = click.argument(
     "workload", metavar="NAME|FILE", shell_complete=completing("workload")
+)
+optional_workload_argument = click.argument(
+    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 open_option = click.option(
@@ -131,98 +140,101 @@ output_option = click.option(
 region_option = click.option(
     "--region", help="The AWS region; by default that of infra/settings.toml."
 )
-parameter_option = click.option(
-    "--parameter",
-    "-p",
-    "parameters",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set a pipeline parameter; may be given several times.",
+parameter_option = repeatable(
+    "--parameter", "-p", "parameters", metavar="NAME=VALUE", help="Set a pipeline parameter."
 )
-image_option = click.option(
+image_option = repeatable(
     "--image",
     "images",
     metavar="PATTERN=WHERE",
-    multiple=True,
     help="Where to run images whose URI matches PATTERN: `here` (this Python environment), a "
-    "folder with a requirements.txt, or a Python executable. May be given several times.",
+    "folder with a requirements.txt, or a Python executable.",
+)
+named_place_options = with_options(
+    click.option("--account", help="Twelve digits. By default that of the settings."),
+    region_option,
+    click.option(
+        "--key", metavar="ARN", help="The key of bucket and volumes. By default storage.key_arn."
+    ),
+)
+job_file_option = click.option(
+    "--output",
+    "-o",
+    type=FILE,
+    help="With NAME: write its jobs as a pipeline definition to this file, and run nothing; with "
+    "--aws as they are deployed.",
 )
 
 
-class Bytes(click.ParamType[int]):
-    """An amount of bytes, such as 800MB or 2GB."""
+class Quantity(click.ParamType[int]):
+    """A number with a unit, such as 800MB or 30d."""
 
-    name = "SIZE"
+    def __init__(self, name: str, units: Mapping[str, int], expected: str) -> None:
+        self.name, self.units, self.expected = name, units, expected
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)b?", value.strip().lower())
-        if found is None:
-            self.fail(f"{value!r} is not a size, allowed: a number with MB or GB", param, ctx)
-        return int(float(found[1]) * {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}[found[2]])
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]*)", value.strip().lower())
+        if found is None or found[2] not in self.units:
+            self.fail(f"{value!r} is not {self.expected}", param, ctx)
+        return int(float(found[1]) * self.units[found[2]])
 
 
-class Age(click.ParamType[float]):
-    """A time in seconds, such as 12h or 30d."""
-
-    name = "AGE"
-
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([hd])", value.strip().lower())
-        if found is None:
-            self.fail(f"{value!r} is not an age, allowed: hours or days, as in 12h or 30d", param)
-        return float(found[1]) * {"h": 3600.0, "d": 86400.0}[found[2]]
+BYTES = Quantity(
+    "SIZE",
+    {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "k": 10**3, "m": 10**6, "g": 10**9},
+    "a size, allowed: a number with MB or GB",
+)
+AGE = Quantity("AGE", {"h": 3600, "d": 86400}, "an age, allowed: hours or days, as in 12h or 30d")
+"""In seconds."""
 
 
-def job_file_option(what: str) -> Callable[[Command], Command]:
-    """`--output` of a command whose jobs run here, or are written down for SageMaker."""
-    return click.option(
-        "--output",
-        "-o",
-        type=FILE,
-        help=f"{what}: write its jobs as a pipeline definition to this file, and run nothing; with "
-        "--aws as they are deployed.",
-    )
-
-
-def named_place_options(command: Command) -> Command:
-    """Add `--account`, `--region` and `--key`: an account that is only named."""
-    for option in (
-        click.option(
-            "--key",
-            metavar="ARN",
-            help="The key of bucket and volumes. By default storage.key_arn.",
-        ),
-        region_option,
-        click.option("--account", help="Twelve digits. By default that of the settings."),
-    ):
-        command = option(command)
-    return command
-
-
-def name_value_pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
-    """The values of an option that takes NAME=VALUE; the last one for a name counts."""
+def name_value_pairs(
+    option: str, given: Iterable[str], form: str = "NAME=VALUE", pattern: str = r"([^=]+)=(.*)"
+) -> dict[str, str]:
+    """The values of a repeatable option by name; refuses what has not this form. The last value
+    for a name counts."""
     pairs: dict[str, str] = {}
     for item in given:
-        # Neither an image's pattern nor a parameter's name contains `=`.
-        name, separator, value = item.partition("=")
-        if not separator or not name:
-            raise click.UsageError(f"{option}: found {item!r}, allowed: NAME=VALUE")
-        pairs[name] = value
+        found = re.fullmatch(pattern, item, re.DOTALL)
+        if found is None:
+            raise click.UsageError(f"{option}: found {item!r}, allowed: {form}")
+        pairs[found[1]] = found[2]
     return pairs
 
 
-def parameter_pairs(given: tuple[str, ...]) -> dict[str, str]:
-    """The parameters' values by name; refuses what is not NAME=VALUE."""
+def parameter_pairs(given: Iterable[str]) -> dict[str, str]:
+    """The pipeline parameters' values by name."""
     return name_value_pairs("--parameter", given)
 
 
-def refuse_given(options: Mapping[str, object], why: str) -> None:
-    """Refuse the first of these options that was given."""
-    for option, value in options.items():
-        if value:
-            raise click.UsageError(f"{option}: {why}")
+def refuse_given(names: Collection[str], why: str) -> None:
+    """Refuse the first of these that the command line has: an option (`--aws`, too), or an argument
+    by the first word of its metavar."""
+    context = click.get_current_context()
+    for level in (context, context.find_root()):
+        for each in level.command.params:
+            name = each.human_readable_name.strip("[.]").partition("|")[0]
+            name = each.opts[0] if isinstance(each, click.Option) else name
+            given = level.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
+            if given and name in names:
+                raise click.UsageError(f"{name}: {why}")
+
+
+def counted(found: Sized, what: str) -> str:
+    """`1 execution`, `2 executions`."""
+    return f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
+
+
+def print_json(document: object) -> None:
+    """Print a document for programs."""
+    click.echo(json.dumps(document, indent=2))
+
+
+def print_table(rows: Iterable[Sequence[str]]) -> None:
+    """Print rows in columns that line up; the first row may hold the columns' names."""
+    cells = list(rows)
+    for line in aligned(cells) if cells else ():
+        click.echo(line)
 
 
 def print_or_write(text: str, output: Path | None) -> None:

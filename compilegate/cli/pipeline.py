@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from compilegate.cli.checks import image_bases, never_passing, refuse_infeasible
-from compilegate.cli.definitions import compiled, place_by_name, place_locally, put_objects
+from compilegate.cli.checks import design_of, image_bases, refuse_infeasible
+from compilegate.cli.definitions import announce, compiled, compiled_here, placed
 from compilegate.cli.options import (
     FILE,
     FOLDER,
@@ -24,15 +21,25 @@ from compilegate.cli.options import (
     parameter_pairs,
     pass_project,
     print_or_write,
+    refuse_given,
+    repeatable,
+    with_options,
     workload_argument,
 )
-from compilegate.cli.run import NEWEST, RunOptions, end, followed, resumed, run_options
-from compilegate.cli.terminal.origin import note_origin
+from compilegate.cli.run import (
+    RunOptions,
+    begun,
+    end,
+    followed,
+    refuse_nothing_to_run,
+    run_options,
+)
+from compilegate.cli.terminal.errors import refusing_os_errors
+from compilegate.datasets import cache_folder
 from compilegate.document.writing import compact
 from compilegate.execution import exit_codes
-from compilegate.local import explanation_lines
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+from compilegate.local import ObjectStore, explanation_lines
+from compilegate.pipelines.staging import Placement, image_folders
 
 
 @click.command("compile")
@@ -44,8 +51,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
     help="With --account: write what the definition needs in S3 to FOLDER/BUCKET.",
 )
 @named_place_options
-@click.option("--settings", type=FILE, hidden=True)
-@click.option("--containers", type=click.Path(exists=True, path_type=Path), hidden=True)
 @pass_project
 def compile_command(
     project: Project,
@@ -53,8 +58,6 @@ def compile_command(
     *,
     output: Path | None,
     objects: Path | None,
-    settings: Path | None,
-    containers: Path | None,
     **named: str | None,
 ) -> None:
     """Print a workload's SageMaker pipeline definition.
@@ -70,93 +73,83 @@ def compile_command(
     `make deploy` deploy; `compilegate aws roles` prints the roles that go with it. Where no
     candidate of such a design can pass the gate, a note says so.
     """
-    project = replace(
-        project,
-        settings_file=settings or project.settings_file,
-        containers=containers or project.containers,
-    )
+    from compilegate.gate.forecast import never_passing  # noqa: PLC0415  scipy takes time
+
     declared, path = project.load(workload)
-    bases = image_bases(project.containers, project.settings.images.base)
+    images = project.settings.images
+    bases = image_bases(project.containers, images.base)
     if named["account"] is None:
-        for option, given in (("objects", objects), *named.items()):
-            if given is not None:
-                raise click.UsageError(f"--{option}: found it alone, allowed: with --account")
+        refuse_given({"--objects", "--region", "--key"}, "found it alone, allowed: with --account")
         refuse_infeasible(declared, path, bases=bases)
-        deployment, placement = place_locally(declared, path, project)
+        definition, placement = compiled_here(project, declared, path)
     else:
         from compilegate.account.named.given import given_place  # noqa: PLC0415  boto3 takes time
 
         place = given_place(project.settings_file, **named)
         refuse_infeasible(declared, path, region=place.region, bases=bases)
-        deployment, placement = place_by_name(declared, path, project, place)
-    for reason in never_passing(declared, path):
-        click.echo(f"note: {reason}", err=True)
-    definition = compiled(declared, deployment, placement.sources)
+        folders = image_folders(project.containers, images.base, images.pinned)
+        tags = {name: folder.tag for name, folder in folders.items()}
+        deployment = place.deployment(declared, tags)
+        placement = placed(declared, path, project, deployment)
+        definition = compiled(declared, deployment, placement.sources)
+    # Why no candidate can pass, however equal, is known before anything trains.
+    for reason in never_passing(declared.gate, design_of(declared, path)):
+        announce(f"note: gate.{reason}")
     if objects is not None:
-        put_objects(placement, objects)
+        _write_objects(placement, objects)
     print_or_write(definition, output)
     if output is not None:
         deployed = len(compact(definition).encode())
-        size = len(definition.encode())
-        click.echo(f"{output}: {size:,} bytes, {deployed:,} as deployed", err=True)
+        announce(f"{output}: {len(definition.encode()):,} bytes, {deployed:,} as deployed")
 
 
-def _stand_in_options(command: Command) -> Command:
-    """Add what takes the place of steps, functions, models and data of a definition."""
-    for option in reversed(
-        (
-            click.option(
-                "--function",
-                "functions",
-                metavar="PATTERN=FILE",
-                multiple=True,
-                help="The file that stands for Lambda functions whose ARN matches PATTERN: "
-                "FILE.py, whose handler is lambda_handler, or FILE.py:HANDLER. May be given "
-                "several times.",
-            ),
-            click.option(
-                "--model",
-                "models",
-                metavar="NAME=FILE",
-                multiple=True,
-                help="The model that Transform steps call NAME and no step makes: FILE is its "
-                "description, JSON, as `aws sagemaker describe-model` prints it. May be given "
-                "several times.",
-            ),
-            click.option(
-                "--command",
-                "commands",
-                metavar="STEP=COMMAND",
-                multiple=True,
-                help="Run this shell command for the step: it reads the request from the file "
-                "$COMPILEGATE_REQUEST, and writes what the step gives to $COMPILEGATE_RESULT, both "
-                "JSON. May be given several times.",
-            ),
-            click.option(
-                "--until",
-                metavar="STEP",
-                multiple=True,
-                help="Carry out this step and what it needs, and nothing else. May be given "
-                "several times.",
-            ),
-            click.option(
-                "--skip",
-                metavar="STEP",
-                multiple=True,
-                help="Leave this step out, and the steps that read what it gives. Steps that only "
-                "wait for it go on. May be given several times.",
-            ),
-            click.option(
-                "--data",
-                metavar="s3://BUCKET[/KEY]=WHERE",
-                multiple=True,
-                help="A folder or file of this machine that stands for what lies there, or `later` "
-                "where a program puts it there while it runs. May be given several times.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+def _write_objects(placement: Placement, folder: Path) -> None:
+    """Write all that a definition needs in S3 as `FOLDER/BUCKET/KEY`, to be uploaded."""
+    with refusing_os_errors():
+        folder.mkdir(parents=True, exist_ok=True)
+        placement.put(ObjectStore(folder.resolve()), cache_folder(), announce)
+    bucket = placement.sources.training_archive.split("/")[2]
+    announce(f"upload it with: aws s3 sync {folder / bucket} s3://{bucket}")
+
+
+_stand_in_options = with_options(
+    repeatable(
+        "--function",
+        "functions",
+        metavar="PATTERN=FILE",
+        help="The file that stands for Lambda functions whose ARN matches PATTERN: FILE.py, whose "
+        "handler is lambda_handler, or FILE.py:HANDLER.",
+    ),
+    repeatable(
+        "--model",
+        "models",
+        metavar="NAME=FILE",
+        help="The model that Transform steps call NAME and no step makes: FILE is its "
+        "description, JSON, as `aws sagemaker describe-model` prints it.",
+    ),
+    repeatable(
+        "--command",
+        "commands",
+        metavar="STEP=COMMAND",
+        help="Run this shell command for the step: it reads the request from the file "
+        "$COMPILEGATE_REQUEST, and writes what the step gives to $COMPILEGATE_RESULT, both JSON.",
+    ),
+    repeatable(
+        "--until", metavar="STEP", help="Carry out this step and what it needs, and nothing else."
+    ),
+    repeatable(
+        "--skip",
+        metavar="STEP",
+        help="Leave this step out, and those that read what it gives; not those that only wait.",
+    ),
+    repeatable(
+        "--data",
+        metavar="s3://BUCKET[/KEY]=WHERE",
+        help="A folder or file of this machine that stands for what lies there, or `later` where "
+        "a program puts it there while it runs.",
+    ),
+)
+"""What takes the place of steps, functions, models and data of a definition."""
 
 
 @click.command("explain")
@@ -168,18 +161,13 @@ def _stand_in_options(command: Command) -> Command:
 def explain_command(project: Project, definition: Path, **given: Any) -> None:
     """Say what each step of a definition would do here, and start nothing.
 
-    \b
-      compilegate pipeline explain pipeline.json                what runs, what is refused and why
-      compilegate pipeline explain pipeline.json --skip deploy  without a step
-
     It takes what `compilegate pipeline run` takes, and ends with status 2 where that would refuse
-    the definition.
+    the definition: `compilegate pipeline explain pipeline.json --skip deploy`.
     """
     options = RunOptions(**given)
     executor = options.executor(project, _text(definition), explaining=True)
     explanation = executor.explain(_name(definition), parameter_pairs(options.parameters))
-    for line in explanation_lines(explanation):
-        click.echo(line)
+    click.echo("\n".join(explanation_lines(explanation)))
     if not explanation.runs:
         raise SystemExit(exit_codes.REFUSED)
 
@@ -202,23 +190,13 @@ def run_command(project: Project, definition: Path | None, **given: Any) -> None
     anything starts; `compilegate pipeline explain` says the same and starts nothing.
     """
     options = RunOptions(**given)
-    if definition is None and options.resume in {None, NEWEST}:
-        raise click.UsageError("FILE is missing, allowed: a definition's file, or --resume ID")
-    if options.resume and (options.until or options.skip):
-        raise click.UsageError(
-            "--until, --skip: a resumed execution keeps the choice it was started with"
-        )
-    if sys.stdout.isatty():  # what comes next may take seconds
-        click.echo(f"checking {definition or options.resume}")
-    name = "" if definition is None else _name(definition)
-    if options.resume is None:
-        executor = options.executor(project, _text(Path(str(definition))))
-        reference = executor.start(name, parameter_pairs(options.parameters))
-        note_origin(executor.read(reference).folder)
-    else:
-        executor, reference = resumed(options, project, name)
-    result, status = followed(executor, reference, options)
-    end(project, options, result, status)
+    refuse_nothing_to_run(options, definition, "FILE is missing, allowed: a definition's file")
+    name, text = "", None
+    if definition is not None:
+        name = _name(definition)
+        text = _text(definition) if options.resume is None else None
+    executor, reference = begun(options, project, name, text)
+    end(project, options, *followed(executor, reference, options))
 
 
 def _text(path: Path) -> str:

@@ -1,44 +1,35 @@
-"""Where models, executions and postures are kept: on this machine, or in the account."""
+"""Where executions and postures are kept: on this machine, or in the account."""
 
 from __future__ import annotations
 
 import getpass
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from compilegate.access.layout import verdicts_prefix
 from compilegate.account.deployed import StackOutputs, read_outputs
 from compilegate.account.errors import NotDeployedError, asking
-from compilegate.account.registry import RegisteredModel, Registry
 from compilegate.account.session import AwsSession, open_session
 from compilegate.account.settings import Names, read_settings
 from compilegate.account.verdicts import past_executions
 from compilegate.cli.options import Project
-from compilegate.cli.posture_here import records_in
+from compilegate.cli.posture import records_in
 from compilegate.execution.result import ExecutionResult
 from compilegate.gate.verdict import Verdict, VerdictError
 from compilegate.history.rows import Past, Row, rows_of
 from compilegate.job.names import VERDICT_FILE
-from compilegate.local import (
-    LocalExecutor,
-    ObjectStore,
-    describe_package,
-    list_executions,
-    list_groups,
-    list_packages,
-    set_approval,
-)
+from compilegate.local import LocalExecutor, list_executions
 from compilegate.pipelines.staging import ImageFolder, image_folders
 from compilegate.posture import names
-from compilegate.posture.expected import Expected, read_noted
+from compilegate.posture.expected import read_noted
 from compilegate.posture.function.handler import now
 from compilegate.posture.machine.events import Event
+from compilegate.posture.month import Month, month_of
 from compilegate.posture.records.dynamodb import DynamoRecords
 from compilegate.posture.records.keeping import current, decide
 from compilegate.posture.records.record import Record
@@ -74,37 +65,6 @@ def open_account(project: Project) -> Account:
 
 
 @dataclass(frozen=True)
-class Model:
-    """One registered model, wherever it is."""
-
-    group: str
-    version: int
-    description: Mapping[str, Any]
-    """The DescribeModelPackage response."""
-    execution: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.group}/{self.version}"
-
-    @property
-    def approval(self) -> str:
-        return str(self.description["ModelApprovalStatus"])
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.description.get("CustomerMetadataProperties") or {}
-        return found
-
-    @property
-    def uris(self) -> list[str]:
-        """Its archive, and its verdict."""
-        containers = self.description.get("InferenceSpecification", {}).get("Containers", [])
-        archives = [each["ModelDataUrl"] for each in containers if "ModelDataUrl" in each]
-        return [*archives, *([self.metadata["verdict"]] if "verdict" in self.metadata else [])]
-
-
-@dataclass(frozen=True)
 class Here:
     """The home on this machine."""
 
@@ -114,30 +74,9 @@ class Here:
     def called(self) -> str:
         return str(self.home)
 
-    def groups(self) -> list[str]:
-        return list_groups(self.home)
-
-    def models(self, group: str) -> list[Model]:
-        return [
-            Model(each.group, each.version, each.description, each.execution_id)
-            for each in list_packages(self.home, group)
-        ]
-
-    def describe(self, reference: str) -> Model:
-        found = describe_package(self.home, reference)
-        return Model(found.group, found.version, found.description, found.execution_id)
-
-    def decide(self, reference: str, status: str, reason: str | None) -> Model:
-        """Approve or reject a package."""
-        set_approval(self.home, reference, status, reason)
-        return self.describe(reference)
-
-    def read(self, uri: str) -> bytes | None:
-        path = ObjectStore(self.home / "s3").path(uri)
-        return path.read_bytes() if path.is_file() else None
-
-    def file(self, uri: str) -> str:
-        return str(ObjectStore(self.home / "s3").path(uri))
+    @cached_property
+    def _executor(self) -> LocalExecutor:
+        return LocalExecutor(home=self.home)
 
     @cached_property
     def _executions(self) -> list[ExecutionResult]:
@@ -149,18 +88,21 @@ class Here:
 
     def rows(self, workload: str) -> list[Row]:
         """A workload over its executions."""
-        executor = LocalExecutor(home=self.home)
         past = [
             Past(
                 execution=one.execution_id,
                 started=one.started,
                 status=str(one.status),
-                verdict=_fetched(executor, one),
+                verdict=self._verdict(one),
             )
             for one in self._executions
             if one.pipeline_name == workload
         ]
         return rows_of(past, self.posture(workload))
+
+    def _verdict(self, result: ExecutionResult) -> Verdict | None:
+        fetched = self._executor.fetch_verdict(result)
+        return _read((result.folder / VERDICT_FILE).read_bytes()) if fetched else None
 
     def who(self) -> str:
         """As whom a person changes a posture."""
@@ -172,22 +114,21 @@ class Here:
     def change_posture(self, workload: str, event: Event) -> Record:
         return decide(records_in(self.home), workload, event)
 
-    def advised(self, workload: str, month: str) -> Sequence[tuple[str, str]]:
-        """What advice expected beside what was measured, in the newest execution of the month that
-        trained a candidate beside the baseline."""
+    def month(self, workload: str, month: str) -> Month:
+        """What a month came to. Beside it, what advice expected and what was measured, in the
+        newest execution of the month that trained a candidate beside the baseline."""
         from compilegate.cli.terminal.outcome import advice_beside  # noqa: PLC0415  slow
 
-        executor = LocalExecutor(home=self.home)
+        found = month_of(self.posture(workload), month, now=now())
         for one in self._executions:  # the newest first
-            started = datetime.fromtimestamp(one.started, UTC).strftime("%Y-%m")
-            if one.pipeline_name == workload and started == month and executor.fetch_verdict(one):
-                found = advice_beside(one)
-                if found:
-                    return [(f"Advice on {arm}", sentence) for arm, sentence in found]
-        return ()
-
-    def expected(self, workload: str) -> tuple[Expected, ...]:
-        return ()
+            began = datetime.fromtimestamp(one.started, UTC).strftime("%Y-%m")
+            if (one.pipeline_name, began) == (workload, month) and self._executor.fetch_verdict(
+                one
+            ):
+                advice = [(f"Advice on {arm}", said) for arm, said in advice_beside(one)]
+                if advice:
+                    return replace(found, advice=tuple(advice))
+        return found
 
 
 @dataclass(frozen=True)
@@ -200,44 +141,20 @@ class Deployed:
     def _account(self) -> Account:
         return open_account(self.project)
 
-    @cached_property
-    def _registry(self) -> Registry:
-        return Registry(self._account.session, self._account.names.settings.project)
-
     @property
     def called(self) -> str:
         return f"account {self._account.session.account}, {self._account.session.region}"
-
-    def groups(self) -> list[str]:
-        return self._registry.groups()
-
-    def models(self, group: str) -> list[Model]:
-        return [_of_account(each) for each in self._registry.models(group)]
-
-    def describe(self, reference: str) -> Model:
-        return _of_account(self._registry.describe(reference))
-
-    def decide(self, reference: str, status: str, reason: str | None) -> Model:
-        return _of_account(self._registry.decide(reference, status, reason))
-
-    def read(self, uri: str) -> bytes | None:
-        return self._registry.object_at(uri)
-
-    def file(self, uri: str) -> str:
-        return uri
 
     def executed(self) -> list[str]:
         """Those that the settings name, or else all; without those that are not deployed."""
         declared = self._account.names.settings.workloads
         named = declared or [path.stem for path in self.project.workloads.glob("*.toml")]
-        return sorted(name for name in named if self._is_deployed(name))
-
-    def _is_deployed(self, workload: str) -> bool:
-        try:
-            self._outputs(workload)
-        except NotDeployedError:
-            return False
-        return True
+        deployed = []
+        for name in sorted(named):
+            with suppress(NotDeployedError):
+                self._outputs(name)
+                deployed.append(name)
+        return deployed
 
     def _outputs(self, workload: str) -> StackOutputs:
         return read_outputs(self._account.session, self._account.names.workload_stack(workload))
@@ -278,17 +195,15 @@ class Deployed:
         with self._records(workload) as records:
             return decide(records, workload, event)
 
-    def advised(self, workload: str, month: str) -> Sequence[tuple[str, str]]:
-        return ()
-
-    def expected(self, workload: str) -> tuple[Expected, ...]:
-        """From the function that sends the month."""
+    def month(self, workload: str, month: str) -> Month:
+        """What a month came to; what advice expected, from the function that sends the month."""
         name = self._account.names.function(workload, names.FUNCTION_KIND)
         client = self._account.session.client("lambda")
         with asking(f"read the settings of the function {name}"):
             answer = client.get_function_configuration(FunctionName=name)
         variables = answer.get("Environment", {}).get("Variables", {})
-        return read_noted(variables.get(names.EXPECTED_VARIABLE, "[]"))
+        expected = read_noted(variables.get(names.EXPECTED_VARIABLE, "[]"))
+        return month_of(self.posture(workload), month, now=now(), expected=expected)
 
 
 Place = Here | Deployed
@@ -297,21 +212,6 @@ Place = Here | Deployed
 def place_of(project: Project) -> Place:
     """The account with `--aws`, or else this machine."""
     return Deployed(project) if project.aws else Here(project.home)
-
-
-def _of_account(model: RegisteredModel) -> Model:
-    execution = str(model.metadata.get("execution", ""))
-    return Model(model.group, model.version, model.description, execution)
-
-
-def _fetched(executor: LocalExecutor, result: ExecutionResult) -> Verdict | None:
-    """The verdict of an execution on this machine; None where it has none."""
-    if not executor.fetch_verdict(result):
-        return None
-    try:
-        return _read((result.folder / VERDICT_FILE).read_bytes())
-    except OSError:
-        return None
 
 
 def _read(text: bytes) -> Verdict | None:

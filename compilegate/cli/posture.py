@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,19 +17,30 @@ from compilegate.cli.options import (
     completing,
     json_option,
     pass_project,
+    print_json,
     print_or_write,
+    print_table,
+    refuse_given,
 )
-from compilegate.cli.places import Place, place_of
-from compilegate.cli.terminal.errors import aligned
+from compilegate.execution.result import ExecutionResult
+from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus
+from compilegate.local import FunctionSources, Handler
+from compilegate.posture import names
+from compilegate.posture.function import handler
+from compilegate.posture.function.ended import FailedStep, settle_ended
 from compilegate.posture.function.handler import now
-from compilegate.posture.machine.events import Event, Reset, SetByPerson
+from compilegate.posture.machine.events import Event, Reset, SetByPerson, Settled
 from compilegate.posture.machine.planning import plan
-from compilegate.posture.month import month_of, month_page, month_subject, month_text
-from compilegate.posture.policy import Policy
+from compilegate.posture.month import month_page, month_subject, month_text
 from compilegate.posture.records.coding import encoded, event_document
+from compilegate.posture.records.files import FileRecords
+from compilegate.posture.records.keeping import current
 from compilegate.posture.records.record import Decision, Record
-from compilegate.posture.state import Posture
+from compilegate.posture.state import Plan, Posture, State
 from compilegate.workload import Workload
+
+if TYPE_CHECKING:
+    from compilegate.cli.places import Place
 
 _SHOWN = 10
 RESET = "reset"
@@ -51,8 +63,7 @@ THIS_MONTH = "this month"
     metavar="[YYYY-MM]",
     is_flag=False,
     flag_value=THIS_MONTH,
-    help="Sum up a month (default: the current): hours and dollars saved and spent, audits, the "
-    "registered arm's age.",
+    help="Sum up a month (default: current): hours, dollars, audits, the registered arm's age.",
 )
 @click.option("--output", "-o", type=FILE, help="With --month: write it as a page.")
 @json_option
@@ -78,24 +89,40 @@ def command(
       compilegate posture news-topics on --arm compiled --reason "measured elsewhere"
       compilegate posture news-topics --month                    what this month came to
 
-    STATE is off, benchmark, shadow, on or reverted, or reset. A workload has a posture if its file
-    has the table [posture]. It stands in HOME/posture/NAME.json, with every decision: who, when,
-    and from what evidence. With --aws it is the record of the deployed workload, in DynamoDB.
+    A workload has a posture if its file has the table [posture]. It stands in
+    HOME/posture/NAME.json, with every decision: who, when, and from what evidence. With --aws it is
+    the record of the deployed workload, in DynamoDB.
     """
-    declared, policy = _declared(project, workload)
-    place = place_of(project)
-    if output is not None and month is None:
-        raise click.UsageError("--output: allowed with --month")
+    from compilegate.cli.places import place_of  # noqa: PLC0415  boto3 takes time
+
+    declared, path = project.load(workload)
+    if declared.posture is None:
+        raise click.UsageError(
+            f"{path} has no table [posture], so that every execution trains all arms; allowed: a "
+            "workload with one"
+        )
+    place, name = place_of(project), declared.name
+    if month is None:
+        refuse_given({"--output"}, "allowed with --month")
     if state is not None:
-        event = _event(place, declared, state, reason, arm)
-        _show_decision(place.change_posture(declared.name, event))
+        record = place.change_posture(name, _event(place, declared, state, reason, arm))
+        last = record.decisions[-1]
+        click.echo(f"{name}: {last.before} -> {last.after}, {last.reason}")
         return
-    if reason is not None or arm is not None:
-        raise click.UsageError("--reason, --arm: allowed with a STATE")
+    refuse_given({"--reason", "--arm"}, "allowed with a STATE")
     if month is not None:
-        _show_month(place, declared.name, month, output, as_json=as_json)
+        _show_month(place, name, month, output, as_json=as_json)
         return
-    _show_state(place.posture(declared.name), declared, policy, show_all=show_all, as_json=as_json)
+    record = place.posture(name)
+    following = plan(
+        record.state,
+        declared.posture.policy,
+        tuple(declared.candidates),
+        execution="next",
+        when=now(),
+    )
+    decisions = record.decisions if show_all else record.decisions[-_SHOWN:]
+    _show_state(record, following, decisions, as_json=as_json)
 
 
 def _event(
@@ -118,29 +145,32 @@ def _event(
 
 
 def _show_state(
-    record: Record, declared: Workload, policy: Policy, *, show_all: bool, as_json: bool
+    record: Record, following: Plan, decisions: Sequence[Decision], *, as_json: bool
 ) -> None:
     """Print where a workload stands, what happens next, and its decisions."""
     state = record.state
-    following = plan(state, policy, tuple(declared.candidates), execution="next", when=now())
-    decisions = record.decisions if show_all else record.decisions[-_SHOWN:]
     if as_json:
         document = {
-            "workload": declared.name,
+            "workload": record.workload,
             "state": encoded(state),
             "next": {"arms": following.arms, "audit": following.audit, "reason": following.reason},
-            "decisions": [_decision(one) for one in decisions],
+            "decisions": [
+                {**encoded(each), "event": event_document(each.event)} for each in decisions
+            ],
         }
-        click.echo(json.dumps(document, indent=2))
+        print_json(document)
         return
-    click.echo(f"{declared.name}: {state.posture}{f', {state.arm}' if state.arm else ''}")
+    click.echo(f"{record.workload}: {state.posture}{f', {state.arm}' if state.arm else ''}")
     click.echo(f"since {state.since[:10] or 'ever'}: {state.reason}")
     click.echo(f"next: {following.reason}")
-    if decisions:
-        click.echo()
-        rows = [("WHEN", "WHO", "BEFORE", "AFTER", "WHY"), *(_row(one) for one in decisions)]
-        for line in aligned(rows):
-            click.echo(line)
+    if not decisions:
+        return
+    click.echo()
+    rows = [("WHEN", "WHO", "BEFORE", "AFTER", "WHY")]
+    for each in decisions:
+        when = each.event.when[:16].replace("T", " ")
+        rows.append((when, each.event.who, str(each.before), str(each.after), each.reason))
+    print_table(rows)
 
 
 def _show_month(place: Place, name: str, month: str, output: Path | None, *, as_json: bool) -> None:
@@ -148,50 +178,62 @@ def _show_month(place: Place, name: str, month: str, output: Path | None, *, as_
     chosen = now()[:7] if month == THIS_MONTH else month
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", chosen):
         raise click.UsageError(f"--month: found {chosen!r}, allowed: a month such as 2026-10")
-    expected = place.expected(name)
-    found = month_of(place.posture(name), chosen, now=now(), expected=expected)
-    if advice := tuple(place.advised(name, chosen)):
-        found = replace(found, advice=advice)
+    found = place.month(name, chosen)
     if output is not None:
         print_or_write(month_page(found), output)
         click.echo(f"{output}: {month_subject(found)}", err=True)
     if as_json:
-        click.echo(json.dumps({**asdict(found), "advice": dict(found.advice)}, indent=2))
+        print_json({**asdict(found), "advice": dict(found.advice)})
     elif output is None:
         click.echo(f"{month_subject(found)}\n\n{month_text(found)}")
 
 
-def _declared(project: Project, name: str) -> tuple[Workload, Policy]:
-    workload, path = project.load(name)
-    if workload.posture is None:
-        raise click.UsageError(
-            f"{path} has no table [posture], so that every execution trains all arms; allowed: a "
-            "workload with one"
-        )
-    return workload, workload.posture.policy
+# Around an execution on this machine.
 
 
-def _show_decision(record: Record) -> None:
-    decision = record.decisions[-1]
-    click.echo(f"{record.workload}: {decision.before} -> {decision.after}, {decision.reason}")
+def records_in(home: Path) -> FileRecords:
+    """The records of a home."""
+    return FileRecords(home.resolve() / "posture")
 
 
-def _decision(decision: Decision) -> dict[str, Any]:
-    return {
-        "number": decision.number,
-        "before": str(decision.before),
-        "after": str(decision.after),
-        "reason": decision.reason,
-        "event": event_document(decision.event),
-    }
+def posture_functions(home: Path) -> FunctionSources:
+    """What stands for the function that keeps the records."""
+    environment = {names.FOLDER_VARIABLE: str(records_in(home).folder)}
+    if names.DAY_VARIABLE in os.environ:
+        environment[names.DAY_VARIABLE] = os.environ[names.DAY_VARIABLE]
+    here = Handler(Path(handler.__file__), environment=environment)
+    return FunctionSources(patterns=((f"*:function:{names.FUNCTION}", here),))
 
 
-def _row(decision: Decision) -> tuple[str, ...]:
-    event = decision.event
-    return (
-        event.when[:16].replace("T", " "),
-        event.who,
-        str(decision.before),
-        str(decision.after),
-        decision.reason,
+def posture_lines(workload: str, execution: str, home: Path) -> Iterator[str]:
+    """What an execution has changed in the workload's posture; nothing where it has no record."""
+    record, _ = current(records_in(home), workload, when=now(), who=execution)
+    for decision in record.decisions:
+        if isinstance(decision.event, Settled) and decision.event.execution == execution:
+            moved = decision.before is not decision.after
+            before = f"{decision.before} -> {decision.after}" if moved else str(decision.after)
+            yield f"posture: {before}, {decision.reason}"
+
+
+def settle_failed(workload: Workload, home: Path, result: ExecutionResult) -> State | None:
+    """Settle an execution that ended before its gate could; None where there is nothing to settle.
+
+    A candidate whose job failed is refused. Nothing is learned from any other failure.
+    """
+    if workload.posture is None or result.status is not ExecutionStatus.FAILED:
+        return None
+    failed = [
+        FailedStep(step.name, "" if step.failure is None else step.failure.sentence)
+        for step in result.steps.values()
+        if step.status in UNSUCCESSFUL
+    ]
+    after = settle_ended(
+        records_in(home),
+        workload.name,
+        result.execution_id,
+        failed=failed,
+        otherwise=str(result.failure),
+        when=now(),
+        who="runner",
     )
+    return None if after is None else after.state

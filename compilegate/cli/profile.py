@@ -8,27 +8,27 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from compilegate.cli.batch_size import find_largest_batch
+from compilegate.batch_size.bisection import Bracket, advised, largest_fitting
+from compilegate.batch_size.trials import KeptTrials, Shapes, try_batch
 from compilegate.cli.options import (
-    Bytes,
+    BYTES,
     Project,
     completing,
     image_option,
     job_file_option,
     json_option,
     pass_project,
-    print_or_write,
     refuse_given,
 )
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.execution import exit_codes
-from compilegate.job.files import write_bytes
 from compilegate.job.names import (
     BASELINE_ARM,
     PROFILE_FILE,
@@ -36,68 +36,62 @@ from compilegate.job.names import (
     PROFILE_VARIABLE,
     TRACE_FILE,
 )
-from compilegate.workload import Workload
+from compilegate.workload import Arm, Workload
 
 DEFAULT_STEPS, FEWEST_STEPS, MOST_STEPS = 36, 12, 1000
 _IMMEDIATE = ("eager", "inductor", "torch-compile")
 """Compilers whose steps run while the script does. What traces whole steps shows no phases."""
+BATCH_STEPS = 3
+"""The optimizer has its state after the first step; a compiler is done after the second."""
+LARGEST_BATCH = 65536
+TOLERANCE = 1 / 32
+FEW_TOKENS = 256
+"""A pretrained model's vocabulary does not matter: tokens take no memory."""
+_OF_SCRIPTS = {"--processes"}
+_OF_WORKLOADS = {"--arm", "--output", "--image", "--aws", "--largest-batch", "--memory-limit"}
+_NOT_OF_BATCHES = {"--steps", "--json", "--output", "--image", "--aws"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options as they were given; None and empty where they were not."""
+    """The options as they were given; see their help."""
 
-    arm: str | None
-    steps: int | None
-    processes: int | None
+    arm: str
+    steps: int
+    processes: int
     as_json: bool
     output: Path | None
     images: tuple[str, ...]
     largest_batch: bool
     memory_limit: int | None
-    most: int | None
-
-    def refuse_what_does_not_go_together(self, project: Project, what: str, kind: str) -> None:
-        """Refuse an option that `what`, a `kind` ("script", "profile" or "workload"), has not."""
-        of_workloads = {
-            "--arm": self.arm,
-            "--output": self.output,
-            "--image": self.images,
-            "--aws": project.aws,
-            "--largest-batch": self.largest_batch,
-        }
-        if kind != "workload":
-            refuse_given(of_workloads, f"{what} is no workload, which the option is for")
-        if kind != "script":
-            refuse_given({"--processes": self.processes}, f"{what} is no script, which it is for")
-        if self.largest_batch:
-            others = {"--steps": self.steps, "--json": self.as_json, **of_workloads}
-            del others["--arm"], others["--largest-batch"]
-            refuse_given(others, "not with --largest-batch")
-        else:
-            limits = {"--memory-limit": self.memory_limit, "--most": self.most}
-            refuse_given(limits, "allowed with --largest-batch")
 
 
-@click.command("profile", context_settings={"ignore_unknown_options": False})
+@click.command("profile")
 @click.argument(
     "what", metavar="NAME|FILE|SCRIPT.py|PROFILE", shell_complete=completing("workload")
 )
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]")
-@click.option("--arm", metavar="NAME", help="Of a workload: the arm, by default the baseline.")
+@click.option(
+    "--arm",
+    metavar="NAME",
+    default=BASELINE_ARM,
+    help="Of a workload: the arm, by default the baseline.",
+)
 @click.option(
     "--steps",
     type=click.IntRange(FEWEST_STEPS, MOST_STEPS),
-    help=f"Training steps to take, by default {DEFAULT_STEPS}.",
+    default=DEFAULT_STEPS,
+    show_default=True,
+    help="Training steps to take.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 64),
-    help="Of a script: start it as so many processes on this machine, by torchrun. A workload's "
-    "arm says itself how many it has.",
+    default=1,
+    help="Of a script: start it as so many processes on this machine, by torchrun.",
 )
 @json_option
-@job_file_option("Of a workload")
+@job_file_option
 @image_option
 @click.option(
     "--largest-batch",
@@ -106,67 +100,58 @@ class Options:
 )
 @click.option(
     "--memory-limit",
-    type=Bytes(),
+    type=BYTES,
     help="With --largest-batch: memory that a trial may use, such as 2GB: the process's on a CPU, "
     "the device's on a GPU. By default all there is.",
-)
-@click.option(
-    "--most",
-    type=click.IntRange(min=1),
-    help="With --largest-batch: the largest to try, by default 65536.",
 )
 @pass_project
 def command(project: Project, what: str, arguments: tuple[str, ...], **given: Any) -> None:
     """Say where the time of a training step goes, and what each compiler could save of it.
 
     \b
-      compilegate profile news-topics                  the baseline of a workload, as a job here
-      compilegate profile news-topics --arm compiled   another arm
+      compilegate profile news-topics --arm compiled   an arm of a workload, as a job here
       compilegate profile train.py -- --epochs 1       any script that trains with torch, as it is
       compilegate profile train.py --processes 2       the same, as torchrun starts it
       compilegate profile news-topics --aws -o profile.json    the job, for SageMaker
       compilegate profile output.tar.gz                what such a job left
       compilegate profile news-topics --largest-batch --memory-limit 2GB
 
-    A few dozen steps are taken: some to warm up, some that are only timed, some under
-    torch.profiler. Then the training ends; nothing is judged or registered. The report names the
-    bottleneck, divides a step among waiting for data, copies, forward and backward, update,
-    communication and what is outside of torch, and gives the most that each compiler could save.
-    The profile is kept in HOME/profiles, its trace for https://ui.perfetto.dev.
+    A few dozen steps are taken, then the training ends; nothing is judged or registered. The report
+    names the bottleneck, divides a step among waiting for data, copies, forward and backward,
+    update, communication and what is outside of torch, and gives the most that each compiler could
+    save. The profile is kept in HOME/profiles, its trace for https://ui.perfetto.dev.
 
-    A script may train any way it likes, as long as it uses torch's optimizers; a DataLoader is
-    recognised. It is run by this Python.
+    A script needs torch's optimizers; it is run by this Python.
 
-    --largest-batch doubles or halves the arm's batch_size until the limit lies between two sizes,
-    then bisects to within 3%, and prints a batch_size to declare. Each trial is a process that
-    takes three real training steps with the arm's model, compiler and precision. Trials are kept
-    in HOME: after Ctrl-C the same command continues. Without a GPU and a limit the search continues
-    until this machine's memory is full, which takes long: give --memory-limit.
+    --largest-batch bisects to within 3% and prints a batch_size to declare. Each trial is a process
+    that takes three training steps with the arm's model, compiler and precision. Trials are kept
+    in HOME: after Ctrl-C the same command continues. Without a GPU and a limit the search fills
+    this machine's memory, which takes long: give --memory-limit.
     """
     options, source = Options(**given), Path(what)
-    script, kept_before = source.suffix == ".py", _holds_a_profile(source)
-    kind = "script" if script else "profile" if kept_before else "workload"
-    options.refuse_what_does_not_go_together(project, what, kind)
+    script, kept = source.suffix == ".py", source if _holds_a_profile(source) else None
+    if script or kept:
+        refuse_given(_OF_WORKLOADS, f"{what} is no workload, which the option is for")
+    if not script:
+        refuse_given(_OF_SCRIPTS, f"{what} is no script, which it is for")
+    if options.largest_batch:
+        refuse_given(_NOT_OF_BATCHES, "not with --largest-batch")
+    else:
+        refuse_given({"--memory-limit"}, "allowed with --largest-batch")
     if arguments and not script:
         raise click.UsageError(
             f"ARGUMENTS: found {arguments[0]!r}, allowed: only with a script, as in "
             "`compilegate profile train.py -- --epochs 1`"
         )
-    arm, steps = options.arm or BASELINE_ARM, options.steps or DEFAULT_STEPS
     if script:
         kept = project.home / "profiles" / source.stem
-        _profile_script(source, arguments, steps, options.processes or 1, kept)
-    elif kept_before:
-        kept = source
+        _profile_script(source, arguments, options, kept)
     elif options.largest_batch:
-        find_largest_batch(project, what, arm, options.memory_limit, options.most or 65536)
-        return
-    else:
-        profiled = _profile_workload(project, what, arm, steps, options)
-        if profiled is None:
-            return
-        kept = profiled
-    _show(kept, as_json=options.as_json)
+        _find_largest_batch(project, what, options.arm, options.memory_limit)
+    elif kept is None:
+        kept = _profile_workload(project, what, options)
+    if kept is not None:
+        _show(kept, as_json=options.as_json)
 
 
 def _holds_a_profile(path: Path) -> bool:
@@ -181,13 +166,10 @@ def _show(path: Path, *, as_json: bool) -> None:
     found = analysis_of(read_profile(path))
     inner = path / PROFILE_FOLDER
     folder = inner if inner.is_dir() else path if path.is_dir() else None
-    text = json.dumps(found.document, indent=2) if as_json else text_of(found, folder)
-    click.echo(text)
+    click.echo(json.dumps(found.document, indent=2) if as_json else text_of(found, folder))
 
 
-def _profile_script(
-    script: Path, arguments: tuple[str, ...], steps: int, processes: int, kept: Path
-) -> None:
+def _profile_script(script: Path, arguments: tuple[str, ...], options: Options, kept: Path) -> None:
     """Run the script in processes of its own, in this folder and with this Python."""
     from compilegate.built_in import import_path  # noqa: PLC0415
     from compilegate.job.launch.torchrun import torchrun_command  # noqa: PLC0415
@@ -200,12 +182,12 @@ def _profile_script(
     environment = {
         **os.environ,
         "PYTHONPATH": import_path(os.environ),
-        PROFILE_VARIABLE: f"{steps}:{kept.resolve()}",
+        PROFILE_VARIABLE: f"{options.steps}:{kept.resolve()}",
     }
     program = ["-m", "compilegate.job.profiling.script", str(script), *arguments]
     runner = [sys.executable, *program]
-    if processes > 1:
-        runner = torchrun_command(processes, program, {})
+    if options.processes > 1:
+        runner = torchrun_command(options.processes, program, {})
     # What the script prints is no part of what this command prints, which may be read as JSON.
     ended = subprocess.run(runner, env=environment, stdout=sys.stderr, check=False)
     if not (kept / PROFILE_FOLDER / PROFILE_FILE).is_file():
@@ -217,59 +199,33 @@ def _profile_script(
         raise SystemExit(exit_codes.STEP_FAILED)
 
 
-def _profile_workload(
-    project: Project, name: str, arm: str, steps: int, options: Options
-) -> Path | None:
+def _profile_workload(project: Project, name: str, options: Options) -> Path | None:
     """Run the arm's profiling job here, and keep its profile; or write the job down, and return
     None."""
-    from compilegate.cli.definitions import (  # noqa: PLC0415  the pipelines take time
-        definition_here,
-        output_of,
-        run_jobs,
-        write_deployed_jobs,
-    )
-    from compilegate.datasets import cache_folder  # noqa: PLC0415
-    from compilegate.document.writing import write_definition  # noqa: PLC0415
-    from compilegate.execution.status import StepStatus  # noqa: PLC0415
-    from compilegate.local import ObjectStore  # noqa: PLC0415
+    from compilegate.cli.definitions import run_jobs  # noqa: PLC0415  the pipelines take time
     from compilegate.profile.definition import profile_definition  # noqa: PLC0415
 
-    declared, path = project.load(name)
-    _require_torch(declared, path)
-    _require_immediate(declared, arm)
-    if project.aws:
-        write_deployed_jobs(
-            project,
-            declared,
-            "profile",
-            lambda whole: profile_definition(whole, arm, steps)[0],
-            options.output,
-        )
+    declared = project.load(name)
+    _refuse_without_phases(*declared, options.arm)
+    archives = run_jobs(
+        project,
+        declared,
+        "profile",
+        lambda whole: profile_definition(whole, options.arm, options.steps)[0],
+        output=options.output,
+        images=options.images,
+    )
+    if not archives:
         return None
-    whole, placement = definition_here(declared, path, project)
-    definition, step_name = profile_definition(whole, arm, steps)
-    if options.output is not None:
-        print_or_write(write_definition(definition), options.output)
-        return None
-    with refusing_os_errors():
-        project.home.mkdir(parents=True, exist_ok=True)
-        store = ObjectStore(project.home.resolve() / "s3")
-        placement.put(store, cache_folder(), lambda line: click.echo(line, err=True))
-    click.echo(f"profiling {steps} steps of arm {arm} of {declared.name}", err=True)
-    ran = run_jobs(project, f"{declared.name}-profile", definition, options.images)
-    for step in ran.values():
-        if step.status is not StepStatus.SUCCEEDED and step.failure is not None:
-            click.echo(f"{step.name} did not succeed: {step.failure.headline}", err=True)
-            for line in step.failure.lines[1:]:
-                click.echo(line, err=True)
-            raise SystemExit(exit_codes.STEP_FAILED)
-    kept = project.home / "profiles" / f"{declared.name}-{arm}"
-    _unpack(output_of(project, ran[step_name]), kept)
+    (archive,) = archives.values()
+    kept = project.home / "profiles" / f"{declared[0].name}-{options.arm}"
+    _unpack(archive, kept)
     return kept
 
 
-def _require_torch(declared: Workload, path: Path) -> None:
-    """A program that imports another framework, and not torch, takes no step that could be seen."""
+def _refuse_without_phases(declared: Workload, path: Path, arm: str) -> None:
+    """Refuse a program that imports another framework, and not torch: it takes no step that could
+    be seen. Refuse a compiler that traces whole steps."""
     from compilegate.advice import facts_of  # noqa: PLC0415
     from compilegate.advice.known.gathering import BESIDE_OTHERS  # noqa: PLC0415
     from compilegate.pipelines.staging import imported_libraries  # noqa: PLC0415
@@ -280,9 +236,6 @@ def _require_torch(declared: Workload, path: Path) -> None:
             f"{declared.name}: found a program of {framework.value} ({framework.source}), "
             "allowed: one that trains with torch, whose steps a profile divides"
         )
-
-
-def _require_immediate(declared: Workload, arm: str) -> None:
     compiler = declared.arms[arm].compiler if arm in declared.arms else "eager"
     if compiler not in _IMMEDIATE:
         raise RefusalError(
@@ -293,14 +246,96 @@ def _require_immediate(declared: Workload, arm: str) -> None:
 
 def _unpack(archive: Path, kept: Path) -> None:
     """The profile and its trace, out of what the job left."""
-    with refusing_os_errors():
-        kept.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(archive) as packed:
-            for name in (PROFILE_FILE, TRACE_FILE):
-                try:
-                    file = packed.extractfile(f"{PROFILE_FOLDER}/{name}")
-                except KeyError:
-                    file = None
-                if file is not None:
-                    (kept / PROFILE_FOLDER).mkdir(exist_ok=True)
-                    write_bytes(kept / PROFILE_FOLDER / name, file.read())
+    wanted = {f"{PROFILE_FOLDER}/{name}" for name in (PROFILE_FILE, TRACE_FILE)}
+    with refusing_os_errors(), tarfile.open(archive) as packed:
+        members = [each for each in packed if each.name.removeprefix("./") in wanted]
+        packed.extractall(kept, members, filter="data")
+
+
+def _find_largest_batch(
+    project: Project, workload: str, name: str, memory_limit: int | None
+) -> None:
+    """Search by bisection, a line for each trial, and print what to declare."""
+    declared, path = project.load(workload)
+    arm = _arm(declared, path, name)
+    shapes = _shapes(declared, path, name, memory_limit)
+    kept = KeptTrials(project.home / "batch-size", shapes)
+
+    def fits(batch_size: int) -> bool:
+        click.echo(f"batch {batch_size}: ", nl=False)  # a trial may take minutes
+        trial = kept.get(batch_size)
+        if trial is not None:
+            click.echo(f"{trial.found}, from an earlier trial")
+            return trial.outcome == "fits"
+        trial = try_batch(shapes, batch_size)
+        click.echo(trial.found)
+        if trial.outcome == "failed":  # only a lack of memory says anything about a smaller batch
+            raise RefusalError(
+                f"a batch of {batch_size} cannot be tried, for another reason than memory: "
+                f"{trial.reason}"
+            )
+        with refusing_os_errors():
+            kept.add(trial)
+        return trial.outcome == "fits"
+
+    try:
+        bracket = largest_fitting(
+            fits, first=min(arm.batch_size, LARGEST_BATCH), most=LARGEST_BATCH, tolerance=TOLERANCE
+        )
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted; the same command continues after the trials above", err=True)
+        raise SystemExit(exit_codes.INTERRUPTED) from None
+    for line in _conclusion(arm, name, bracket):
+        click.echo(line)
+
+
+def _arm(declared: Workload, path: Path, name: str) -> Arm:
+    from compilegate.cli.checks import cannot_run_here  # noqa: PLC0415  the pipelines take time
+
+    if name not in declared.arms:
+        raise RefusalError(f"{path}: arms.{name}: no such arm, allowed: {', '.join(declared.arms)}")
+    if refused := cannot_run_here(declared).get(name):
+        raise RefusalError(*refused).within(path)
+    return declared.arms[name]
+
+
+def _shapes(declared: Workload, path: Path, name: str, memory_limit: int | None) -> Shapes:
+    documents = declared.kind.document_shapes
+    if documents is None:
+        raise RefusalError(
+            f"{path}: program: its steps are unknown here, allowed: a workload of the built-in "
+            "training program ([model] and [recipe])"
+        )
+    job = declared.kind.training_program(declared, name, declared.seeds[0]).hyperparameters
+    return Shapes(
+        hyperparameters={
+            key: value for key, value in job.items() if key not in ("distribution", "processes")
+        },
+        sequence_length=documents.sequence_length,
+        vocabulary=documents.vocabulary or FEW_TOKENS,
+        steps=BATCH_STEPS,
+        memory_limit=memory_limit,
+    )
+
+
+def _conclusion(arm: Arm, name: str, bracket: Bracket) -> Iterator[str]:
+    """What the user can do with the result."""
+    fitting = bracket.fitting
+    if not fitting:
+        raise RefusalError(
+            f"arms.{name}: not even a batch of 1 fits; take a smaller model or precision"
+        )
+    if bracket.too_large is None:
+        yield f"batch {fitting} fits, and no larger one is tried"
+    else:
+        yield f"largest batch that fits: {fitting} ({bracket.too_large} does not)"
+    yield (
+        f"advice: batch_size = {advised(fitting)}, which leaves a tenth for fragmentation, "
+        "evaluation and the parity probe"
+    )
+    if arm.world_size > 1:
+        yield (
+            "one process was tried; averaging gradients takes as much memory again as the gradients"
+        )
+    if advised(fitting) > arm.batch_size and arm.scale_learning_rate == "none":
+        yield 'a larger batch needs another learning rate: scale_learning_rate = "linear"'

@@ -3,46 +3,46 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import click
 
 from compilegate.cli.checks import (
+    cannot_run_here,
     check_data,
     check_functions,
     refuse_all_at_once,
-    refuse_infeasible,
 )
-from compilegate.cli.definitions import compiled, place_locally
+from compilegate.cli.definitions import compiled_here, image_sources, object_store
 from compilegate.cli.options import (
+    EXISTING_FOLDER,
     FOLDER,
     Project,
     completing,
     image_option,
     name_value_pairs,
     open_option,
+    optional_workload_argument,
     parameter_option,
     parameter_pairs,
     pass_project,
+    repeatable,
+    with_options,
 )
-from compilegate.cli.posture_here import posture_functions, posture_lines, settle_failed
+from compilegate.cli.posture import posture_functions, posture_lines, settle_failed
 from compilegate.cli.terminal.errors import RefusalError, disk_error, refusing_os_errors
 from compilegate.cli.terminal.origin import note_origin, resume_command
 from compilegate.cli.terminal.progress import progress_shown
 from compilegate.datasets import cache_folder
 from compilegate.execution.result import ExecutionResult
-from compilegate.execution.target import Target
 from compilegate.job.names import BASELINE_ARM
 from compilegate.local import (
     FunctionSources,
-    ImageSources,
     LocalExecutor,
-    ObjectStore,
     Selection,
     execution_named,
     latest_unfinished,
@@ -50,14 +50,12 @@ from compilegate.local import (
     place_data,
     read_model,
 )
-from compilegate.workload import InfeasibleError, Workload
-from compilegate.workload.feasibility import NO_DAY, findings
+from compilegate.workload import Workload
 
 LATER = "later"
 """What --data says instead of a folder where a program fills the place while it runs."""
 NEWEST = "newest"
 """What --resume stands for without an ID."""
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +72,6 @@ class RunOptions:
     max_parallel: int | None = None
     output: Path | None = None
     open_page: bool = False
-    arms: str | None = None
     functions: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -88,22 +85,25 @@ class RunOptions:
     ) -> LocalExecutor:
         """What carries the execution out. Data that stand for places in S3 are put there, unless
         the definition is only explained."""
-        data = data_pairs(self.data)
-        later = list(data)
+        # A key may hold `=`; what stands after the last one is a path here.
+        form, pattern = "s3://BUCKET[/KEY]=WHERE", r"(s3://.*)=(.+)"
+        data = name_value_pairs("--data", self.data, form, pattern)
         if not explaining:
-            with refusing_os_errors():
-                project.home.mkdir(parents=True, exist_ok=True)
-                later = _placed(data, ObjectStore(project.home.resolve() / "s3"))
-        models = name_value_pairs("--model", self.models)
+            _put_data(data, project)
+        given = name_value_pairs("--function", self.functions).items()
+        functions = [(arn, parse_handler(file)) for arn, file in given]
+        models = name_value_pairs("--model", self.models).items()
         return LocalExecutor(
             home=project.home,
             images=image_sources(project, self.images),
-            functions=self._functions(project.home),
-            given_models={name: read_model(name, Path(file)) for name, file in models.items()},
+            functions=FunctionSources(
+                patterns=(*functions, *posture_functions(project.home).patterns)
+            ),
+            given_models={name: read_model(name, Path(file)) for name, file in models},
             commands=name_value_pairs("--command", self.commands),
-            variables=job_variables(self.variables),
+            variables=_job_variables(self.variables),
             shared=self.shared,
-            later=later,
+            later=[uri for uri, where in data.items() if explaining or where == LATER],
             definition=definition,
             selection=Selection(until=self.until, skip=self.skip),
             use_cache=not self.no_cache,
@@ -111,78 +111,55 @@ class RunOptions:
             max_parallel_steps=self.max_parallel,
         )
 
-    def _functions(self, home: Path) -> FunctionSources:
-        """Where Lambda functions come from: the command line first, then the posture's own."""
-        given = name_value_pairs("--function", self.functions).items()
-        own = tuple((pattern, parse_handler(file)) for pattern, file in given)
-        return FunctionSources(patterns=(*own, *posture_functions(home).patterns))
 
-
-def run_options(command: Command) -> Command:
-    """Add what `run` and `pipeline run` have in common."""
-    for option in reversed(
-        (
-            click.option(
-                "--resume",
-                metavar="[ID]",
-                is_flag=False,
-                flag_value=NEWEST,
-                shell_complete=completing("execution"),
-                help="Continue the newest unfinished execution, or that with this ID, of which the "
-                "beginning is enough.",
-            ),
-            parameter_option,
-            image_option,
-            click.option(
-                "--env",
-                "variables",
-                metavar="NAME[=VALUE]",
-                multiple=True,
-                help="A variable for the environment of every job; without a value, the shell's "
-                "own. May be given several times.",
-            ),
-            click.option(
-                "--share",
-                "shared",
-                metavar="FOLDER",
-                multiple=True,
-                type=click.Path(exists=True, file_okay=False, path_type=Path),
-                help="A folder of this machine that jobs may write to, such as a cache of "
-                "downloads; all else outside their own folders is read-only to them. May be given "
-                "several times.",
-            ),
-            click.option(
-                "--no-cache", is_flag=True, help="Run every step, ignoring the step cache."
-            ),
-            click.option(
-                "--cores-per-job",
-                type=click.IntRange(min=1),
-                help="Cores for each training job. By default they are divided among those that "
-                "can run in parallel.",
-            ),
-            click.option(
-                "--max-parallel",
-                type=click.IntRange(min=1),
-                help="How many steps may run in parallel, like the service's "
-                "ParallelismConfiguration.",
-            ),
-            click.option(
-                "--output",
-                type=FOLDER,
-                help="Copy verdict.json and both reports to this folder, with the reasons as "
-                "junit.xml.",
-            ),
-            open_option,
-        )
-    ):
-        command = option(command)
-    return command
+run_options = with_options(
+    click.option(
+        "--resume",
+        metavar="[ID]",
+        is_flag=False,
+        flag_value=NEWEST,
+        shell_complete=completing("execution"),
+        help="Continue the newest unfinished execution, or the one whose ID begins so.",
+    ),
+    parameter_option,
+    image_option,
+    repeatable(
+        "--env",
+        "variables",
+        metavar="NAME[=VALUE]",
+        help="A variable for the environment of every job; without a value, the shell's own.",
+    ),
+    repeatable(
+        "--share",
+        "shared",
+        metavar="FOLDER",
+        type=EXISTING_FOLDER,
+        help="A folder here that jobs may write to, such as a cache of downloads; all else outside "
+        "their own folders is read-only to them.",
+    ),
+    click.option("--no-cache", is_flag=True, help="Run every step, ignoring the step cache."),
+    click.option(
+        "--cores-per-job",
+        type=click.IntRange(min=1),
+        help="Cores for each training job; by default divided among those that run in parallel.",
+    ),
+    click.option(
+        "--max-parallel",
+        type=click.IntRange(min=1),
+        help="How many steps may run in parallel, like the service's ParallelismConfiguration.",
+    ),
+    click.option(
+        "--output",
+        type=FOLDER,
+        help="Copy verdict.json and both reports to this folder, with the reasons as junit.xml.",
+    ),
+    open_option,
+)
+"""What `run` and `pipeline run` have in common."""
 
 
 @click.command("run")
-@click.argument(
-    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
-)
+@optional_workload_argument
 @run_options
 @click.option(
     "--arms",
@@ -190,7 +167,7 @@ def run_options(command: Command) -> Command:
     help="Run only these arms, including the baseline; the report names those left out.",
 )
 @pass_project
-def command(project: Project, workload: str | None, **given: Any) -> None:
+def command(project: Project, workload: str | None, *, arms: str | None, **given: Any) -> None:
     """Execute a workload on this machine, without AWS and without Docker.
 
     \b
@@ -207,52 +184,67 @@ def command(project: Project, workload: str | None, **given: Any) -> None:
     options = RunOptions(**given)
     if workload is not None and workload.endswith(".json"):
         raise click.UsageError(f"a definition runs with: compilegate pipeline run {workload}")
-    if workload is None and options.resume in {None, NEWEST}:
-        raise click.UsageError("NAME is missing, allowed: a workload, or --resume ID")
-    if options.resume and options.arms is not None:
+    refuse_nothing_to_run(options, workload, "NAME is missing, allowed: a workload")
+    if options.resume and arms is not None:
         raise click.UsageError("--arms: a resumed execution keeps its own arms")
-    if sys.stdout.isatty():  # what comes next may take seconds
-        click.echo(f"checking {workload or options.resume}")
-    name = ""
-    if options.resume is None:
-        name, text = _compiled(str(workload), project, options.arms)
-        executor = options.executor(project, text)
-        reference = _started(executor, name, options)
-        note_origin(executor.read(reference).folder, _expected(str(workload), project))
-    else:
-        pipeline = project.load(workload)[0].name if workload is not None else ""
-        executor, reference = resumed(options, project, pipeline)
+    declared, path = (None, Path()) if workload is None else project.load(workload)
+    definition, expected = None, []
+    if declared is not None and options.resume is None:
+        from compilegate.cli.measured import expectations  # noqa: PLC0415  reads tables
+
+        definition = _compiled(declared, path, project, arms)
+        expected = expectations(project, path)  # taken down before anything is measured
+    name = "" if declared is None else declared.name
+    executor, reference = begun(options, project, name, definition, expected)
     result, status = followed(executor, reference, options)
-    if workload is not None and _must_run_again(workload, project, result):
+    state = None if declared is None else settle_failed(declared, project.home, result)
+    if state is not None and state.rescue:
         rescue = "a candidate crashed and no model was registered: the baseline alone"
         click.echo(f"{rescue}, in the next execution" if options.resume else f"{rescue}, now")
         if not options.resume:
-            result, status = followed(executor, _started(executor, name, options), options)
+            again = executor.start(name, parameter_pairs(options.parameters))
+            result, status = followed(executor, again, options)
     end(project, options, result, status)
 
 
-def _started(executor: LocalExecutor, name: str, options: RunOptions) -> str:
-    return executor.start(name, parameter_pairs(options.parameters))
+def refuse_nothing_to_run(options: RunOptions, given: object, missing: str) -> None:
+    """Refuse a command line that names neither what to run nor what to resume."""
+    if given is None and options.resume in {None, NEWEST}:
+        raise click.UsageError(f"{missing}, or --resume ID")
+    if sys.stdout.isatty():  # what comes next may take seconds
+        click.echo(f"checking {given or options.resume}")
 
 
-def resumed(options: RunOptions, project: Project, pipeline: str) -> tuple[LocalExecutor, str]:
-    """The execution that `--resume` names, or the newest unfinished one of the pipeline."""
+def begun(
+    options: RunOptions,
+    project: Project,
+    name: str,
+    definition: str | None,
+    expected: Sequence[Mapping[str, Any]] = (),
+) -> tuple[LocalExecutor, str]:
+    """Start an execution of a definition, and note where it comes from. Without a definition resume
+    the one that `--resume` names, or the newest unfinished one of the pipeline `name`."""
+    given = parameter_pairs(options.parameters)
+    if definition is not None:
+        executor = options.executor(project, definition)
+        reference = executor.start(name, given)
+        note_origin(executor.read(reference).folder, expected)
+        return executor, reference
     if options.until or options.skip or options.data:
         raise click.UsageError(
             "--until, --skip, --data: a resumed execution keeps what it was started with"
         )
     if options.resume != NEWEST:
         named = execution_named(project.home, str(options.resume))
-    else:
-        found = latest_unfinished(project.home, pipeline)
-        if found is None:
-            raise click.UsageError(
-                f"--resume: {project.home} has no unfinished execution of {pipeline}; "
-                "run it without --resume"
-            )
+    elif found := latest_unfinished(project.home, name):
         named = found.execution_id
+    else:
+        raise click.UsageError(
+            f"--resume: {project.home} has no unfinished execution of {name}; "
+            "run it without --resume"
+        )
     executor = options.executor(project)
-    return executor, executor.resume(named, parameter_pairs(options.parameters))
+    return executor, executor.resume(named, given)
 
 
 def followed(
@@ -261,8 +253,11 @@ def followed(
     """Show the execution until it has ended, and its outcome; returns the exit status, too."""
     from compilegate.cli.terminal.outcome import show_outcome  # noqa: PLC0415  slow
 
-    for line in left_out_lines(executor.left_out(reference)):
-        click.echo(line)
+    by_reason: dict[str, list[str]] = {}
+    for name, why in executor.left_out(reference).items():
+        by_reason.setdefault(why, []).append(name)
+    for why, names in by_reason.items():
+        click.echo(f"left out: {', '.join(names)} ({why})")
     resume = resume_command(reference, click.get_current_context())
     try:
         with progress_shown() as listener:
@@ -284,77 +279,31 @@ def end(project: Project, options: RunOptions, result: ExecutionResult, status: 
     raise SystemExit(status)
 
 
-def left_out_lines(left_out: Mapping[str, str]) -> list[str]:
-    """A line for each reason to leave steps out, with their names."""
-    by_reason: dict[str, list[str]] = {}
-    for name, why in left_out.items():
-        by_reason.setdefault(why, []).append(name)
-    return [f"left out: {', '.join(names)} ({why})" for why, names in by_reason.items()]
-
-
-def image_sources(project: Project, patterns: tuple[str, ...]) -> ImageSources:
-    """Where images come from: the project's folders, and what the command line names."""
-    return ImageSources(
-        root=project.containers, patterns=tuple(name_value_pairs("--image", patterns).items())
-    )
-
-
-def job_variables(given: tuple[str, ...], shell: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables by name; refuses what is not NAME or NAME=VALUE."""
+def _job_variables(given: tuple[str, ...]) -> dict[str, str]:
+    """The variables by name; one without a value has the shell's."""
     variables: dict[str, str] = {}
-    for item in given:
-        name, separator, value = item.partition("=")
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise click.UsageError(f"--env: found {item!r}, allowed: NAME=VALUE, or NAME alone")
-        if not separator and name not in shell:
+    form, pattern = "NAME=VALUE, or NAME alone", r"([A-Za-z_][A-Za-z0-9_]*)((?:=.*)?)"
+    for name, value in name_value_pairs("--env", given, form, pattern).items():
+        if not value and name not in os.environ:
             raise click.UsageError(
                 f"--env: {name} has no value in this shell, allowed: {name}=VALUE"
             )
-        variables[name] = value if separator else shell[name]
+        variables[name] = value[1:] if value else os.environ[name]
     return variables
 
 
-def data_pairs(given: tuple[str, ...]) -> dict[str, str]:
-    """What stands for each URI; refuses what is not s3://BUCKET[/KEY]=WHERE."""
-    pairs: dict[str, str] = {}
-    for item in given:
-        # A key may hold `=`; what stands after the last one is a path here.
-        uri, separator, where = item.rpartition("=")
-        if not separator or not uri.startswith("s3://") or not where:
-            raise click.UsageError(f"--data: found {item!r}, allowed: s3://BUCKET[/KEY]=WHERE")
-        pairs[uri] = where
-    return pairs
+def _put_data(data: Mapping[str, str], project: Project) -> None:
+    """Let folders stand for what lies in S3."""
+    with refusing_os_errors():
+        store = object_store(project)
+        for uri, where in data.items():
+            if where != LATER:
+                count = place_data(store, uri, Path(where))
+                click.echo(f"{uri}: {count} {'file' if count == 1 else 'files'} of {where}")
 
 
-def _placed(data: Mapping[str, str], store: ObjectStore) -> list[str]:
-    """Let folders stand for what lies in S3; returns the places that are filled later."""
-    for uri, where in data.items():
-        if where != LATER:
-            count = place_data(store, uri, Path(where))
-            click.echo(f"{uri}: {count} {'file' if count == 1 else 'files'} of {where}")
-    return [uri for uri, where in data.items() if where == LATER]
-
-
-def _expected(workload: str, project: Project) -> list[dict[str, Any]]:
-    """What advice expects, taken down before anything is measured."""
-    from compilegate.cli.measured import expectations  # noqa: PLC0415  reads tables
-
-    return expectations(project, project.load(workload)[1])
-
-
-def _must_run_again(workload: str, project: Project, result: ExecutionResult) -> bool:
-    """Whether a crashed candidate has left the workload without a model, and without a baseline
-    that the posture's record would now train alone."""
-    declared, _ = project.load(workload)
-    if declared.posture is None:
-        return False
-    state = settle_failed(declared, project.home, result)
-    return state is not None and bool(state.rescue)
-
-
-def _compiled(workload: str, project: Project, arms: str | None) -> tuple[str, str]:
-    """The pipeline's name and its definition; what it reads is put into the home."""
-    declared, path = project.load(workload)
+def _compiled(declared: Workload, path: Path, project: Project, arms: str | None) -> str:
+    """The workload's definition; what it reads is put into the home."""
     if arms is not None and declared.posture is not None:
         raise click.UsageError(
             f"--arms: {path} has a table [posture], which decides what trains, allowed: "
@@ -367,21 +316,20 @@ def _compiled(workload: str, project: Project, arms: str | None) -> tuple[str, s
     refuse_all_at_once(
         lambda: _refuse_what_cannot_run_here(declared, path), lambda: check_data(declared, path)
     )
-    deployment, placement = place_locally(declared, path, project)
     check_functions(declared, path, project)
+    definition, placement = compiled_here(project, declared, path)
     with refusing_os_errors():
-        placement.put(ObjectStore(project.home.resolve() / "s3"), cache_folder(), click.echo)
-    return declared.name, compiled(declared, deployment, placement.sources)
+        placement.put(object_store(project), cache_folder(), click.echo)
+    return definition
 
 
 def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:
     """Refuse arms by name, and say how to run the others, if there are any."""
-    try:
-        refuse_infeasible(workload, path, target=Target.HERE)
-    except InfeasibleError as error:
-        elsewhere = {each.arm for each in findings(workload, today=NO_DAY, target=Target.HERE)}
-        rest = [name for name in workload.arms if name not in elsewhere]
-        if BASELINE_ARM not in rest or len(rest) == 1:
-            raise
-        advice = f"to run the others here: --arms {','.join(rest)}"
-        raise RefusalError(*error.problems, advice) from error
+    elsewhere = cannot_run_here(workload)
+    if not elsewhere:
+        return
+    problems = [f"{path}: {each}" for sentences in elsewhere.values() for each in sentences]
+    rest = [name for name in workload.arms if name not in elsewhere]
+    if BASELINE_ARM in rest and len(rest) > 1:
+        problems.append(f"to run the others here: --arms {','.join(rest)}")
+    raise RefusalError(*problems)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import click
 
@@ -19,7 +18,9 @@ from compilegate.local import (
     list_packages,
     unmet_requirement,
 )
-from compilegate.serving import serving_model, unpack_model
+from compilegate.serving import ModelServer, serving_model, unpack_model
+
+JSON = "application/json"
 
 
 @click.command("serve")
@@ -34,26 +35,17 @@ from compilegate.serving import serving_model, unpack_model
 @click.option(
     "--python",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The interpreter of the environment that stands for the inference image; by default "
-    "this one's.",
+    default=sys.executable,
+    help="The interpreter that stands for the inference image; by default this one.",
 )
 @click.option(
     "--request",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="Send this file to the model, print the answer and end; `-` reads standard input.",
-)
-@click.option(
-    "--content-type", default="application/json", show_default=True, help="What the request is."
+    type=click.File("rb"),
+    help="Send this file, JSON, to the model, print the answer and end; `-` reads standard input.",
 )
 @pass_project
 def command(
-    project: Project,
-    package: str,
-    *,
-    port: int,
-    python: Path | None,
-    request: Path | None,
-    content_type: str,
+    project: Project, package: str, *, port: int, python: Path, request: BinaryIO | None
 ) -> None:
     """Serve a registered model on this machine: /ping and /invocations, as SageMaker asks.
 
@@ -67,41 +59,50 @@ def command(
     """
     if project.aws:
         raise click.UsageError("--aws: `serve` works on this machine")
-    home = project.home
-    found = _package(home, package)
-    container = _container(found)
-    interpreter = python or Path(sys.executable)
-    environment = {str(name): str(each) for name, each in container["Environment"].items()}
+    found = _package(project.home, package)
+    name = f"{found.group}/{found.version}"
+    specification = found.description.get("InferenceSpecification", {})
+    if not specification.get("Containers") or not specification.get("SupportedContentTypes"):
+        raise RefusalError(
+            f"{name} was registered without saying how it is served, allowed: models of a workload "
+            "with a table [serving]; add one and run it again"
+        )
+    container = specification["Containers"][0]
+    archive = ObjectStore(project.home / "s3").path(container["ModelDataUrl"])
+    if not archive.is_file():
+        raise RefusalError(f"{archive}, the archive of {name}, is gone")
+    log = project.home / "serving" / f"{found.group}-{found.version}.log"
     with tempfile.TemporaryDirectory(prefix="compilegate-serve-") as work:
         model = Path(work) / "model"
-        unpack_model(_archive(found, home), model)
-        _check_requirements(model, interpreter)
-        log = home / "serving" / f"{found.group}-{found.version}.log"
+        unpack_model(archive, model)
+        _check_requirements(model, python)
         with serving_model(
             model,
-            python=interpreter,
-            environment=environment,
+            python=python,
+            environment={str(key): str(it) for key, it in container.get("Environment", {}).items()},
             log=log,
             port=0 if request else port,
-            defaults=_defaults(container),
+            defaults="huggingface" if container.get("Framework") == "HUGGINGFACE" else "pytorch",
         ) as server:
             if request is not None:
-                body = sys.stdin.buffer.read() if str(request) == "-" else request.read_bytes()
-                answer = server.invoke(body, content_type=content_type, accept="application/json")
-                if answer.status != 200:
-                    said = answer.body.decode("utf-8", errors="replace")
-                    raise RefusalError(f"the handler answered {answer.status}: {said}")
-                sys.stdout.buffer.write(answer.body.rstrip(b"\n") + b"\n")
+                _answer(server, request.read())
                 return
-            click.echo(
-                f"{found.group}/{found.version} answers at {server.url}/invocations (log: {log})"
-            )
+            click.echo(f"{name} answers at {server.url}/invocations (log: {log})")
             try:
                 status = server.wait()
             except KeyboardInterrupt:
                 click.echo("stopped")
                 return
             raise RefusalError(f"the model's server ended with status {status}: see {log}")
+
+
+def _answer(server: ModelServer, body: bytes) -> None:
+    """Print what the model answers to one request."""
+    answer = server.invoke(body, content_type=JSON, accept=JSON)
+    if answer.status != 200:
+        said = answer.body.decode("utf-8", errors="replace")
+        raise RefusalError(f"the handler answered {answer.status}: {said}")
+    sys.stdout.buffer.write(answer.body.rstrip(b"\n") + b"\n")
 
 
 def _package(home: Path, name: str) -> ModelPackage:
@@ -114,37 +115,11 @@ def _package(home: Path, name: str) -> ModelPackage:
     return versions[-1]
 
 
-def _container(package: ModelPackage) -> Mapping[str, Any]:
-    """The container that serves the package. Refuses a package that was registered without."""
-    specification = package.description.get("InferenceSpecification", {})
-    containers = specification.get("Containers", [])
-    if not containers or not specification.get("SupportedContentTypes"):
-        raise RefusalError(
-            f"{package.group}/{package.version} was registered without saying how it is served, "
-            "allowed: models of a workload with a table [serving]; add one and run it again"
-        )
-    return {"Environment": {}, **containers[0]}
-
-
-def _archive(package: ModelPackage, home: Path) -> Path:
-    uri = package.description["InferenceSpecification"]["Containers"][0]["ModelDataUrl"]
-    path = ObjectStore(home / "s3").path(uri)
-    if not path.is_file():
-        raise RefusalError(f"{path}, the archive of {package.group}/{package.version}, is gone")
-    return path
-
-
-def _defaults(container: Mapping[str, Any]) -> str:
-    return "huggingface" if container.get("Framework") == "HUGGINGFACE" else "pytorch"
-
-
 def _check_requirements(model: Path, python: Path) -> None:
     """An inference image installs code/requirements.txt when it starts; nothing is installed into
     the user's environment here."""
     requirements = model / "code" / "requirements.txt"
-    if not requirements.is_file():
-        return
-    unmet = unmet_requirement(requirements, python)
+    unmet = unmet_requirement(requirements, python) if requirements.is_file() else None
     if unmet is not None:
         raise RefusalError(
             f"code/requirements.txt of the model asks for {unmet!r}, which {python} does not have, "

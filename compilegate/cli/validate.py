@@ -2,48 +2,51 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from compilegate.advice import advise, facts_of
 from compilegate.advice.told.text import gravest
 from compilegate.cli.checks import (
     check_data,
     check_functions,
-    check_program,
     check_requirements,
-    data_problems_of_a_wrong_file,
+    data_problems,
     image_bases,
-    obstacles,
-    program_libraries,
     refuse_all_at_once,
     refuse_infeasible,
-    refuse_unknown_images,
 )
-from compilegate.cli.measured import forecast_lines
+from compilegate.cli.measured import advice_on, forecast_lines
 from compilegate.cli.options import (
     Project,
-    completing,
     json_option,
+    optional_workload_argument,
     pass_project,
+    print_json,
     region_option,
 )
-from compilegate.cli.terminal.errors import RefusalError
+from compilegate.cli.terminal.errors import RefusalError, found_in
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
-from compilegate.workload import Schedule, Workload, WorkloadError, find_workload, read_workload
+from compilegate.pipelines.deployment import local_deployment
+from compilegate.pipelines.requests.images import image_faults
+from compilegate.pipelines.staging import image_tags, imported_libraries, training_code
+from compilegate.workload import (
+    Schedule,
+    Workload,
+    WorkloadError,
+    find_workload,
+    read_data_table,
+    read_workload,
+)
 from compilegate.workload.feasibility import findings
 from compilegate.workload.schedule import Rate, next_times, read_expression, read_time_zone
 
 
 @click.command("validate")
-@click.argument(
-    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
-)
+@optional_workload_argument
 @region_option
 @json_option
 @click.option(
@@ -62,17 +65,13 @@ def command(
 
     Every problem is one line that names the file, the key, what was found and what is allowed. All
     are listed at once, also those of the data's header and first 20,000 rows: with line and column.
-    Metric functions of your own are imported as the gate's job will import them. An arm that cannot
-    run is refused, with what to do instead. A line that is not a problem warns of something (an
-    image that AWS no longer patches, a margin that the rows can never show), or says how likely the
-    gate lets an equal candidate pass, by the newest verdict on the workload in --home.
+    Metric functions of your own are imported as the gate's job will import them. Other lines warn
+    (of an image that AWS no longer patches, of a margin that the rows can never show), or say how
+    likely the gate lets an equal candidate pass, by the newest verdict on the workload in --home.
 
-    With --json: {"file", "valid", "problems", "summary", "notes"}, where problems and notes are
-    these lines. The exit status is the same: 0 for a valid file, 2 for another.
-
-    By its schema, editors complete and check a file that begins with
-    `#:schema ./workload.schema.json`, which Taplo and Even Better TOML read. `compilegate init`
-    writes both.
+    With --json: {"file", "valid", "problems", "summary", "notes"}. The exit status is 0 for a valid
+    file, 2 for another. Taplo and Even Better TOML read the schema of a file that begins with
+    `#:schema ./workload.schema.json`; `compilegate init` writes both.
     """
     if (workload is None) is not schema:
         raise click.UsageError("NAME: allowed is either a workload or --schema")
@@ -81,72 +80,73 @@ def command(
 
         click.echo(schema_text(), nl=False)
         return
+    facts = {"file": workload, "valid": False, "problems": [], "summary": None, "notes": []}
     try:
-        checked = _check(workload, region, project)
+        path, summary, notes = _checked(workload, region, project)
     except CompilegateError as error:
         if not as_json:
             raise
-        facts = {"file": workload, "valid": False, "problems": list(error.problems)}
-        click.echo(json.dumps({**facts, "summary": None, "notes": []}, indent=2))
+        print_json({**facts, "problems": error.problems})
         raise SystemExit(exit_codes.REFUSED) from error
     if as_json:
-        facts = {"file": str(checked.path), "valid": True, "problems": []}
-        found = {"summary": checked.summary, "notes": list(checked.notes)}
-        click.echo(json.dumps({**facts, **found}, indent=2))
+        print_json({**facts, "file": str(path), "valid": True, "summary": summary, "notes": notes})
         return
-    click.echo(f"{checked.path}: valid: {checked.summary}")
-    for note in checked.notes:
-        click.echo(f"{checked.path}: {note}")
+    click.echo(f"{path}: valid: {summary}")
+    for note in notes:
+        click.echo(f"{path}: {note}")
 
 
-@dataclass(frozen=True)
-class _Checked:
-    """A valid workload file."""
-
-    path: Path
-    summary: str
-    notes: tuple[str, ...]
-    """What a person should know of it, and what it warns of."""
-
-
-def _check(workload: str, region: str | None, project: Project) -> _Checked:
-    """Check everything. Raises CompilegateError with every problem that was found."""
+def _checked(workload: str, region: str | None, project: Project) -> tuple[Path, str, list[str]]:
+    """Check everything; returns the file, a summary, and what a person should know of it or be
+    warned of. Raises CompilegateError with every problem that was found."""
     containers = project.containers
     path = find_workload(workload, project.workloads)
     try:
         declared = read_workload(path)
     except WorkloadError as error:
-        raise RefusalError(*error.problems, *data_problems_of_a_wrong_file(path)) from error
+        raise RefusalError(*error.problems, *_problems_of_data(path)) from error
     settings = project.settings
     region = region or settings.region
     bases = image_bases(containers, settings.images.base)
     refuse_all_at_once(
         lambda: refuse_infeasible(declared, path, region=region, bases=bases),
-        lambda: refuse_unknown_images(declared, path, containers, settings.images.base),
-        lambda: check_program(declared, path),
+        lambda: _check_images(declared, path, image_tags(containers, settings.images.base)),
+        lambda: _check_program(declared, path),
         lambda: check_requirements(declared, path, containers),
         lambda: check_functions(declared, path, project),
         lambda: check_data(declared, path),
     )
+    now = datetime.now(UTC)
     notes = []
     if declared.schedule is not None:
-        notes.append(schedule_sentence(declared.schedule, datetime.now(UTC)))
+        notes.append(schedule_sentence(declared.schedule, now))
     for name, arm in declared.arms.items():
         notes += [f"arms.{name}.{explanation}" for explanation in arm.explanations]
-    today = datetime.now(UTC).date()
-    libraries = program_libraries(declared, path)
-    warnings = findings(declared, today=today, region=region, bases=bases, libraries=libraries)
+    libraries = imported_libraries(declared, path)
+    warnings = findings(declared, today=now.date(), region=region, bases=bases, libraries=libraries)
     notes += [finding.sentence for finding in warnings]
     notes += [f"gate.{sentence}" for sentence in forecast_lines(declared, path, project.home)]
-    facts = facts_of(
-        declared,
-        libraries=libraries,
-        region=region,
-        now=datetime.now(UTC),
-        obstacles=obstacles(declared, path),
-    )
-    notes.append(gravest(advise(facts)))
-    return _Checked(path, _description(declared), tuple(notes))
+    notes.append(gravest(advice_on(project, declared, path, region)))
+    return path, _description(declared), notes
+
+
+def _problems_of_data(path: Path) -> list[str]:
+    """What does not fit in the data of a workload's file that is refused for something else."""
+    table = read_data_table(path)
+    return [] if table is None else data_problems(table[0], path, documents=table[1])
+
+
+def _check_images(workload: Workload, path: Path, tags: Mapping[str, str]) -> None:
+    """Refuse images that are not in containers/."""
+    with found_in(path):
+        if faults := list(image_faults(local_deployment(tags), workload)):
+            raise RefusalError(*faults)
+
+
+def _check_program(workload: Workload, path: Path) -> None:
+    """Refuse a workload's own program that cannot be staged."""
+    with found_in(path):
+        training_code(workload.kind, path.parent)
 
 
 SHOWN_TIMES = 3

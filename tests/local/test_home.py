@@ -41,7 +41,7 @@ def started(bench: Workbench, *steps: dict[str, Any]) -> subprocess.CompletedPro
     """`compilegate run` in a process that permissions hold for."""
     definition = bench.home.parent / "d.json"
     definition.write_text(bench.definition(*steps))
-    command = [*COMMAND, "run", "--definition", str(definition), "--image", "*=here"]
+    command = [*COMMAND, "pipeline", "run", str(definition), "--image", "*=here"]
     return subprocess.run(
         [*command, "--home", str(bench.home)],
         capture_output=True,
@@ -156,7 +156,7 @@ def test_on_a_full_disk_the_path_the_space_and_the_line_to_go_on_are_told(
     definition.write_text(
         bench.definition(bench.processing("fill", fill, outputs=["out"]), register)
     )
-    command = [*COMMAND, "run", "--definition", str(definition), "--image", "*=here"]
+    command = [*COMMAND, "pipeline", "run", str(definition), "--image", "*=here"]
     done = subprocess.run(
         [*unshare, "sh", "-c", f"{{ {FULL}\n}} 2> errors", "sh", *command, "--home", "home"],
         capture_output=True,

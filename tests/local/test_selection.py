@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from compilegate.cli.run import command as run_command
+from compilegate.cli import main
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local import (
     ImageSources,
@@ -137,8 +137,8 @@ def test_a_resumed_execution_keeps_its_choice(bench: Any) -> None:
 def test_the_terminal_names_what_is_left_out(bench: Any, tmp_path: Any) -> None:
     definition = tmp_path / "d.json"
     definition.write_text(bench.definition(bench.processing("first"), FOREIGN))
-    given = ["--definition", str(definition), "--home", str(bench.home), "--image", "*=here"]
-    done = CliRunner().invoke(run_command, [*given, "--skip", "deploy"], catch_exceptions=False)
+    given = ["pipeline", "run", str(definition), "--home", str(bench.home), "--image", "*=here"]
+    done = CliRunner().invoke(main, [*given, "--skip", "deploy"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "left out: deploy (--skip)" in done.output
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.cli.posture_here import posture_functions, records_in, settle_failed
+from compilegate.cli.posture import posture_functions, records_in, settle_failed
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local import ImageSources, LocalExecutor, list_packages
