@@ -83,22 +83,18 @@ def pickles(image: str) -> bool:
     return match is not None and _PICKLING.fullmatch(match["tag"] or "latest") is not None
 
 
-def metrics(hyperparameters: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Names and expressions of the metrics that the image defines by itself.
+def metrics(hyperparameters: Mapping[str, str]) -> dict[str, str]:
+    """By name, the expressions of the metrics that the image defines by itself.
 
     The image prints `#011` for a tab, as CloudWatch shows it; scripts print either.
     """
     power = hyperparameters.get("tweedie_variance_power", "1.5")
     asked = _listed(hyperparameters.get("eval_metric", ""))
-    names = dict.fromkeys([*_METRICS.split(), f"tweedie-nloglik@{power}", *asked])
-    return [
-        (
-            f"{channel}:{name}",
-            rf"\[[0-9]+\].*(?:#011|\t){channel}-{re.escape(name)}:([^\s#]+)",
-        )
+    return {
+        f"{channel}:{name}": rf"\[[0-9]+\].*(?:#011|\t){channel}-{re.escape(name)}:([^\s#]+)"
         for channel in ("train", "validation")
-        for name in names
-    ]
+        for name in (*_METRICS.split(), f"tweedie-nloglik@{power}", *asked)
+    }
 
 
 def faults(given: Mapping[str, Any], channels: Mapping[str, str | None]) -> Iterator[str]:

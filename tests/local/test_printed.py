@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.local.jobs.printed import LineReader, MetricDefinition, PrintedAt, final_metrics
+from compilegate.local.jobs.printed import LineReader, PrintedAt, final_metrics
 
 pytestmark = pytest.mark.slow
 
@@ -17,8 +17,7 @@ def read(folder: Path, text: str, *given_up: bool, **patterns: str) -> tuple[Any
     log.write_text(text)
     printed_at = PrintedAt()
     printed_at.mark(0, 100.0)
-    definitions = [MetricDefinition(n, pattern) for n, pattern in patterns.items()]
-    found = final_metrics(definitions, log, printed_at, lambda: any(given_up), said.append)
+    found = final_metrics(patterns, log, printed_at, lambda: any(given_up), said.append)
     return found, said
 
 

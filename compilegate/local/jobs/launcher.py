@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import secrets
 import signal
 import subprocess
@@ -15,21 +14,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO
 
 from compilegate.local.jobs.printed import LineReader, PrintedAt
 
 _PROGRAM = Path(__file__).with_name("process.py")
 _TAIL_LINES = 15
-_IN_MEMORY = ("/dev/shm",)  # noqa: S108 - each job has its own
-
-JobEndReason = Literal["exited", "stopped", "timeout", "not started"]
-
-_REPORT = re.compile(
-    r"(?P<reason>exited|stopped|timeout|not started)\t(?P<code>-?\d+)\t(?P<error>.*)", re.DOTALL
-)
 
 
 @dataclass(frozen=True)
@@ -48,25 +40,17 @@ class View:
     root: Path
     """The folder that becomes the root: what a job makes there, beside the binds, stays here."""
     binds: Sequence[Bind]
+    """A folder comes before what lies in it."""
     files: Mapping[str, Path] = field(default_factory=dict)
     """By path of the job's root, a file that is shown instead of the one there."""
-
-    def as_json(self) -> str:
-        """As `process.py` wants it: a folder comes before what lies in it."""
-        binds = sorted(self.binds, key=lambda bind: bind.target.count("/"))
-        return json.dumps(
-            {
-                "root": str(self.root),
-                "binds": [[str(b.source), b.target, b.may_write] for b in binds],
-                "files": [[str(source), target] for target, source in self.files.items()],
-                "memory": _IN_MEMORY,
-            }
-        )
+    memory: Sequence[str] = ("/dev/shm",)  # noqa: S108 - each job has its own
+    """Folders in memory, empty."""
 
 
 @dataclass(frozen=True)
 class Alias:
-    """A short name without spaces for a folder, for as long as the job runs."""
+    """A short name for a folder for as long as the job runs: the path of a socket has at most 108
+    characters, and a shell splits a path at its spaces."""
 
     name: Path
     folder: Path
@@ -95,12 +79,19 @@ class JobCommand:
     locks: Sequence[int] = ()
     """Open files whose locks last until nothing is left of the job, even if this process dies."""
 
+    def launcher_argv(self) -> list[str]:
+        """How `process.py` is started. The environment, which may hold secrets, is no argument."""
+        options = {k: v for k, v in asdict(self).items() if k not in {"argv", "environment"}}
+        text = json.dumps(options, default=str)
+        return [sys.executable, "-I", "-S", str(_PROGRAM), text, *self.argv]
+
 
 @dataclass(frozen=True)
 class JobEnd:
     """How a job's first process ended."""
 
-    reason: JobEndReason
+    reason: str
+    """exited, stopped, timeout, not started."""
     code: int
     """Exit code; negative for a signal."""
     error: str
@@ -162,7 +153,7 @@ class RunningJob:
             on_line(line)
 
         process = subprocess.Popen(
-            _launcher_argv(command),
+            command.launcher_argv(),
             env=dict(command.environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -171,7 +162,10 @@ class RunningJob:
             start_new_session=True,  # a Ctrl-C at the terminal reaches the runner only
             bufsize=0,
         )
-        lifeline, output, report = _pipes(process)
+        lifeline, output, report = process.stdin, process.stdout, process.stderr
+        assert lifeline is not None  # noqa: S101  all three are pipes
+        assert output is not None  # noqa: S101
+        assert report is not None  # noqa: S101
         with process, log.open("ab", buffering=0) as log_file:
             with self._lock:
                 self._lifeline = lifeline
@@ -186,41 +180,17 @@ class RunningJob:
                     log_file.write(chunk)
                     lines.feed(chunk)
                 lines.end()
-                end = report.read()
+                end = report.read().decode(errors="replace").strip("\n")
             finally:
                 with self._lock:
                     self._lifeline = None
         return _job_end(end, tuple(last))
 
 
-def _launcher_argv(command: JobCommand) -> list[str]:
-    alias, view, folder = command.alias, command.view, command.working_directory
-    return [
-        *(sys.executable, "-I", "-S", str(_PROGRAM)),
-        ",".join(map(str, command.cpus)),
-        str(command.max_seconds),
-        str(command.grace_seconds),
-        ",".join(map(str, command.locks)),
-        *(("", "") if alias is None else (str(alias.name), str(alias.folder))),
-        "" if view is None else view.as_json(),
-        folder,
-        *command.argv,
-    ]
-
-
-def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    if process.stdin is None or process.stdout is None or process.stderr is None:
-        raise AssertionError("the launcher was started without its pipes")
-    return process.stdin, process.stdout, process.stderr
-
-
-def _job_end(report: bytes, last_lines: tuple[str, ...]) -> JobEnd:
-    text = report.decode(errors="replace").strip("\n")
-    match = _REPORT.fullmatch(text)
-    if match is None and text:
-        return JobEnd("not started", 0, f"its launcher failed: {text.splitlines()[-1]}", last_lines)
-    if match is None:
-        # The launcher itself was killed, and the kernel killed the job with it.
+def _job_end(report: str, last_lines: tuple[str, ...]) -> JobEnd:
+    if not report:  # the launcher itself was killed, and the kernel killed the job with it
         return JobEnd("exited", -signal.SIGKILL, "", last_lines)
-    reason = cast(JobEndReason, match["reason"])
-    return JobEnd(reason, int(match["code"]), match["error"], last_lines)
+    reason, *rest = report.split("\t", 2)
+    if len(rest) == 2:
+        return JobEnd(reason, int(rest[0]), rest[1], last_lines)
+    return JobEnd("not started", 0, f"its launcher failed: {report.splitlines()[-1]}", last_lines)

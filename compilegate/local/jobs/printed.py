@@ -6,7 +6,7 @@ import math
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,18 +33,15 @@ class LineReader:
         """Pass on the lines that end in this chunk."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
-            self._emit(line)
+            self._on_line(_shown(line))
         if len(self._rest) > _UNENDED_BYTES:
             self.end()
 
     def end(self) -> None:
         """Pass on the last line, which nothing has ended."""
         if self._rest:
-            self._emit(self._rest)
+            self._on_line(_shown(self._rest))
             self._rest = b""
-
-    def _emit(self, raw: bytes) -> None:
-        self._on_line(_shown(raw))
 
 
 def _shown(raw: bytes) -> str:
@@ -64,27 +61,18 @@ class PrintedAt:
             self.marks.append((offset, timestamp))
 
 
-@dataclass(frozen=True)
-class MetricDefinition:
-    """A metric's name, and the regular expression whose first group is its value."""
+def compiled(name: str, expression: str) -> Any:
+    """The Regex of a metric, whose first group is the value. Raises StepRequestError."""
+    import regex  # noqa: PLC0415 - 20 ms that only jobs with metrics need
 
-    name: str
-    expression: str
-
-    def check(self) -> None:
-        """Raise StepRequestError for an expression that is malformed."""
-        import regex  # noqa: PLC0415 - 20 ms that only jobs with metrics need
-
-        try:
-            regex.compile(self.expression)
-        except regex.error as error:
-            raise StepRequestError(
-                f"the Regex of metric {self.name} is malformed: {error}"
-            ) from error
+    try:
+        return regex.compile(expression)
+    except regex.error as error:
+        raise StepRequestError(f"the Regex of metric {name} is malformed: {error}") from error
 
 
 def final_metrics(
-    definitions: Sequence[MetricDefinition],
+    expressions: Mapping[str, str],
     log: Path,
     printed_at: PrintedAt,
     given_up: Callable[[], bool],
@@ -97,11 +85,9 @@ def final_metrics(
     a sentence to `say`. None as soon as `given_up` says so. Raises StepError when the log cannot be
     read.
     """
-    if not definitions or not printed_at.marks or not log.is_file():
+    if not expressions or not printed_at.marks or not log.is_file():
         return []
-    import regex  # noqa: PLC0415 - 20 ms that only jobs with metrics need
-
-    wanted = {each.name: regex.compile(each.expression) for each in definitions}
+    wanted = {name: compiled(name, expression) for name, expression in expressions.items()}
     last: dict[str, tuple[float, float]] = {}
     offsets = [offset for offset, _ in printed_at.marks]
     try:
@@ -127,7 +113,7 @@ def final_metrics(
         raise StepError(f"the metrics in {log} could not be read: {error}") from error
     return [
         {"MetricName": name, "Value": last[name][0], "Timestamp": last[name][1]}
-        for name in dict.fromkeys(each.name for each in definitions)
+        for name in expressions
         if name in last and math.isfinite(last[name][0])
     ]
 
