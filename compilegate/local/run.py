@@ -334,7 +334,7 @@ class _Makers:
         return FunctionCall(
             arn=arn,
             handler=find_handler(arn, options.functions),
-            event=resolve(dict(step.arguments), scope),
+            request=resolve(dict(step.arguments), scope),
             outputs=step.output_parameters,
             folder=folder,
             grace_seconds=options.grace_seconds,

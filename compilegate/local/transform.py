@@ -40,10 +40,7 @@ class ModelContainer:
 
 
 def read_containers(raw: Mapping[str, Any]) -> tuple[ModelContainer, ...]:
-    """The containers of a resolved CreateModel request, first to last.
-
-    Raises StepRequestError for what is missing, mistyped or unsupported.
-    """
+    """The containers of a CreateModel request, first to last. Raises StepRequestError."""
     reader = RequestReader(raw)
     if reader.has("PrimaryContainer"):
         return (_container(reader.section("PrimaryContainer")),)
@@ -54,11 +51,6 @@ def read_containers(raw: Mapping[str, Any]) -> tuple[ModelContainer, ...]:
 
 
 def _container(reader: RequestReader) -> ModelContainer:
-    if reader.has("ModelPackageName") and not reader.has("Image"):
-        raise StepRequestError(
-            "a container with ModelPackageName alone is not supported here: name its Image and "
-            "ModelDataUrl"
-        )
     uri = reader.uri("ModelDataUrl") if reader.has("ModelDataUrl") else None
     if uri is None and reader.has("ModelDataSource"):
         uri = reader.section("ModelDataSource").section("S3DataSource").uri("S3Uri")
@@ -66,10 +58,8 @@ def _container(reader: RequestReader) -> ModelContainer:
 
 
 def read_model(name: str, path: Path) -> Mapping[str, Any]:
-    """A model that is made elsewhere: a CreateModel request, or the answer of DescribeModel.
-
-    Raises ExecutionError.
-    """
+    """A model that is made elsewhere: a CreateModel request, or the answer of DescribeModel. Raises
+    ExecutionError."""
     try:
         found = json.loads(path.read_bytes(), parse_constant=refuse_constant)
         if not isinstance(found, dict):
@@ -125,10 +115,8 @@ class TransformJob(Job):
 
 
 def read_transform_request(raw: Mapping[str, Any]) -> TransformJob:
-    """Read a resolved request; `Model` in it is the description of the model that it names.
-
-    Raises StepRequestError for what is missing, mistyped or unsupported.
-    """
+    """Read a resolved request; `Model` in it is the description of the model that it names. Raises
+    StepRequestError."""
     reader = RequestReader(raw)
     source, target = reader.section("TransformInput"), reader.section("TransformOutput")
     s3 = source.section("DataSource").section("S3DataSource")
@@ -177,7 +165,8 @@ def read_transform_request(raw: Mapping[str, Any]) -> TransformJob:
     filters = {plan["input_filter"], plan["output_filter"]}
     if not plan["split_lines"] and (plan["join"] or filters != {"$"}):
         raise StepRequestError("DataProcessing needs TransformInput.SplitType Line")
-    _check_algorithm(job.algorithm, plan["content_type"])
+    if job.algorithm is not None:
+        _check_algorithm(job.algorithm, plan["content_type"])
     return job
 
 
@@ -194,9 +183,9 @@ def _processing(reader: RequestReader) -> dict[str, Any]:
     return {**found, "join": reader.one_of("JoinSource", "None", "Input") == "Input"}
 
 
-def _check_algorithm(algorithm: str | None, content_type: str) -> None:
-    if algorithm is not None and algorithm != xgboost.XGBOOST:
+def _check_algorithm(algorithm: str, content_type: str) -> None:
+    if algorithm != xgboost.XGBOOST:
         raise StepRequestError(xgboost.REFUSAL.format(algorithm))
     known = content_type and not isinstance(content_type, Unresolved)
-    if algorithm is not None and known and not xgboost.is_csv(content_type):
+    if known and not xgboost.is_csv(content_type):
         raise StepRequestError(f"TransformInput: {xgboost.NO_CSV.format(content_type)}")

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,17 +19,16 @@ from compilegate.local.home.images import Environment
 from compilegate.local.jobs.environment import (
     Wanted,
     base_environment,
-    hugging_face_cache,
     image_python,
     make_environment,
     one_at_a_time,
-    pip_cache,
+    shared_caches,
     wanted_by,
 )
 from compilegate.local.jobs.job import Job, JobOutcome
 from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob
 from compilegate.local.jobs.leases import CoreLease, GpuLease, PortLease, lease_port
-from compilegate.local.jobs.printed import PrintedAt, final_metrics
+from compilegate.local.jobs.printed import final_metrics
 from compilegate.local.jobs.sandbox import ML
 
 SERVICE_FAULT = "Step.SERVICE_FAULT"
@@ -47,6 +46,16 @@ _SHELL_SIGNAL = 128
 """A shell's exit status for a program that a signal killed is this and the signal's number."""
 _MARKER = "complete"
 """The last file of an environment: without it, its installation was interrupted."""
+
+_INPUT_CHANGED = (
+    "the job wrote into its input {}, which it shares with the object store; put the stored object "
+    "back"
+)
+HOST_CHANGED = (
+    "the program wrote to {} of this machine, outside its sandbox, because it names /opt/ml itself "
+    "and jobs here have no root of their own; nothing of that is stored. Take the folders from "
+    "SM_* variables or the arguments, or run it on a machine whose kernel allows mount namespaces"
+)
 
 AttemptStatus = Literal["Completed", "Failed", "Stopped"]
 
@@ -140,7 +149,8 @@ class _Attempt:
     def _run(self, port: PortLease) -> None:
         job, slot, sandbox = self._job, self._slot, self._job.sandbox
         sandbox.clear()
-        guards = [input_guard(job.stage())]
+        shared = [path for path in job.stage() if path.stat().st_nlink > 1]
+        inputs = stamps(shared)
         below = None
         wanted = wanted_by(job.source_folder(), slot.environment)
         if wanted is not None:
@@ -148,16 +158,16 @@ class _Attempt:
             self._install(wanted, below, port)
         folder, image = sandbox.scratch / "python", image_python(slot.environment)
         python = make_environment(folder, sandbox.inside(folder), image, below)
-        guards += [] if sandbox.own_root else [host_guard()]
-        printed_at = PrintedAt()
+        host = None if sandbox.own_root else stamps(Path(ML).rglob("*"))
         command = self._command(python, port, () if below is None else (below,))
-        self.end = slot.running.run(command, sandbox.log, self._on_line, printed_at)
-        for guard in guards:
-            guard.check()
+        self.end = slot.running.run(command, sandbox.log, self._on_line)
+        check_unchanged(inputs, shared, _INPUT_CHANGED)
+        if host is not None:
+            check_unchanged(host, Path(ML).rglob("*"), HOST_CHANGED)
         if self.end.reason != "stopped":
             job.collect(self.end)
             metrics = final_metrics(
-                job.metrics, sandbox.log, printed_at, lambda: slot.running.stopping, self._note
+                job.metrics, sandbox.log, self.end.marks, lambda: slot.running.stopping, self._note
             )
             if metrics is None:
                 self.end = replace(self.end, reason="stopped")
@@ -172,27 +182,23 @@ class _Attempt:
         lock = self._slot.home / "locks" / f"environment-{wanted.digest}.lock"
         with one_at_a_time(lock, lambda: running.stopping) as is_mine:
             if not is_mine:
-                self.end = JobEnd("stopped", 0, "", ())
-                raise _not_installed(wanted, self.end)
+                self.end = JobEnd("stopped", 0)
+                raise _failed(self.end, self._job)
             if (folder / _MARKER).is_file():
                 return
             shutil.rmtree(folder, ignore_errors=True)
             python = make_environment(folder, str(folder), image_python(self._slot.environment))
             self._on_line(f"installing what {wanted.files} of the source names")
             argv = [str(python), "-m", "pip", *wanted.arguments, "--no-input"]
-            command = replace(self._command(python, port, shared=(folder,)), argv=argv)
+            command = replace(self._command(python, port, (), (folder,)), argv=argv)
             self.end = running.run(command, self._job.sandbox.log, self._on_line)
             if not self.end.succeeded:
                 shutil.rmtree(folder, ignore_errors=True)
-                raise _not_installed(wanted, self.end)
+                raise _not_installed(wanted, self.end, self._job)
             (folder / _MARKER).touch()
 
     def _command(
-        self,
-        python: Path,
-        port: PortLease,
-        shown: Sequence[Path] = (),
-        shared: Sequence[Path] = (),
+        self, python: Path, port: PortLease, shown: Sequence[Path], shared: Sequence[Path] = ()
     ) -> JobCommand:
         """The job's own command in this environment.
 
@@ -200,13 +206,14 @@ class _Attempt:
         and those that it may also write to.
         """
         job, slot, image = self._job, self._slot, self._slot.environment
-        sandbox, cores, gpus = job.sandbox, max(1, len(slot.cores.cores)), len(slot.gpus.names)
-        shared = (*shared, hugging_face_cache(), pip_cache())
+        sandbox, cores, gpus = job.sandbox, len(slot.cores.cores), len(slot.gpus.names)
+        shared = (*shared, *shared_caches().values())
         for folder in shared:
             with contextlib.suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
-        folders = map(Path, image_python(image).folders)
-        shown = (*shown, *folders, image.python.parent.parent, *_project())
+        # A project below /tmp is there for jobs, as one elsewhere is.
+        folders = (*image_python(image).folders, image.python.parent.parent, Path.cwd())
+        shown = (*shown, *map(Path, folders))
         variables = base_environment(sandbox, python, cores, port.number)
         return JobCommand(
             argv=job.argv(str(python), cores, gpus),
@@ -230,13 +237,6 @@ class _Attempt:
             log.write(f"compilegate: {sentence}\n")
 
 
-def _project() -> Iterator[Path]:
-    """The folder that the runner was started in: a project below /tmp is there for jobs, as one
-    elsewhere is."""
-    with contextlib.suppress(OSError):
-        yield Path.cwd()
-
-
 def _unready(error: Exception, folder: Path) -> _AttemptError:
     """Why a job could not be prepared or collected."""
     if isinstance(error, StepError):
@@ -249,9 +249,9 @@ def _unready(error: Exception, folder: Path) -> _AttemptError:
     return _AttemptError(SERVICE_FAULT, f"the job could not be run: {error}")
 
 
-def _not_installed(wanted: Wanted, end: JobEnd) -> _AttemptError:
+def _not_installed(wanted: Wanted, end: JobEnd, job: Job) -> _AttemptError:
     if end.reason == "stopped":
-        return _AttemptError(ALGORITHM_ERROR, "the job was stopped", end.last_lines)
+        return _failed(end, job)
     errors = [line for line in end.last_lines if line.startswith("ERROR:")]
     why = errors[-1].removeprefix("ERROR:").strip() if errors else end.error or f"code {end.code}"
     sentence = f"what {wanted.files} of its source names could not be installed: {why}"
@@ -275,44 +275,20 @@ def _failed(end: JobEnd, job: Job) -> _AttemptError:
     return _AttemptError(kind, sentence, end.last_lines)
 
 
-class Guard:
-    """Files that a job must not change, as they were before it."""
-
-    def __init__(self, files: Callable[[], Iterable[Path]], refusal: str) -> None:
-        self._files, self._refusal = files, refusal
-        self._before = self._stamps()
-
-    def check(self) -> None:
-        """Raise StepError if one is new or changed; one that is gone harms nobody."""
-        changed = sorted(self._stamps().items() - self._before.items())
-        if changed:
-            raise StepError(self._refusal.format(changed[0][0]))
-
-    def _stamps(self) -> dict[Path, tuple[int, int]]:
-        found = {}
-        for path in self._files():
-            with contextlib.suppress(OSError):  # it is gone
-                status = path.lstat()
-                found[path] = (status.st_mtime_ns, status.st_size)
-        return found
+def stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+    """When each file that is there was changed, and its size."""
+    found = {}
+    for path in files:
+        with contextlib.suppress(FileNotFoundError):
+            status = path.lstat()
+            found[path] = (status.st_mtime_ns, status.st_size)
+    return found
 
 
-def input_guard(files: Iterable[Path]) -> Guard:
-    """The guard of inputs that a job shares with the object store."""
-    shared = [path for path in files if path.stat().st_nlink > 1]
-    return Guard(
-        lambda: shared,
-        "the job wrote into its input {}, which it shares with the object store; put the stored "
-        "object back",
-    )
-
-
-def host_guard(folder: Path = Path(ML)) -> Guard:
-    """The guard of this machine's own /opt/ml: what a job leaves there would be lost."""
-    return Guard(
-        lambda: folder.rglob("*"),
-        "the program wrote to {} of this machine, outside its sandbox, because it names /opt/ml "
-        "itself and jobs here have no root of their own; nothing of that is stored. Take the "
-        "folders from SM_* variables or the arguments, or run it on a machine whose kernel allows "
-        "mount namespaces",
-    )
+def check_unchanged(
+    before: Mapping[Path, tuple[int, int]], files: Iterable[Path], refusal: str
+) -> None:
+    """Raise StepError if one is new or changed; one that is gone harms nobody."""
+    changed = sorted(stamps(files).items() - before.items())
+    if changed:
+        raise StepError(refusal.format(changed[0][0]))

@@ -1,6 +1,6 @@
 """Calls that stand for a step: a Lambda function's handler, or a command of the user's.
 
-HOME/executions/ID/functions/STEP/      event.json or request.json, result.json, log.txt
+HOME/executions/ID/functions/STEP/      request.json, result.json, log.txt
 """
 
 from __future__ import annotations
@@ -80,6 +80,8 @@ class Call(ABC):
     seconds: ClassVar[int]
     """After so many it is stopped."""
 
+    request: Mapping[str, Any]
+    """What it reads, a function's event for one."""
     outputs: Sequence[OutputParameter]
     folder: Path
     grace_seconds: float
@@ -90,6 +92,11 @@ class Call(ABC):
         return self.folder / "log.txt"
 
     @property
+    def asked(self) -> Path:
+        """The file of its request, as JSON."""
+        return self.folder / "request.json"
+
+    @property
     def result(self) -> Path:
         """The file of what it returns, as JSON."""
         return self.folder / "result.json"
@@ -98,8 +105,6 @@ class Call(ABC):
         """Call it. A failure of any kind is a result, not an exception."""
         end: JobEnd | None = None
         try:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            (self.folder / "tmp").mkdir(parents=True)
             end = running.run(self._command(), self.log, on_line)
             if end.succeeded:
                 return AttemptResult("Completed", None, None, self._properties())
@@ -113,17 +118,17 @@ class Call(ABC):
         return AttemptResult("Stopped" if is_stopped else "Failed", None, failure, {})
 
     @abstractmethod
+    def _program(self) -> tuple[list[str], Path, dict[str, str]]:
+        """The program with its arguments, where it starts, and its variables."""
+
     def _command(self) -> JobCommand:
-        """Write what the call reads; returns how to start it."""
-
-    @abstractmethod
-    def _properties(self) -> dict[str, Any]:
-        """What later steps read of it. Raises StepRequestError."""
-
-    def _started_by(
-        self, argv: Sequence[str], working_directory: Path, variables: Mapping[str, str]
-    ) -> JobCommand:
+        """Write what the call reads into its folder, which is emptied; how to start it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.folder / "tmp").mkdir(parents=True)
+        text = json.dumps(dict(self.request), allow_nan=False)
+        self.asked.write_text(text, encoding="utf-8")
         alias = short_name(self.folder / "tmp")
+        argv, working_directory, variables = self._program()
         return JobCommand(
             argv=argv,
             working_directory=str(working_directory),
@@ -134,18 +139,24 @@ class Call(ABC):
             alias=alias,
         )
 
-    def _write(self, name: str, content: Mapping[str, Any]) -> Path:
-        path = self.folder / name
-        path.write_text(json.dumps(dict(content), allow_nan=False), encoding="utf-8")
-        return path
-
-    def _returned(self) -> Any:
+    def _properties(self) -> dict[str, Any]:
+        """What later steps read of it: what it gave, and a command's request for the rest. Raises
+        StepRequestError."""
+        found: Any = {}
         try:
-            return json.loads(self.result.read_bytes(), parse_constant=refuse_constant)
+            if self.result.is_file():
+                found = json.loads(self.result.read_bytes(), parse_constant=refuse_constant)
         except (OSError, ValueError, RecursionError) as error:
             raise StepRequestError(
                 f"the result of the {self.kind}, {self.result}, cannot be read: {error}"
             ) from error
+        if not isinstance(found, dict):
+            raise StepRequestError(
+                f"the {self.kind} wrote {found!r:.60} to {self.result}, expected an object"
+            )
+        if self.outputs or "OutputParameters" in found:
+            found["OutputParameters"] = _checked(found.get("OutputParameters"), self.outputs)
+        return {**(self.request if self.kind == "command" else {}), **found}
 
     def _why(self, end: JobEnd) -> str:
         reasons = {
@@ -171,21 +182,15 @@ class FunctionCall(Call):
 
     arn: str
     handler: Handler
-    event: Mapping[str, Any]
     variables: JobVariables = NO_VARIABLES
     """What the execution adds to the function's environment."""
 
-    def _command(self) -> JobCommand:
-        event, handler = self._write("event.json", self.event), self.handler
-        program = [sys.executable, str(_PROGRAM), str(handler.file.resolve()), handler.function]
-        return self._started_by(
-            [*program, self.arn, str(event), str(self.result), str(self.seconds)],
-            self.folder,
-            {**self.variables.merged(_shell_variables(), {}), **handler.environment},
-        )
-
-    def _properties(self) -> dict[str, Any]:
-        return {"OutputParameters": _checked(self._returned(), self.outputs)}
+    def _program(self) -> tuple[list[str], Path, dict[str, str]]:
+        handler = [str(self.handler.file.resolve()), self.handler.function]
+        files = [str(self.asked), str(self.result)]
+        argv = [sys.executable, str(_PROGRAM), *handler, self.arn, *files, str(self.seconds)]
+        variables = self.variables.merged(_shell_variables(), {})
+        return argv, self.folder, {**variables, **self.handler.environment}
 
     def _why(self, end: JobEnd) -> str:
         printed = next((line for line in reversed(end.last_lines) if line.strip()), "")
@@ -205,29 +210,17 @@ class CommandCall(Call):
 
     step: str
     command: str
-    request: Mapping[str, Any]
     objects: Path
 
-    def _command(self) -> JobCommand:
+    def _program(self) -> tuple[list[str], Path, dict[str, str]]:
         own = {
             "COMPILEGATE_STEP": self.step,
-            "COMPILEGATE_REQUEST": str(self._write("request.json", self.request)),
+            "COMPILEGATE_REQUEST": str(self.asked),
             "COMPILEGATE_RESULT": str(self.result),
             "COMPILEGATE_S3": str(self.objects),
         }
         variables = {**_shell_variables("VIRTUAL_ENV"), **own}
-        return self._started_by(["/bin/sh", "-c", self.command], Path.cwd(), variables)
-
-    def _properties(self) -> dict[str, Any]:
-        """The request's members, and those that the command wrote."""
-        found = self._returned() if self.result.is_file() else {}
-        if not isinstance(found, dict):
-            raise StepRequestError(
-                f"the command wrote {found!r:.60} to $COMPILEGATE_RESULT, expected an object"
-            )
-        if self.outputs:
-            found["OutputParameters"] = _checked(found.get("OutputParameters"), self.outputs)
-        return {**self.request, **found}
+        return ["/bin/sh", "-c", self.command], Path.cwd(), variables
 
 
 def _checked(returned: Any, declared: Sequence[OutputParameter]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from compilegate.job.files import file_digest, folder_digest, try_lock
@@ -77,11 +78,10 @@ def base_environment(sandbox: Sandbox, python: Path, cores: int, port: int) -> d
         # Falsy means --no-compile: what a job installs is used once, and byte code of files that
         # nobody imports takes two thirds of pip's time.
         "PIP_NO_COMPILE": "no",
-        "PIP_CACHE_DIR": str(pip_cache()),
         "XDG_CACHE_HOME": cache,
         INDUCTOR_CACHE_VARIABLE: f"{cache}/torchinductor",
         TRITON_CACHE_VARIABLE: f"{cache}/triton",
-        "HF_HOME": str(hugging_face_cache()),
+        **{name: str(path) for name, path in shared_caches().items()},
         "TOKENIZERS_PARALLELISM": "false",
         **{f"{prefix}MASTER_ADDR": _HERE for prefix in ("", "PET_")},
         **{f"{prefix}MASTER_PORT": str(port) for prefix in ("", "PET_")},
@@ -93,19 +93,16 @@ def base_environment(sandbox: Sandbox, python: Path, cores: int, port: int) -> d
     }
 
 
-def hugging_face_cache() -> Path:
-    """What jobs share with this machine on purpose: models and data sets are large."""
-    return Path(os.environ.get("HF_HOME", Path.home() / ".cache/huggingface"))
-
-
-def pip_cache() -> Path:
-    """What the pip of jobs has downloaded and built before.
-
-    Theirs alone unless PIP_CACHE_DIR says otherwise: what a foreign job puts there must not be
-    installed by this machine's user.
-    """
+def shared_caches() -> dict[str, Path]:
+    """By variable, what jobs share: with this machine Hugging Face's models and data sets, because
+    they are large; among themselves what pip has downloaded and built, because what a foreign job
+    puts there must not be installed by this machine's user."""
     caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return Path(os.environ.get("PIP_CACHE_DIR", caches / "compilegate/pip"))
+    defaults = {
+        "HF_HOME": Path.home() / ".cache/huggingface",
+        "PIP_CACHE_DIR": caches / "compilegate/pip",
+    }
+    return {name: Path(os.environ.get(name, path)) for name, path in defaults.items()}
 
 
 _ASK = """
@@ -137,9 +134,9 @@ print(json.dumps({
 }))
 """
 _PIP_SCRIPT = "import sys; from pip._internal.cli.main import main; sys.exit(main())\n"
-_SHEBANG_LIMIT = 120
 _SHEBANG = re.compile(r"#!\s*/\S*/python[0-9.]*([ \t].*)?\n|#!/bin/sh\n'''exec' .*\n' '''\n")
-"""How the scripts of an interpreter begin: the second way where the kernel cannot read its path."""
+"""How the scripts of an interpreter begin: the second way where the kernel cannot read its path,
+which is long or has spaces."""
 _SCRIPT_BYTES = 1 << 18
 
 
@@ -206,22 +203,16 @@ def make_environment(
     pips = dict.fromkeys(("pip", "pip3", f"pip{image.version}"), _PIP_SCRIPT)
     found = [*(each for source in sources for each in _python_scripts(source)), *pips.items()]
     for name, body in dict(reversed(found)).items():  # the first of each name
-        if not (scripts / name).is_symlink():
-            _write_script(scripts / name, str(python), body)
+        path = scripts / name
+        if not path.is_symlink():
+            start = f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''\n"
+            path.write_text(f"{start}{body}", encoding="utf-8")
+            path.chmod(0o755)
     return python
 
 
 def _packages(image: ImagePython) -> str:
     return f"lib/python{image.version}/site-packages"
-
-
-def _write_script(path: Path, python: str, body: str) -> None:
-    if " " in python or len(python) > _SHEBANG_LIMIT:  # what the kernel cannot read, a shell can
-        first = f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''"
-    else:
-        first = f"#!{python}"
-    path.write_text(f"{first}\n{body}", encoding="utf-8")
-    path.chmod(0o755)
 
 
 def _python_scripts(folder: Path) -> Iterator[tuple[str, str]]:
@@ -263,15 +254,10 @@ def wanted_by(source: Path | None, image: Environment) -> Wanted | None:
     # A line that is no plain requirement may lead to any other file of the source.
     is_plain = not is_package and not _leads_on(requirements)
     content = file_digest(requirements) if is_plain else folder_digest(source)
-    return Wanted(
-        (
-            "install",
-            *(("--upgrade", ".") if is_package else ()),
-            *(("-r", _REQUIREMENTS) if listed else ()),
-        ),
-        hashlib.sha256(f"{image.identity}\n{content}".encode()).hexdigest()[:24],
-        " and ".join([_PACKAGE] * is_package + [_REQUIREMENTS] * listed),
-    )
+    digest = hashlib.sha256(f"{image.identity}\n{content}".encode()).hexdigest()[:24]
+    arguments = {_PACKAGE: ["--upgrade", "."]} if is_package else {}
+    arguments |= {_REQUIREMENTS: ["-r", _REQUIREMENTS]} if listed else {}
+    return Wanted(("install", *chain(*arguments.values())), digest, " and ".join(arguments))
 
 
 def _leads_on(requirements: Path) -> bool:

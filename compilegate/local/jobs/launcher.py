@@ -14,19 +14,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from compilegate.local.jobs.printed import LineReader, PrintedAt
+from compilegate.local.jobs.printed import LineReader
 
 _PROGRAM = Path(__file__).with_name("process.py")
 _TAIL_LINES = 15
+_MARK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Bind:
-    """A folder of this machine at a path of the job's root."""
+    """A folder of this machine at a path of the job's root; one that it may not write to is at its
+    own place."""
 
     source: Path
     target: str
@@ -43,8 +45,6 @@ class View:
     """A folder comes before what lies in it."""
     files: Mapping[str, Path] = field(default_factory=dict)
     """By path of the job's root, a file that is shown instead of the one there."""
-    memory: Sequence[str] = ("/dev/shm",)  # noqa: S108 - each job has its own
-    """Folders in memory, empty."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,11 @@ class JobEnd:
     """exited, stopped, timeout, not started."""
     code: int
     """Exit code; negative for a signal."""
-    error: str
+    error: str = ""
     """Why it was not started, if it was not."""
-    last_lines: tuple[str, ...]
+    last_lines: tuple[str, ...] = ()
+    marks: tuple[tuple[int, float], ...] = ()
+    """About once a second, how long the log was in bytes, and when (seconds since the epoch)."""
 
     @property
     def succeeded(self) -> bool:
@@ -135,18 +137,11 @@ class RunningJob:
             with contextlib.suppress(BrokenPipeError):  # the job has just ended
                 self._lifeline.write(word)
 
-    def run(
-        self,
-        command: JobCommand,
-        log: Path,
-        on_line: Callable[[str], None],
-        printed_at: PrintedAt | None = None,
-    ) -> JobEnd:
+    def run(self, command: JobCommand, log: Path, on_line: Callable[[str], None]) -> JobEnd:
         """Run one process of the job to its end; its output is added to `log`, and goes by line to
-        `on_line`; `printed_at` records when it printed what.
-        """
-        printed_at = PrintedAt() if printed_at is None else printed_at
+        `on_line`."""
         last: deque[str] = deque(maxlen=_TAIL_LINES)
+        marks: list[tuple[int, float]] = []
 
         def read_line(line: str) -> None:
             last.append(line)
@@ -173,9 +168,10 @@ class RunningJob:
             try:
                 lines = LineReader(read_line)
                 offset = log_file.seek(0, os.SEEK_END)
-                printed_at.mark(offset, time.time())
+                marks.append((offset, time.time()))
                 while chunk := output.read(65536):
-                    printed_at.mark(offset, time.time())
+                    if time.time() - marks[-1][1] >= _MARK_SECONDS:
+                        marks.append((offset, time.time()))
                     offset += len(chunk)
                     log_file.write(chunk)
                     lines.feed(chunk)
@@ -184,13 +180,13 @@ class RunningJob:
             finally:
                 with self._lock:
                     self._lifeline = None
-        return _job_end(end, tuple(last))
+        return replace(_job_end(end), last_lines=tuple(last), marks=tuple(marks))
 
 
-def _job_end(report: str, last_lines: tuple[str, ...]) -> JobEnd:
+def _job_end(report: str) -> JobEnd:
     if not report:  # the launcher itself was killed, and the kernel killed the job with it
-        return JobEnd("exited", -signal.SIGKILL, "", last_lines)
+        return JobEnd("exited", -signal.SIGKILL)
     reason, *rest = report.split("\t", 2)
     if len(rest) == 2:
-        return JobEnd(reason, int(rest[0]), rest[1], last_lines)
-    return JobEnd("not started", 0, f"its launcher failed: {report.splitlines()[-1]}", last_lines)
+        return JobEnd(reason, int(rest[0]), rest[1])
+    return JobEnd("not started", 0, f"its launcher failed: {report.splitlines()[-1]}")

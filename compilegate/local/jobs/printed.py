@@ -7,7 +7,6 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ _UNENDED_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 16
 _CHUNK_SECONDS = 5.0
 """For one expression and one chunk of a log, which mostly takes some milliseconds."""
-_MARK_SECONDS = 1.0
 
 
 class LineReader:
@@ -49,18 +47,6 @@ def _shown(raw: bytes) -> str:
     return raw.decode(errors="replace").rstrip("\r").rpartition("\r")[2][:_LINE_CHARACTERS]
 
 
-@dataclass
-class PrintedAt:
-    """Where in a log each second of a job begins."""
-
-    marks: list[tuple[int, float]] = field(default_factory=list)
-
-    def mark(self, offset: int, timestamp: float) -> None:
-        """At `timestamp` (seconds since the epoch) the log was `offset` bytes long."""
-        if not self.marks or timestamp - self.marks[-1][1] >= _MARK_SECONDS:
-            self.marks.append((offset, timestamp))
-
-
 def compiled(name: str, expression: str) -> Any:
     """The Regex of a metric, whose first group is the value. Raises StepRequestError."""
     import regex  # noqa: PLC0415 - 20 ms that only jobs with metrics need
@@ -74,22 +60,23 @@ def compiled(name: str, expression: str) -> Any:
 def final_metrics(
     expressions: Mapping[str, str],
     log: Path,
-    printed_at: PrintedAt,
+    marks: Sequence[tuple[int, float]],
     given_up: Callable[[], bool],
     say: Callable[[str], None],
 ) -> list[dict[str, Any]] | None:
-    """FinalMetricDataList of DescribeTrainingJob: the last value of each metric in a job's log.
+    """FinalMetricDataList of DescribeTrainingJob: the last value of each metric in a job's log, of
+    which `marks` are (offset, seconds since the epoch).
 
     A metric whose last value is NaN or infinite is left out: whoever reads it then fails, instead
     of comparing with something that is no number. So is one whose expression takes too long, with
     a sentence to `say`. None as soon as `given_up` says so. Raises StepError when the log cannot be
     read.
     """
-    if not expressions or not printed_at.marks or not log.is_file():
+    if not expressions or not marks or not log.is_file():
         return []
     wanted = {name: compiled(name, expression) for name, expression in expressions.items()}
     last: dict[str, tuple[float, float]] = {}
-    offsets = [offset for offset, _ in printed_at.marks]
+    offsets = [offset for offset, _ in marks]
     try:
         for offset, lines in _chunks_from_the_end(log, offsets[0]):
             for name, pattern in list(wanted.items()):
@@ -105,7 +92,7 @@ def final_metrics(
                     del wanted[name]
                     continue
                 if value is not None:
-                    last[name] = value, printed_at.marks[bisect_right(offsets, offset) - 1][1]
+                    last[name] = value, marks[bisect_right(offsets, offset) - 1][1]
                     del wanted[name]
             if not wanted:
                 break

@@ -39,13 +39,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 _CLONE_NEWNS = 0x20000
 _CLONE_NEWUSER = 0x10000000
-_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x40000
+_MS_RDONLY, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1, 0x1000, 0x4000, 0x40000
 _MNT_DETACH = 2
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mount.argtypes = [ctypes.c_char_p] * 3 + [ctypes.c_ulong, ctypes.c_char_p]
 _AS_THEY_ARE = ("/dev", "/proc", "/sys")
 """Devices and the kernel's own files: neither can be a copy, and both guard themselves."""
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - each job has its own
 
 
 class Lifeline:
@@ -178,9 +179,7 @@ def _become_job(argv: list[str], options: dict[str, Any]) -> str:
         return f"{error.filename or argv[0]}: {error.strerror or error}"
 
 
-def _enter_own_root(
-    root: str, binds: list[dict[str, Any]], files: dict[str, str], memory: list[str]
-) -> None:
+def _enter_own_root(root: str, binds: list[dict[str, Any]], files: dict[str, str]) -> None:
     """Make this machine's folders, the job's own among them, the root of this process."""
     _unshare()
     _mount(None, "/", _MS_REC | _MS_PRIVATE)
@@ -193,19 +192,16 @@ def _enter_own_root(
         _plant(f"/{name}", root, targets, anew)
     for bind in binds:
         source, target = bind["source"], bind["target"]
-        if source == target and not bind["may_write"]:
-            _plant(source, root, [other for other in targets if other != target], anew)
-            continue
-        os.makedirs(root + target, exist_ok=True)
-        _mount(source, root + target, _MS_BIND | _MS_REC)
-        if not bind["may_write"]:
-            _make_read_only(root + target)
+        if bind["may_write"]:
+            os.makedirs(root + target, exist_ok=True)
+            _mount(source, root + target, _MS_BIND | _MS_REC)
+        else:
+            _plant(target, root, [other for other in targets if other != target], anew)
     for target, source in files.items():
         if os.path.isfile(root + target):
             _mount(source, root + target, _MS_BIND)
-    for target in memory:
-        if os.path.isdir(root + target):
-            _mount("tmpfs", root + target, 0, "tmpfs", "mode=1777")
+    if os.path.isdir(root + _SHARED_MEMORY):
+        _mount("tmpfs", root + _SHARED_MEMORY, 0, "tmpfs", "mode=1777")
     _mount(root, root, _MS_BIND | _MS_REC)  # what becomes a root must be a mount
     os.chdir(root)
     _check(_LIBC.pivot_root(b".", b"."), "pivot_root")
@@ -218,11 +214,8 @@ def _unshare() -> None:
     if user == 0 and _LIBC.unshare(_CLONE_NEWNS) == 0:
         return
     _check(_LIBC.unshare(_CLONE_NEWNS | _CLONE_NEWUSER), "unshare (a mount namespace)")
-    for name, line in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{user} {user} 1"),
-        ("gid_map", f"{group} {group} 1"),
-    ):
+    maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
+    for name, line in maps.items():
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(line)
 
@@ -235,10 +228,13 @@ def _plant(here: str, root: str, targets: list[str], anew: list[str]) -> None:
     """
     if here in targets:
         return
-    missing = [t for t in targets if t.startswith(f"{here}/") and os.path.realpath(t) != t]
-    missing += [t for t in targets if t.startswith(f"{here}/") and not os.path.isdir(t)]
-    missing += [t for t in anew if t.startswith(f"{here}/") and here not in _AS_THEY_ARE]
-    if missing:
+    if any(
+        os.path.realpath(target) != target
+        or not os.path.isdir(target)
+        or (target in anew and here not in _AS_THEY_ARE)
+        for target in targets
+        if target.startswith(f"{here}/")
+    ):
         os.makedirs(root + here, exist_ok=True)
         for name in os.listdir(here) if os.path.isdir(here) else ():
             _plant(f"{here}/{name}", root, targets, anew)
@@ -253,34 +249,21 @@ def _plant(here: str, root: str, targets: list[str], anew: list[str]) -> None:
         else:
             os.close(os.open(root + here, os.O_CREAT | os.O_CLOEXEC))
         _mount(here, root + here, _MS_BIND | _MS_REC)
-    except (PermissionError, FileNotFoundError):
-        return  # what this user cannot even see, or has just gone, is not there for the job
     except OSError as error:
-        said = f"{here} of this machine is not there for this job: {error.strerror or error}\n"
-        os.write(sys.stdout.fileno(), said.encode(errors="replace"))
+        # What this user cannot even see, or has just gone, is not there for the job.
+        if not isinstance(error, (PermissionError, FileNotFoundError)):
+            said = f"{here} of this machine is not there for this job: {error.strerror or error}\n"
+            os.write(sys.stdout.fileno(), said.encode(errors="replace"))
         return
     if here not in _AS_THEY_ARE:
         _make_read_only(root + here)
 
 
 def _make_read_only(path: str) -> None:
-    """A mount, and all that is mounted below it."""
+    """A mount, and all that is mounted below it; needs Linux 5.12."""
     attributes = _MS_RDONLY.to_bytes(8, sys.byteorder) + bytes(24)
     arguments = (_AT_FDCWD, os.fsencode(path), _AT_RECURSIVE, attributes, len(attributes))
-    if _LIBC.syscall(_MOUNT_SETATTR, *arguments) == 0:
-        return
-    for mounted in _mounts_at_or_below(path):  # a kernel before 5.12
-        # Flags of a mount from outside a user namespace must stay.
-        kept = os.statvfs(mounted).f_flag & 0xFFFF & ~_MS_REMOUNT
-        _mount(None, mounted, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept)
-
-
-def _mounts_at_or_below(path: str) -> list[str]:
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        points = [line.split(" ")[4] for line in file]
-    for code, character in (("040", " "), ("011", "\t"), ("012", "\n"), ("134", "\\")):
-        points = [point.replace(f"\\{code}", character) for point in points]
-    return [point for point in points if f"{point}/".startswith(f"{path}/")]
+    _check(_LIBC.syscall(_MOUNT_SETATTR, *arguments), path)
 
 
 def _mount(

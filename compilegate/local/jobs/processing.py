@@ -38,10 +38,7 @@ class ProcessingJob(Job):
 
 
 def read_processing_request(raw: Mapping[str, Any]) -> ProcessingJob:
-    """Read a resolved request.
-
-    Raises StepRequestError for what is missing, mistyped or unsupported.
-    """
+    """Read a resolved request. Raises StepRequestError."""
     reader = RequestReader(raw)
     application = reader.section("AppSpecification")
     entrypoint = tuple(application.texts("ContainerEntrypoint"))

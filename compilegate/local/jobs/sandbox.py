@@ -21,12 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from compilegate.job.names import MODEL_ARCHIVE, OUTPUT_ARCHIVE
-from compilegate.local.errors import (
-    NO_SPACE,
-    CapacityError,
-    SourceArchiveError,
-    StepRequestError,
-)
+from compilegate.local.errors import SourceArchiveError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.launcher import Bind, JobCommand, RunningJob, View, short_name
 
@@ -219,16 +214,19 @@ def choose_root(home: Path, own_root: bool | None = None) -> Root:
     if sys.platform != "linux":
         return _rewriting(f"because {sys.platform} has no mount namespaces")
     home.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="try-", dir=home))
+    where = tempfile.TemporaryDirectory(prefix="try-", dir=home, ignore_cleanup_errors=True)
     try:
-        return _trial(Sandbox(folder, own_root=True))
+        with where as folder:
+            why_not = _trial(Sandbox(Path(folder), own_root=True))
     except OSError as error:
-        return _rewriting(f"because this machine gives them no other ({error})")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        why_not = str(error)
+    if why_not is None:
+        return OWN_ROOT
+    return _rewriting(f"because this machine gives them no other ({why_not})")
 
 
-def _trial(sandbox: Sandbox) -> Root:
+def _trial(sandbox: Sandbox) -> str | None:
+    """Why a job cannot have a root of its own here, if it cannot."""
     command = JobCommand(
         argv=["/bin/sh", "-c", ": > /opt/ml/here && test -d /tmp"],
         working_directory=str(ML),
@@ -240,9 +238,8 @@ def _trial(sandbox: Sandbox) -> Root:
     )
     end = RunningJob().run(command, sandbox.log, lambda _line: None)
     if end.succeeded and sandbox.path(ML / "here").is_file():
-        return OWN_ROOT
-    said = end.error or " ".join(end.last_lines) or f"exit code {end.code}"
-    return _rewriting(f"because this machine gives them no other ({said})")
+        return None
+    return end.error or " ".join(end.last_lines) or f"exit code {end.code}"
 
 
 def _rewriting(reason: str) -> Root:
@@ -259,7 +256,6 @@ def unpack_source(archive: Path, folder: Path) -> None:
     Absolute paths, `..`, links that lead outside and device files are refused, with the member's
     name, by raising SourceArchiveError; so is a damaged archive.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     try:
         with tarfile.open(archive, "r:gz") as tar:
             tar.extractall(folder, filter="data")
@@ -288,12 +284,7 @@ def own_requirements(uris: Iterable[str], store: ObjectStore) -> list[str]:
 
 def pack_folder(folder: Path, archive: Path) -> None:
     """Pack what `folder` holds into a .tar.gz, names relative to the folder; it may be empty."""
-    try:
-        # Mostly weights, which hardly compress: the fastest level is as good as the best.
-        with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-            for path in sorted(folder.iterdir()):
-                tar.add(path, arcname=path.name)
-    except OSError as error:
-        if error.errno in NO_SPACE:
-            raise CapacityError(f"no space left for {archive}") from error
-        raise
+    # Mostly weights, which hardly compress: the fastest level is as good as the best.
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, arcname=path.name)

@@ -199,10 +199,7 @@ def _in_container(source: str) -> bool:
 
 
 def read_training_request(raw: Mapping[str, Any]) -> TrainingJob:
-    """Read a resolved request.
-
-    Raises StepRequestError for what is missing, mistyped or unsupported.
-    """
+    """Read a resolved request. Raises StepRequestError."""
     reader = RequestReader(raw)
     algorithm = reader.section("AlgorithmSpecification")
     mode = algorithm.text_or("TrainingInputMode", _MODE)
