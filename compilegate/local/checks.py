@@ -44,14 +44,14 @@ from compilegate.local.home.images import Environment, UnbuiltEnvironment, find_
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import read_package_request
 from compilegate.local.jobs.calls import Handler, find_handler
-from compilegate.local.jobs.job import PYTHON_NAMES
+from compilegate.local.jobs.job import PYTHON_NAMES, Job
 from compilegate.local.jobs.toolkit import is_on, launcher_fault
-from compilegate.local.jobs.training import TrainingRequest
+from compilegate.local.jobs.training import TrainingJob
 from compilegate.local.options import Options
 from compilegate.local.progress import EXCEPTION_TYPES
 from compilegate.local.selection import choose, without
-from compilegate.local.steps import JOB_REQUESTS, Facts, JobRequest, is_called, scope_before
-from compilegate.local.transform import TransformRequest, read_containers
+from compilegate.local.steps import JOB_REQUESTS, Facts, is_called, scope_before
+from compilegate.local.transform import read_containers
 from compilegate.local.xgboost import XGBOOST
 from compilegate.local.xgboost import faults as xgboost_faults
 
@@ -101,7 +101,7 @@ class _Read:
 
     step: Step
     arguments: Mapping[str, Any]
-    job: JobRequest | None
+    job: Job | None
     inputs: tuple[str, ...] = ()
     """The URIs of what it reads."""
     outputs: tuple[str, ...] = ()
@@ -320,11 +320,11 @@ class _Steps:
             "the model with --model NAME=FILE, the answer of `aws sagemaker describe-model`"
         )
 
-    def _job_faults(self, step: Step, job: JobRequest) -> Iterator[str]:
-        if _ACCELERATORS_ABSENT_HERE.match(job.instances.kind):
-            kind = job.instances.kind
+    def _job_faults(self, step: Step, job: Job) -> Iterator[str]:
+        if _ACCELERATORS_ABSENT_HERE.match(job.instance_type):
+            kind = job.instance_type
             yield f"InstanceType {kind} needs Trainium or Inferentia, which is not here"
-        if isinstance(job, TrainingRequest) and not job.entrypoint:
+        if isinstance(job, TrainingJob) and not job.entrypoint:
             yield from _toolkit_faults(job)
         for uri in job.output_prefixes:
             if not isinstance(uri, Unresolved):
@@ -387,10 +387,10 @@ def _own_faults(step: Step, arguments: Mapping[str, Any]) -> Iterator[str]:
                 )
 
 
-def _toolkit_faults(job: TrainingRequest) -> Iterator[str]:
+def _toolkit_faults(job: TrainingJob) -> Iterator[str]:
     """What the toolkit would read, where it starts the script."""
     if job.algorithm is not None:
-        channels = {each.name: each.content_type for each in job.channels}
+        channels = {each.name: each.content_type for each in job.inputs}
         values = (*job.hyperparameters.values(), *channels.values())
         if not any(isinstance(value, Unresolved) for value in values):
             yield from xgboost_faults(job.hyperparameters, channels)
@@ -404,11 +404,14 @@ def _toolkit_faults(job: TrainingRequest) -> Iterator[str]:
         )
 
 
-def _program_faults(step: Step, job: JobRequest, image: Image) -> Iterator[str]:
+def _program_faults(step: Step, job: Job, image: Image) -> Iterator[str]:
     """A program, or a library, that the environment does not have."""
     there = image.python if isinstance(image, Environment) else None
-    algorithm = job.algorithm if isinstance(job, TrainingRequest | TransformRequest) else None
-    if algorithm == XGBOOST and isinstance(image, Environment) and not image.has_module("xgboost"):
+    if (
+        job.algorithm == XGBOOST
+        and isinstance(image, Environment)
+        and not image.has_module("xgboost")
+    ):
         yield (
             f"the built-in algorithm {XGBOOST} needs xgboost, which is not in {there}'s "
             f"environment: {there} -m pip install xgboost-cpu, or name an environment that "

@@ -295,9 +295,9 @@ class _Makers:
         resolved = resolve(dict(step.arguments), self.scope(results, {job_name_member(step): name}))
         models = options.given_models
         request = with_model(step, resolved, run.checked.graph, results, models)
-        read = JOB_REQUESTS[step.type](request)
-        job = read.job(name, self.sandboxes, run.store)
-        environment = self.environments[read.image]
+        job = JOB_REQUESTS[step.type](request)
+        job.settle(name, self.sandboxes, run.store)
+        environment = self.environments[job.image]
         if step.cache is None:
             return _Prepared(job, environment, None)
         slot = cache_slot(
@@ -308,7 +308,7 @@ class _Makers:
             step_type=step.type,
             request=request,
             environment_identity=_identity(
-                environment.closure(*own_requirements(read.input_uris, run.store)),
+                environment.closure(*own_requirements(job.input_uris, run.store)),
                 os.environ,
                 options.variables,
             ),
@@ -334,7 +334,7 @@ class _Makers:
         return FunctionCall(
             arn=arn,
             handler=find_handler(arn, options.functions),
-            event=resolve(dict(step.arguments), scope),
+            request=resolve(dict(step.arguments), scope),
             outputs=step.output_parameters,
             folder=folder,
             grace_seconds=options.grace_seconds,

@@ -1,13 +1,13 @@
 """Model and Transform steps: a model over the files below a prefix, NAME answered by NAME.out.
 
-A transform job is a processing job whose program is `transform_program.py`.
+The program of a transform job is `transform_program.py`.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,9 @@ from compilegate.document.reading import refuse_constant
 from compilegate.job.names import MODEL_VARIABLE
 from compilegate.local import transform_program, xgboost
 from compilegate.local.errors import ExecutionError, StepError, StepRequestError
-from compilegate.local.home.images import Environment
-from compilegate.local.home.object_store import ObjectStore
-from compilegate.local.jobs.job import Instances, JobOutcome, Source
-from compilegate.local.jobs.processing import (
-    ProcessingInput,
-    ProcessingJob,
-    ProcessingOutput,
-    ProcessingRequest,
-)
-from compilegate.local.jobs.sandbox import Sandboxes, unpack_source
-from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
+from compilegate.local.jobs.job import Input, Job, Output
+from compilegate.local.jobs.sandbox import unpack_source
+from compilegate.local.requests import RequestReader
 from compilegate.serving import TOOLKIT
 
 _MODEL, _CONFIG = "/opt/ml/model", "/opt/ml/input/config"
@@ -48,10 +40,7 @@ class ModelContainer:
 
 
 def read_containers(raw: Mapping[str, Any]) -> tuple[ModelContainer, ...]:
-    """The containers of a resolved CreateModel request, first to last.
-
-    Raises StepRequestError for what is missing, mistyped or unsupported.
-    """
+    """The containers of a CreateModel request, first to last. Raises StepRequestError."""
     reader = RequestReader(raw)
     if reader.has("PrimaryContainer"):
         return (_container(reader.section("PrimaryContainer")),)
@@ -62,11 +51,6 @@ def read_containers(raw: Mapping[str, Any]) -> tuple[ModelContainer, ...]:
 
 
 def _container(reader: RequestReader) -> ModelContainer:
-    if reader.has("ModelPackageName") and not reader.has("Image"):
-        raise StepRequestError(
-            "a container with ModelPackageName alone is not supported here: name its Image and "
-            "ModelDataUrl"
-        )
     uri = reader.uri("ModelDataUrl") if reader.has("ModelDataUrl") else None
     if uri is None and reader.has("ModelDataSource"):
         uri = reader.section("ModelDataSource").section("S3DataSource").uri("S3Uri")
@@ -74,10 +58,8 @@ def _container(reader: RequestReader) -> ModelContainer:
 
 
 def read_model(name: str, path: Path) -> Mapping[str, Any]:
-    """A model that is made elsewhere: a CreateModel request, or the answer of DescribeModel.
-
-    Raises ExecutionError.
-    """
+    """A model that is made elsewhere: a CreateModel request, or the answer of DescribeModel. Raises
+    ExecutionError."""
     try:
         found = json.loads(path.read_bytes(), parse_constant=refuse_constant)
         if not isinstance(found, dict):
@@ -93,39 +75,52 @@ def read_model(name: str, path: Path) -> Mapping[str, Any]:
     return {**found, "ModelName": name}
 
 
-@dataclass(frozen=True, kw_only=True)
-class TransformRequest(ProcessingRequest):
-    """A resolved CreateTransformJob request."""
+@dataclass(kw_only=True)
+class TransformJob(Job):
+    """One transform job."""
+
+    kind = "Transform"
+    start_folder = "model"
+    config_folder = "input/config"
+    message_file = "output/message"
 
     unpacked: Mapping[str, str]
     """By URI, the archives and folders that are unpacked, and where to: the model, its code."""
     code: str
     """The folder of the inference code."""
-    algorithm: str | None
-    """The built-in algorithm that answers, where the model brings no program."""
 
-    gpus = 0
-    """A prediction here is computed on the cores."""
+    @property
+    def gpus(self) -> int:
+        return 0  # a prediction here is computed on the cores
 
     @property
     def input_uris(self) -> tuple[str, ...]:
-        """Every object or prefix that must exist when the job starts."""
         return (*super().input_uris, *self.unpacked)
 
-    def job(self, name: str, sandboxes: Sandboxes, store: ObjectStore) -> TransformJob:
-        """The job that is asked for, in a sandbox of its own."""
-        return TransformJob(name, self, sandboxes, store)
+    def stage(self) -> list[Path]:
+        files = super().stage()
+        for uri, folder in self.unpacked.items():
+            target = self.sandbox.make(folder)
+            if self.store.path(uri).is_file():
+                unpack_source(self.store.path(uri), target)
+            else:
+                self.store.download(uri, target)
+        for name, path in _PROGRAMS.items():
+            shutil.copyfile(path, self.sandbox.path(_CONFIG) / name)
+        return files
+
+    def source_folder(self) -> Path | None:
+        folder = self.sandbox.path(self.code)
+        return folder if folder.is_dir() else None
 
 
-def read_transform_request(raw: Mapping[str, Any]) -> TransformRequest:
-    """Read a resolved request; `Model` in it is the description of the model that it names.
-
-    Raises StepRequestError for what is missing, mistyped or unsupported.
-    """
+def read_transform_request(raw: Mapping[str, Any]) -> TransformJob:
+    """Read a resolved request; `Model` in it is the description of the model that it names. Raises
+    StepRequestError."""
     reader = RequestReader(raw)
     source, target = reader.section("TransformInput"), reader.section("TransformOutput")
     s3 = source.section("DataSource").section("S3DataSource")
-    _one_of(s3, "S3DataType", "S3Prefix")
+    s3.one_of("S3DataType", "S3Prefix")
     containers = read_containers(raw["Model"])
     if len(containers) > 1:
         raise StepRequestError(
@@ -146,27 +141,22 @@ def read_transform_request(raw: Mapping[str, Any]) -> TransformRequest:
         "defaults": next((each for each in ("huggingface", "pytorch") if each in image), "arrays"),
         "content_type": source.text_or("ContentType", ""),
         "accept": target.text_or("Accept", ""),
-        "split_lines": _one_of(source, "SplitType", "None", "Line") == "Line",
-        "gzipped": _one_of(source, "CompressionType", "None", "Gzip") == "Gzip",
-        "assemble_lines": _one_of(target, "AssembleWith", "None", "Line") == "Line",
-        "one_by_one": _one_of(reader, "BatchStrategy", "MultiRecord", "SingleRecord")[0] == "S",
+        "split_lines": source.one_of("SplitType", "None", "Line") == "Line",
+        "gzipped": source.one_of("CompressionType", "None", "Gzip") == "Gzip",
+        "assemble_lines": target.one_of("AssembleWith", "None", "Line") == "Line",
+        "one_by_one": reader.one_of("BatchStrategy", "MultiRecord", "SingleRecord")
+        == "SingleRecord",
         "model": _MODEL,
         "input": "/opt/ml/input/data",
         "output": "/opt/ml/output/data",
     }
-    request = TransformRequest(
+    job = TransformJob(
         image=image,
         entrypoint=("python", f"{_CONFIG}/transform.py", json.dumps(plan)),
-        arguments=(),
         environment={"SAGEMAKER_BATCH": "true", MODEL_VARIABLE: _MODEL, **environment},
-        inputs=(
-            ProcessingInput(
-                Source(s3.uri("S3Uri"), is_manifest=False, sharded=False), plan["input"]
-            ),
-        ),
-        outputs=(ProcessingOutput(target.uri("S3OutputPath"), plan["output"]),),
+        inputs=(Input(s3.uri("S3Uri"), plan["input"]),),
+        outputs=(Output(target.uri("S3OutputPath"), plan["output"]),),
         max_seconds=432_000,  # the service's own limit, five days
-        instances=Instances(),
         raw={name: value for name, value in raw.items() if name != "Model"},
         unpacked=unpacked,
         code=plan["code"],
@@ -175,16 +165,9 @@ def read_transform_request(raw: Mapping[str, Any]) -> TransformRequest:
     filters = {plan["input_filter"], plan["output_filter"]}
     if not plan["split_lines"] and (plan["join"] or filters != {"$"}):
         raise StepRequestError("DataProcessing needs TransformInput.SplitType Line")
-    _check_algorithm(request.algorithm, plan["content_type"])
-    return request
-
-
-def _one_of(reader: RequestReader, key: str, *allowed: str) -> str:
-    """A member with few values, the first by default."""
-    value = reader.text_or(key, allowed[0])
-    if not isinstance(value, Unresolved) and value not in allowed:
-        raise StepRequestError(f"{key} is {value!r}, allowed here: {', '.join(allowed)}")
-    return value
+    if job.algorithm is not None:
+        _check_algorithm(job.algorithm, plan["content_type"])
+    return job
 
 
 def _processing(reader: RequestReader) -> dict[str, Any]:
@@ -197,56 +180,12 @@ def _processing(reader: RequestReader) -> dict[str, Any]:
             )
         except transform_program.FilterError as error:
             raise StepRequestError(f"DataProcessing.{key}: {error}") from None
-    return {**found, "join": _one_of(reader, "JoinSource", "None", "Input") == "Input"}
+    return {**found, "join": reader.one_of("JoinSource", "None", "Input") == "Input"}
 
 
-def _check_algorithm(algorithm: str | None, content_type: str) -> None:
-    if algorithm is not None and algorithm != xgboost.XGBOOST:
+def _check_algorithm(algorithm: str, content_type: str) -> None:
+    if algorithm != xgboost.XGBOOST:
         raise StepRequestError(xgboost.REFUSAL.format(algorithm))
     known = content_type and not isinstance(content_type, Unresolved)
-    if algorithm is not None and known and not xgboost.is_csv(content_type):
+    if known and not xgboost.is_csv(content_type):
         raise StepRequestError(f"TransformInput: {xgboost.NO_CSV.format(content_type)}")
-
-
-class TransformJob(ProcessingJob):
-    """Implements `compilegate.local.jobs.job.Job`."""
-
-    def __init__(
-        self, name: str, request: TransformRequest, sandboxes: Sandboxes, store: ObjectStore
-    ) -> None:
-        super().__init__(name, request, sandboxes, store)
-        self._unpacked, self._code = request.unpacked, request.code
-
-    @property
-    def arn(self) -> str:
-        return f"{ACCOUNT}:transform-job/{self.name}"
-
-    def stage(self, environment: Environment) -> Sequence[Path]:
-        files = super().stage(environment)
-        for uri, folder in {"": _MODEL, **self._unpacked}.items():
-            target = self.sandbox.make(folder)
-            if uri and self._store.path(uri).is_file():
-                unpack_source(self._store.path(uri), target)
-            elif uri:
-                self._store.download(uri, target)
-        for name, path in _PROGRAMS.items():
-            shutil.copyfile(path, self.sandbox.make(_CONFIG) / name)
-        return files
-
-    def source_folder(self) -> Path | None:
-        """Where a requirements.txt may lie that is to be installed."""
-        folder = self.sandbox.path(self._code)
-        return folder if folder.is_dir() else None
-
-    def describe(self, outcome: JobOutcome) -> dict[str, Any]:
-        failure = {} if outcome.failure is None else {"FailureReason": outcome.failure}
-        return {
-            **self._request.raw,
-            "TransformJobName": self.name,
-            "TransformJobArn": self.arn,
-            "TransformJobStatus": outcome.status,
-            "CreationTime": iso_time(outcome.started),
-            "TransformStartTime": iso_time(outcome.started),
-            "TransformEndTime": iso_time(outcome.ended),
-            **failure,
-        }

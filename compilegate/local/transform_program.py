@@ -23,9 +23,9 @@ XGBOOST, TOOLKIT = "compilegate_xgboost", "compilegate_toolkit"
 """The modules beside this one."""
 _LINES_AT_ONCE = 1000
 _PART = re.compile(
-    r"\.(?P<name>[A-Za-z_][\w\-]*)|\[\s*(?:'(?P<single>[^']*)'|\"(?P<double>[^\"]*)\""
-    r"|(?P<start>-?\d*)\s*:\s*(?P<end>-?\d*)|(?P<indices>-?\d+(?:\s*,\s*-?\d+)*))\s*\]"
+    r"""\.([A-Za-z_][\w\-]*)|\[\s*('[^']*'|"[^"]*"|-?\d*\s*:\s*-?\d*|-?\d+(?:\s*,\s*-?\d+)*)\s*\]"""
 )
+"""A name after a dot; or in brackets a name, a slice or indices."""
 
 
 class FilterError(ValueError):
@@ -40,15 +40,13 @@ def parse_filter(text: str) -> list[Any]:
     if not re.fullmatch(rf"\$({_PART.pattern})*", text):
         raise FilterError(f"{text!r} is not supported here, as are $.a['b'], $[1:] and $[0,-1]")
     found: list[Any] = []
-    for part in _PART.finditer(text):
-        if part["indices"] is not None:
-            found.append([int(each) for each in part["indices"].split(",")])
-        elif part["start"] is not None:
-            found.append(
-                slice(*(int(part[end]) if part[end] else None for end in ("start", "end")))
-            )
+    for name, inner in _PART.findall(text):
+        if name or inner[0] in "'\"":
+            found.append(name or inner[1:-1])
+        elif ":" in inner:
+            found.append(slice(*(int(end) if end.strip() else None for end in inner.split(":"))))
         else:
-            found.append(part["name"] or part["single"] or part["double"] or "")
+            found.append([int(index) for index in inner.split(",")])
     return found
 
 
@@ -120,8 +118,8 @@ def _answered(group: Sequence[str], plan: dict[str, Any], answer: Any) -> str:
 
 def _handler(plan: dict[str, Any], toolkit: Any, boosted: str) -> Any:
     """What answers a request's body: the model's own handler, or XGBoost's."""
-    code, program, defaults, folder = (
-        plan[each] for each in ("code", "program", "defaults", "model")
+    code, program, defaults, folder = map(
+        plan.__getitem__, ("code", "program", "defaults", "model")
     )
     kind = plan["content_type"] or toolkit.CSV
     accept = plan["accept"] or os.environ.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT", "")
@@ -152,9 +150,8 @@ def main() -> None:
                 name = path.relative_to(plan["input"])
                 target = Path(plan["output"], f"{name}.out")
                 target.parent.mkdir(parents=True, exist_ok=True)
-                content = (
-                    gzip.decompress(path.read_bytes()) if plan["gzipped"] else path.read_bytes()
-                )
+                content = path.read_bytes()
+                content = gzip.decompress(content) if plan["gzipped"] else content
                 target.write_bytes(_transformed(content, plan, answer))
                 print(f"transformed {name}", flush=True)
     except known as error:

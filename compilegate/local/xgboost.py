@@ -83,22 +83,18 @@ def pickles(image: str) -> bool:
     return match is not None and _PICKLING.fullmatch(match["tag"] or "latest") is not None
 
 
-def metrics(hyperparameters: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Names and expressions of the metrics that the image defines by itself.
+def metrics(hyperparameters: Mapping[str, str]) -> dict[str, str]:
+    """By name, the expressions of the metrics that the image defines by itself.
 
     The image prints `#011` for a tab, as CloudWatch shows it; scripts print either.
     """
     power = hyperparameters.get("tweedie_variance_power", "1.5")
     asked = _listed(hyperparameters.get("eval_metric", ""))
-    names = dict.fromkeys([*_METRICS.split(), f"tweedie-nloglik@{power}", *asked])
-    return [
-        (
-            f"{channel}:{name}",
-            rf"\[[0-9]+\].*(?:#011|\t){channel}-{re.escape(name)}:([^\s#]+)",
-        )
+    return {
+        f"{channel}:{name}": rf"\[[0-9]+\].*(?:#011|\t){channel}-{re.escape(name)}:([^\s#]+)"
         for channel in ("train", "validation")
-        for name in names
-    ]
+        for name in (*_METRICS.split(), f"tweedie-nloglik@{power}", *asked)
+    }
 
 
 def faults(given: Mapping[str, Any], channels: Mapping[str, str | None]) -> Iterator[str]:
@@ -181,18 +177,10 @@ def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _boost(xgboost: Any, parameters: dict[str, Any], matrices: Mapping[str, Any]) -> Any:
-    class Printer(xgboost.callback.TrainingCallback):  # type: ignore[misc]
-        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-            del model
-            shown = (
-                f"{data}-{name}:{values[-1]:.5f}"
-                for data, metrics in evals_log.items()
-                for name, values in metrics.items()
-            )
-            print("#011".join([f"[{epoch}]", *shown]), flush=True)
-            return False
+    def log(line: str) -> None:
+        print(line.strip().replace("\t", "#011"), flush=True)
 
-    callbacks = [Printer()]
+    callbacks = [xgboost.callback.EvaluationMonitor(logger=log)]
     rounds = int(float(parameters.pop("num_round")))
     patience = int(float(parameters.pop("early_stopping_rounds", "0")))
     if patience and "eval_metric" in parameters and "validation" in matrices:  # by the last of each
@@ -235,27 +223,11 @@ def model_fn(model_dir: str) -> Any:
     """A saved or pickled model; scripts, and images before 1.3, pickle it. Raises JobError."""
     import xgboost  # noqa: PLC0415
 
-    class Booster(xgboost.Booster):  # type: ignore[misc]
-        __module__ = "xgboost"  # the toolkit predicts with the library's own
-
-        def __setstate__(self, state: dict[str, Any]) -> None:
-            try:
-                super().__setstate__(dict(state))
-            except xgboost.core.XGBoostError:  # before 1.0 a pickle held a saved model
-                xgboost.Booster.__init__(self)
-                self.load_model(bytearray(state.get("handle") or b""))
-                self.feature_names = state.get("feature_names") or None
-
-    class Unpickler(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> Any:
-            found = super().find_class(module, name)
-            return Booster if found is xgboost.Booster else found
-
     content = Path(model_dir, MODEL).read_bytes()
     try:
         if content[:1] != pickle.PROTO:
             return xgboost.Booster(model_file=bytearray(content))
-        found = Unpickler(io.BytesIO(content)).load()  # the job's own model
+        found = pickle.loads(content)  # noqa: S301  the job's own model
     except xgboost.core.XGBoostError as error:
         raise JobError(
             f"XGBoost {xgboost.__version__} does not read {MODEL}: {str(error).splitlines()[0]}; "

@@ -16,7 +16,6 @@ PROJECT = Path(__file__).parents[2]
 FOREIGN = {"compilegate.account.errors.WebPageError"}
 """What botocore has to take for one of its own."""
 ALONE = {
-    "compilegate.local.jobs.process.RootError",
     "compilegate.local.transform_program.FilterError",
     "compilegate.local.xgboost.JobError",
     "compilegate.serving.toolkit.HandlerError",

@@ -77,8 +77,8 @@ def test_a_manifest_names_its_objects(bench: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("no JSON", "is no JSON"),
-        ("[1]", "is not a list of"),
+        ("no JSON", "is not a JSON list of"),
+        ("[1]", "is not a JSON list of"),
         ('[{"prefix": "s3://bucket/"}]', "names no objects"),
         ('[{"prefix": "s3://bucket/"}, "gone"]', "s3://bucket/gone, which the manifest"),
     ],

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from compilegate.execution.status import ExecutionStatus
-from compilegate.local.jobs.process import children_by_parent
-from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
+from compilegate.local.jobs.process import children_of
+from compilegate.local.jobs.toolkit import command_line, toolkit_environment
 
 pytestmark = pytest.mark.slow
 
@@ -41,15 +41,13 @@ def test_the_environment_is_the_one_that_the_real_toolkit_sets() -> None:
     golden = json.loads(Path(__file__).with_name("toolkit_environment.json").read_text())
     resources = json.loads(golden["environment"]["SM_RESOURCE_CONFIG"])
     made = toolkit_environment(
-        TrainingContainer(
-            job_name="job-1",
-            base="/opt/ml",
-            hyperparameters=golden["hyperparameters"],
-            input_data_config=json.loads(golden["environment"]["SM_INPUT_DATA_CONFIG"]),
-            resource_config=resources,
-            cpus=2,
-            gpus=0,
-        )
+        job_name="job-1",
+        base="/opt/ml",
+        hyperparameters=golden["hyperparameters"],
+        input_data_config=json.loads(golden["environment"]["SM_INPUT_DATA_CONFIG"]),
+        resources=resources,
+        cpus=2,
+        gpus=0,
     )
     assert {k: v for k, v in made.items() if k.startswith("SM_")} == golden["environment"]
     assert {k: v for k, v in made.items() if not k.startswith("SM_")} == golden["process"]
@@ -360,8 +358,8 @@ def test_what_a_background_process_leaves_running_is_killed(bench: Any) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_children_are_found_where_the_kernel_has_no_list_of_them() -> None:
+def test_the_children_of_a_process_are_found() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        assert child.pid in children_by_parent(os.getpid())
-        assert os.getpid() not in children_by_parent(os.getpid())
+        assert child.pid in children_of(os.getpid())
+        assert os.getpid() not in children_of(os.getpid())
         child.kill()

@@ -15,11 +15,11 @@ import pytest
 from compilegate.execution.events import PathsChosen
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local.errors import StepError
+from compilegate.local.jobs.attempt import HOST_CHANGED, check_unchanged, stamps
 from compilegate.local.jobs.launcher import Bind, JobCommand, RunningJob, View
 from compilegate.local.jobs.sandbox import (
     OWN_ROOT_VARIABLE,
     SHARED_VARIABLE,
-    HostFolder,
     choose_root,
 )
 from tests.local.conftest import Workbench
@@ -66,12 +66,12 @@ def test_without_a_root_of_its_own_a_program_that_wrote_to_the_machines_opt_ml_f
     tmp_path: Path,
 ) -> None:
     (tmp_path / "kept").write_text("there before")
-    folder = HostFolder(tmp_path)
-    folder.check()
+    before = stamps(tmp_path.rglob("*"))
+    check_unchanged(before, tmp_path.rglob("*"), HOST_CHANGED)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "weights").write_text("lost")
     with pytest.raises(StepError, match=f"wrote to {tmp_path}.* outside its sandbox"):
-        folder.check()
+        check_unchanged(before, tmp_path.rglob("*"), HOST_CHANGED)
 
 
 @pytest.mark.parametrize("rewriting", [False, True])

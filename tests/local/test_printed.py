@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.local.jobs.printed import LineReader, MetricDefinition, PrintedAt, final_metrics
+from compilegate.local.jobs.printed import LineReader, final_metrics
 
 pytestmark = pytest.mark.slow
 
@@ -15,10 +15,7 @@ pytestmark = pytest.mark.slow
 def read(folder: Path, text: str, *given_up: bool, **patterns: str) -> tuple[Any, list[str]]:
     log, said = folder / "log.txt", []
     log.write_text(text)
-    printed_at = PrintedAt()
-    printed_at.mark(0, 100.0)
-    definitions = [MetricDefinition(n, pattern) for n, pattern in patterns.items()]
-    found = final_metrics(definitions, log, printed_at, lambda: any(given_up), said.append)
+    found = final_metrics(patterns, log, [(0, 100.0)], lambda: any(given_up), said.append)
     return found, said
 
 

@@ -74,7 +74,7 @@ def test_a_number_of_machines_that_is_none_names_its_step(bench: Any) -> None:
         ({"DataSource": {"FileSystemDataSource": {}}}, "FSx and EFS are not mounted here"),
         ({"InputMode": "Tube"}, "InputMode is 'Tube', allowed here: File, FastFile"),
         ({"CompressionType": "Gzip"}, "CompressionType is 'Gzip', allowed here: None"),
-        ({"InputMode": "Pipe"}, "input mode Pipe is not supported here; use File or FastFile"),
+        ({"InputMode": "Pipe"}, "InputMode is 'Pipe', allowed here: File, FastFile; let a command"),
         ({"ChannelName": "../up"}, "ChannelName '../up' may hold"),
         ({"DataSource": {"S3DataSource": {"S3Uri": 3}}}, "S3Uri is 3, expected a string"),
         ({"DataSource": {"S3DataSource": {"S3Uri": "s3://b/../x"}}}, "is not of the form"),
@@ -89,7 +89,7 @@ def test_a_number_of_machines_that_is_none_names_its_step(bench: Any) -> None:
                     "S3DataSource": {"S3Uri": "s3://b/x", "S3DataType": "AugmentedManifestFile"}
                 }
             },
-            "AugmentedManifestFile is read through a pipe, which is not done here",
+            "S3DataType is 'AugmentedManifestFile', allowed here: S3Prefix, ManifestFile",
         ),
     ],
 )

@@ -15,7 +15,7 @@ from compilegate.execution.status import ExecutionStatus
 from compilegate.local import RefusedDefinitionError
 from compilegate.local.errors import StepRequestError
 from compilegate.local.jobs.job import read_instances
-from compilegate.local.jobs.leases import PortLease
+from compilegate.local.jobs.leases import lease_port
 from compilegate.local.requests import RequestReader
 from tests.local.conftest import Workbench
 
@@ -123,7 +123,7 @@ def test_the_one_host_gets_what_would_be_divided_among_instances(bench: Any) -> 
 
 
 def test_a_leased_port_can_be_bound_and_is_given_to_nobody_else() -> None:
-    leases = [PortLease() for _ in range(20)]
+    leases = [lease_port() for _ in range(20)]
     assert len({lease.number for lease in leases}) == 20
     for lease in leases:
         lease.release()

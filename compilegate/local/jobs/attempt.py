@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,18 +19,17 @@ from compilegate.local.home.images import Environment
 from compilegate.local.jobs.environment import (
     Wanted,
     base_environment,
-    hugging_face_cache,
     image_python,
     make_environment,
     one_at_a_time,
-    pip_cache,
+    shared_caches,
     wanted_by,
 )
 from compilegate.local.jobs.job import Job, JobOutcome
 from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob
-from compilegate.local.jobs.leases import CoreLease, GpuLease, PortLease
-from compilegate.local.jobs.printed import PrintedAt, final_metrics
-from compilegate.local.jobs.sandbox import HostFolder
+from compilegate.local.jobs.leases import CoreLease, GpuLease, PortLease, lease_port
+from compilegate.local.jobs.printed import final_metrics
+from compilegate.local.jobs.sandbox import ML
 
 SERVICE_FAULT = "Step.SERVICE_FAULT"
 """The job's process could not be started."""
@@ -48,6 +46,16 @@ _SHELL_SIGNAL = 128
 """A shell's exit status for a program that a signal killed is this and the signal's number."""
 _MARKER = "complete"
 """The last file of an environment: without it, its installation was interrupted."""
+
+_INPUT_CHANGED = (
+    "the job wrote into its input {}, which it shares with the object store; put the stored object "
+    "back"
+)
+HOST_CHANGED = (
+    "the program wrote to {} of this machine, outside its sandbox, because it names /opt/ml itself "
+    "and jobs here have no root of their own; nothing of that is stored. Take the folders from "
+    "SM_* variables or the arguments, or run it on a machine whose kernel allows mount namespaces"
+)
 
 AttemptStatus = Literal["Completed", "Failed", "Stopped"]
 
@@ -79,39 +87,41 @@ class JobSlot:
     """What the execution adds to the job's environment."""
 
 
-@dataclass(frozen=True)
-class _Failure:
-    exception_type: str
-    sentence: str
-    last_lines: Sequence[str] = ()
+class _AttemptError(Exception):
+    """The attempt did not complete."""
+
+    def __init__(self, exception_type: str, why: str, last_lines: Sequence[str] = ()) -> None:
+        super().__init__(why)
+        self.exception_type = exception_type
+        self.last_lines = tuple(last_lines)
 
 
 def run_attempt(job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> AttemptResult:
     """Run one attempt to its end. A failure of any kind is a result, not an exception."""
-    started = time.time()
-    with contextlib.closing(_Attempt(job, slot, on_line)) as attempt:
-        failure = attempt.run()
-    end, log = attempt.end, job.sandbox.log
-    status: AttemptStatus = "Completed" if failure is None else "Failed"
-    if end is not None and end.reason in {"stopped", "timeout"}:
+    started, log = time.time(), job.sandbox.log
+    attempt = _Attempt(job, slot, on_line)
+    failed = attempt.failure()
+    reason = None if attempt.end is None else attempt.end.reason
+    status: AttemptStatus = "Completed" if failed is None else "Failed"
+    if reason in {"stopped", "timeout"}:
         status = "Stopped"
-    why = None
-    if failure is not None:
-        why = StepFailure(failure.sentence, log, tuple(failure.last_lines))
+    failure = None
+    if failed is not None:
+        failure = StepFailure(str(failed), log, failed.last_lines)
     elif (recorded := job.recorded_failure()) is not None:
-        why = StepFailure(recorded, log)
+        failure = StepFailure(recorded, log)
     outcome = JobOutcome(
         status=status,
         started=started,
         ended=time.time(),
-        failure=None if failure is None else failure.sentence,
+        failure=None if failed is None else str(failed),
         metrics=attempt.metrics,
-        timed_out=end is not None and end.reason == "timeout",
+        timed_out=reason == "timeout",
     )
     return AttemptResult(
         status=status,
-        exception_type=failure.exception_type if failure and status == "Failed" else None,
-        failure=why,
+        exception_type=failed.exception_type if failed and status == "Failed" else None,
+        failure=failure,
         properties=job.describe(outcome),
     )
 
@@ -122,116 +132,91 @@ class _Attempt:
         self.end: JobEnd | None = None
         """If a process of the job came to one."""
         self._job, self._slot, self._on_line = job, slot, on_line
-        self._port: PortLease | None = None
 
-    def close(self) -> None:
-        """Leave nothing of it but the job's folders."""
-        if self._port is not None:
-            self._port.release()
-        self._job.sandbox.drop_scratch()
-
-    def run(self) -> _Failure | None:
-        """Run it; returns why it did not complete, if it did not."""
+    def failure(self) -> _AttemptError | None:
+        """Run it, and leave nothing of it but the job's folders; why it failed, if it did."""
         try:
-            return self._run()
-        except CapacityError as error:
-            return _Failure(CAPACITY_ERROR, str(error))
-        except StepError as error:
-            return _Failure(CLIENT_ERROR, str(error))
-        except MemoryError:
-            return _Failure(CAPACITY_ERROR, "no memory left to prepare or collect the job")
-        except OSError as error:
-            if error.errno not in NO_SPACE:
-                return _Failure(SERVICE_FAULT, f"the job could not be run: {error}")
-            where = error.filename or self._job.sandbox.folder
-            return _Failure(CAPACITY_ERROR, f"no space left for {where}")
+            with lease_port() as port:
+                self._run(port)
+        except _AttemptError as failed:
+            return failed
+        except (StepError, OSError, MemoryError) as error:
+            return _unready(error, self._job.sandbox.folder)
+        finally:
+            self._job.sandbox.drop_scratch()
+        return None
 
-    def _run(self) -> _Failure | None:
-        job, slot = self._job, self._slot
-        self._port = PortLease()
-        job.sandbox.clear()
-        inputs = _InputGuard(job.stage(slot.environment))
+    def _run(self, port: PortLease) -> None:
+        job, slot, sandbox = self._job, self._slot, self._job.sandbox
+        sandbox.clear()
+        shared = [path for path in job.stage() if path.stat().st_nlink > 1]
+        inputs = stamps(shared)
         below = None
         wanted = wanted_by(job.source_folder(), slot.environment)
         if wanted is not None:
             below = slot.home / "environments" / wanted.digest
-            self.end = self._install(wanted, below, self._port)
-            if self.end is not None:
-                return _installation_failure(wanted, self.end)
-        folder = job.sandbox.scratch / "python"
-        seen_at = job.sandbox.inside(folder)
-        python = make_environment(folder, seen_at, image_python(slot.environment), below)
-        host = None if job.sandbox.own_root else HostFolder()
-        printed_at = PrintedAt()
-        command = self._command(python, self._port, () if below is None else (below,))
-        self.end = slot.running.run(command, job.sandbox.log, self._on_line, printed_at)
-        inputs.check()
+            self._install(wanted, below, port)
+        folder, image = sandbox.scratch / "python", image_python(slot.environment)
+        python = make_environment(folder, sandbox.inside(folder), image, below)
+        host = None if sandbox.own_root else stamps(Path(ML).rglob("*"))
+        command = self._command(python, port, () if below is None else (below,))
+        self.end = slot.running.run(command, sandbox.log, self._on_line)
+        check_unchanged(inputs, shared, _INPUT_CHANGED)
         if host is not None:
-            host.check()
+            check_unchanged(host, Path(ML).rglob("*"), HOST_CHANGED)
         if self.end.reason != "stopped":
             job.collect(self.end)
             metrics = final_metrics(
-                job.metrics,
-                job.sandbox.log,
-                printed_at,
-                lambda: slot.running.stopping,
-                self._note,
+                job.metrics, sandbox.log, self.end.marks, lambda: slot.running.stopping, self._note
             )
             if metrics is None:
                 self.end = replace(self.end, reason="stopped")
             self.metrics = metrics or ()
-        return _failure(self.end, job)
+        if not self.end.succeeded:
+            raise _failed(self.end, job)
 
-    def _install(self, wanted: Wanted, folder: Path, port: PortLease) -> JobEnd | None:
-        """Have what the source needs in the environment `folder`, which jobs share.
-
-        Returns the end of an installation that did not succeed. pip runs as the job does, because
-        what it runs is the source's.
-        """
+    def _install(self, wanted: Wanted, folder: Path, port: PortLease) -> None:
+        """Have what the source needs in the environment `folder`, which jobs share. pip runs as the
+        job does, because what it runs is the source's."""
         running = self._slot.running
         lock = self._slot.home / "locks" / f"environment-{wanted.digest}.lock"
         with one_at_a_time(lock, lambda: running.stopping) as is_mine:
             if not is_mine:
-                return JobEnd("stopped", 0, "", ())
+                self.end = JobEnd("stopped", 0)
+                raise _failed(self.end, self._job)
             if (folder / _MARKER).is_file():
-                return None
+                return
             shutil.rmtree(folder, ignore_errors=True)
             python = make_environment(folder, str(folder), image_python(self._slot.environment))
             self._on_line(f"installing what {wanted.files} of the source names")
-            command = replace(
-                self._command(python, port, shared=(folder,)),
-                argv=[str(python.python), "-m", "pip", *wanted.arguments, "--no-input"],
-            )
-            end = running.run(command, self._job.sandbox.log, self._on_line)
-            if end.succeeded:
-                (folder / _MARKER).touch()
-            else:
+            argv = [str(python), "-m", "pip", *wanted.arguments, "--no-input"]
+            command = replace(self._command(python, port, (), (folder,)), argv=argv)
+            self.end = running.run(command, self._job.sandbox.log, self._on_line)
+            if not self.end.succeeded:
                 shutil.rmtree(folder, ignore_errors=True)
-            return None if end.succeeded else end
+                raise _not_installed(wanted, self.end, self._job)
+            (folder / _MARKER).touch()
 
     def _command(
-        self,
-        python: Environment,
-        port: PortLease,
-        shown: Sequence[Path] = (),
-        shared: Sequence[Path] = (),
+        self, python: Path, port: PortLease, shown: Sequence[Path], shared: Sequence[Path] = ()
     ) -> JobCommand:
         """The job's own command in this environment.
 
         `shown` and `shared` are folders that it must find even where all around them is hidden,
         and those that it may also write to.
         """
-        job, slot = self._job, self._slot
-        sandbox, cores, gpus = job.sandbox, max(1, len(slot.cores.cores)), len(slot.gpus.names)
-        shared = (*shared, hugging_face_cache(os.environ), pip_cache(os.environ))
+        job, slot, image = self._job, self._slot, self._slot.environment
+        sandbox, cores, gpus = job.sandbox, len(slot.cores.cores), len(slot.gpus.names)
+        shared = (*shared, *shared_caches().values())
         for folder in shared:
             with contextlib.suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
-        image = slot.environment
-        shown = (*shown, *image_python(image).folders, image.python.parent.parent, *_project())
-        variables = base_environment(sandbox, python, cores, port.number, os.environ)
+        # A project below /tmp is there for jobs, as one elsewhere is.
+        folders = (*image_python(image).folders, image.python.parent.parent, Path.cwd())
+        shown = (*shown, *map(Path, folders))
+        variables = base_environment(sandbox, python, cores, port.number)
         return JobCommand(
-            argv=job.argv(python, cores, gpus),
+            argv=job.argv(str(python), cores, gpus),
             working_directory=job.working_directory(),
             environment={
                 **slot.variables.merged(variables, job.variables(cores, gpus)),
@@ -252,60 +237,58 @@ class _Attempt:
             log.write(f"compilegate: {sentence}\n")
 
 
-def _project() -> Iterator[Path]:
-    """The folder that the runner was started in: a project below /tmp is there for jobs, as one
-    elsewhere is."""
-    with contextlib.suppress(OSError):
-        yield Path.cwd()
+def _unready(error: Exception, folder: Path) -> _AttemptError:
+    """Why a job could not be prepared or collected."""
+    if isinstance(error, StepError):
+        is_capacity = isinstance(error, CapacityError)
+        return _AttemptError(CAPACITY_ERROR if is_capacity else CLIENT_ERROR, str(error))
+    if isinstance(error, MemoryError):
+        return _AttemptError(CAPACITY_ERROR, "no memory left to prepare or collect the job")
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        return _AttemptError(CAPACITY_ERROR, f"no space left for {error.filename or folder}")
+    return _AttemptError(SERVICE_FAULT, f"the job could not be run: {error}")
 
 
-def _installation_failure(wanted: Wanted, end: JobEnd) -> _Failure:
+def _not_installed(wanted: Wanted, end: JobEnd, job: Job) -> _AttemptError:
     if end.reason == "stopped":
-        return _Failure(ALGORITHM_ERROR, "the job was stopped", end.last_lines)
+        return _failed(end, job)
     errors = [line for line in end.last_lines if line.startswith("ERROR:")]
     why = errors[-1].removeprefix("ERROR:").strip() if errors else end.error or f"code {end.code}"
     sentence = f"what {wanted.files} of its source names could not be installed: {why}"
-    return _Failure(ALGORITHM_ERROR, sentence, end.last_lines)
+    return _AttemptError(ALGORITHM_ERROR, sentence, end.last_lines)
 
 
-def _failure(end: JobEnd, job: Job) -> _Failure | None:
-    if end.succeeded:
-        return None
+def _failed(end: JobEnd, job: Job) -> _AttemptError:
     if end.reason == "not started":
-        return _Failure(SERVICE_FAULT, f"the job could not be started: {end.error}")
+        return _AttemptError(SERVICE_FAULT, f"the job could not be started: {end.error}")
+    kind, sentence = ALGORITHM_ERROR, f"exit code {end.code}"
     if end.reason == "timeout":
         sentence = f"the job ran longer than MaxRuntimeInSeconds ({job.max_seconds} s)"
-        return _Failure(ALGORITHM_ERROR, sentence, end.last_lines)
-    if end.reason == "stopped":
-        return _Failure(ALGORITHM_ERROR, "the job was stopped", end.last_lines)
-    kind, sentence = ALGORITHM_ERROR, f"exit code {end.code}"
-    if end.code < 0:
+    elif end.reason == "stopped":
+        sentence = "the job was stopped"
+    elif end.code < 0:
         kind, sentence = INTERNAL_ERROR, killed_by(-end.code)
     elif end.code > _SHELL_SIGNAL and end.code - _SHELL_SIGNAL in set(signal.Signals):
         sentence = killed_by(end.code - _SHELL_SIGNAL)  # as a shell, or our launcher, passes it on
-    message = job.message()
-    sentence = f"{sentence}: {message}" if message else sentence
-    return _Failure(kind, sentence, end.last_lines)
+    if end.reason == "exited" and (message := job.message()):
+        sentence = f"{sentence}: {message}"
+    return _AttemptError(kind, sentence, end.last_lines)
 
 
-class _InputGuard:
-    """Notices when a job wrote into an input that it shares with the object store."""
+def stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+    """When each file that is there was changed, and its size."""
+    found = {}
+    for path in files:
+        with contextlib.suppress(FileNotFoundError):
+            status = path.lstat()
+            found[path] = (status.st_mtime_ns, status.st_size)
+    return found
 
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._before = {
-            path: (status.st_size, status.st_mtime_ns)
-            for path in files
-            if (status := path.stat()).st_nlink > 1
-        }
 
-    def check(self) -> None:
-        for path, before in self._before.items():
-            try:
-                status = path.stat()
-            except FileNotFoundError:
-                continue  # the job removed its own link, which harms nobody
-            if (status.st_size, status.st_mtime_ns) != before:
-                raise StepError(
-                    f"the job wrote into its input {path}, which it shares with the object "
-                    "store; put the stored object back"
-                )
+def check_unchanged(
+    before: Mapping[Path, tuple[int, int]], files: Iterable[Path], refusal: str
+) -> None:
+    """Raise StepError if one is new or changed; one that is gone harms nobody."""
+    changed = sorted(stamps(files).items() - before.items())
+    if changed:
+        raise StepError(refusal.format(changed[0][0]))

@@ -1,6 +1,6 @@
 """Calls that stand for a step: a Lambda function's handler, or a command of the user's.
 
-HOME/executions/ID/functions/STEP/      event.json or request.json, result.json, log.txt
+HOME/executions/ID/functions/STEP/      request.json, result.json, log.txt
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from compilegate.local.jobs.attempt import AttemptResult
 from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob, short_name
 
 _PROGRAM = Path(__file__).with_name("invoke.py")
-_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "HOME")
-"""No credentials and no settings of this shell: a function has those of its role."""
 DEFAULT_HANDLER = "lambda_handler"
 
 
@@ -82,6 +80,8 @@ class Call(ABC):
     seconds: ClassVar[int]
     """After so many it is stopped."""
 
+    request: Mapping[str, Any]
+    """What it reads, a function's event for one."""
     outputs: Sequence[OutputParameter]
     folder: Path
     grace_seconds: float
@@ -92,36 +92,43 @@ class Call(ABC):
         return self.folder / "log.txt"
 
     @property
-    def _result(self) -> Path:
+    def asked(self) -> Path:
+        """The file of its request, as JSON."""
+        return self.folder / "request.json"
+
+    @property
+    def result(self) -> Path:
+        """The file of what it returns, as JSON."""
         return self.folder / "result.json"
 
     def run(self, running: RunningJob, on_line: Callable[[str], None]) -> AttemptResult:
         """Call it. A failure of any kind is a result, not an exception."""
+        end: JobEnd | None = None
         try:
-            end = running.run(self._prepared(), self.log, on_line)
+            end = running.run(self._command(), self.log, on_line)
             if end.succeeded:
                 return AttemptResult("Completed", None, None, self._properties())
+            why = f"the {self.kind} {self._why(end)}"
         except StepRequestError as error:
-            return AttemptResult("Failed", None, StepFailure(str(error), self.log), {})
+            why = str(error)
         except OSError as error:
             why = f"the {self.kind} could not be run: {error}"
-            return AttemptResult("Failed", None, StepFailure(why, self.log), {})
-        status = "Stopped" if end.reason == "stopped" else "Failed"
-        why = f"the {self.kind} {self._why(end)}"
-        return AttemptResult(status, None, StepFailure(why, self.log, end.last_lines), {})
+        is_stopped = end is not None and end.reason == "stopped"
+        failure = StepFailure(why, self.log, () if end is None else end.last_lines)
+        return AttemptResult("Stopped" if is_stopped else "Failed", None, failure, {})
 
     @abstractmethod
-    def _prepared(self) -> JobCommand:
-        """Write what the call reads; returns how to start it."""
+    def _program(self) -> tuple[list[str], Path, dict[str, str]]:
+        """The program with its arguments, where it starts, and its variables."""
 
-    @abstractmethod
-    def _properties(self) -> dict[str, Any]:
-        """What later steps read of it. Raises StepRequestError."""
-
-    def _command(
-        self, argv: Sequence[str], working_directory: Path, variables: Mapping[str, str]
-    ) -> JobCommand:
+    def _command(self) -> JobCommand:
+        """Write what the call reads into its folder, which is emptied; how to start it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.folder / "tmp").mkdir(parents=True)
+        text = json.dumps(dict(self.request), allow_nan=False)
+        self.asked.write_text(text, encoding="utf-8")
         alias = short_name(self.folder / "tmp")
+        argv, working_directory, variables = self._program()
         return JobCommand(
             argv=argv,
             working_directory=str(working_directory),
@@ -132,22 +139,38 @@ class Call(ABC):
             alias=alias,
         )
 
-    def _write(self, name: str, content: Mapping[str, Any]) -> Path:
-        """Write a file into the folder, which is emptied."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        (self.folder / "tmp").mkdir(parents=True)
-        path = self.folder / name
-        path.write_text(json.dumps(dict(content), allow_nan=False), encoding="utf-8")
-        return path
+    def _properties(self) -> dict[str, Any]:
+        """What later steps read of it: what it gave, and a command's request for the rest. Raises
+        StepRequestError."""
+        found: Any = {}
+        try:
+            if self.result.is_file():
+                found = json.loads(self.result.read_bytes(), parse_constant=refuse_constant)
+        except (OSError, ValueError, RecursionError) as error:
+            raise StepRequestError(
+                f"the result of the {self.kind}, {self.result}, cannot be read: {error}"
+            ) from error
+        if not isinstance(found, dict):
+            raise StepRequestError(
+                f"the {self.kind} wrote {found!r:.60} to {self.result}, expected an object"
+            )
+        if self.outputs or "OutputParameters" in found:
+            found["OutputParameters"] = _checked(found.get("OutputParameters"), self.outputs)
+        return {**(self.request if self.kind == "command" else {}), **found}
 
     def _why(self, end: JobEnd) -> str:
-        if end.reason == "not started":
-            return f"could not be started: {end.error}"
-        if end.reason == "timeout":
-            return f"ran longer than {self.seconds} seconds"
-        if end.reason == "stopped":
-            return "was stopped"
-        return f"ended with code {end.code}"
+        reasons = {
+            "not started": f"could not be started: {end.error}",
+            "timeout": f"ran longer than {self.seconds} seconds",
+            "stopped": "was stopped",
+        }
+        return reasons.get(end.reason, f"ended with code {end.code}")
+
+
+def _shell_variables(*names: str) -> dict[str, str]:
+    """No credentials and no settings of this shell: a function has those of its role."""
+    passed_on = ("PATH", "LANG", "LC_ALL", "TZ", "HOME", *names)
+    return {name: os.environ[name] for name in passed_on if name in os.environ}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,30 +182,15 @@ class FunctionCall(Call):
 
     arn: str
     handler: Handler
-    event: Mapping[str, Any]
     variables: JobVariables = NO_VARIABLES
     """What the execution adds to the function's environment."""
 
-    def _prepared(self) -> JobCommand:
-        event = self._write("event.json", self.event)
-        handler = self.handler
-        own = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        return self._command(
-            [
-                *(sys.executable, str(_PROGRAM), str(handler.file.resolve()), handler.function),
-                *(self.arn, str(event), str(self._result), str(self.seconds)),
-            ],
-            self.folder,
-            {**self.variables.merged(own, {}), **handler.environment},
-        )
-
-    def _properties(self) -> dict[str, Any]:
-        try:
-            text = self._result.read_text(encoding="utf-8")
-            returned = json.loads(text, parse_constant=refuse_constant)
-        except (OSError, ValueError, RecursionError) as error:
-            raise StepRequestError(f"what the function returned cannot be read: {error}") from error
-        return {"OutputParameters": _checked(returned, self.outputs)}
+    def _program(self) -> tuple[list[str], Path, dict[str, str]]:
+        handler = [str(self.handler.file.resolve()), self.handler.function]
+        files = [str(self.asked), str(self.result)]
+        argv = [sys.executable, str(_PROGRAM), *handler, self.arn, *files, str(self.seconds)]
+        variables = self.variables.merged(_shell_variables(), {})
+        return argv, self.folder, {**variables, **self.handler.environment}
 
     def _why(self, end: JobEnd) -> str:
         printed = next((line for line in reversed(end.last_lines) if line.strip()), "")
@@ -202,49 +210,25 @@ class CommandCall(Call):
 
     step: str
     command: str
-    request: Mapping[str, Any]
     objects: Path
 
-    def _prepared(self) -> JobCommand:
-        request = self._write("request.json", self.request)
-        passed_on = (*_PASSED_ON, "VIRTUAL_ENV")
+    def _program(self) -> tuple[list[str], Path, dict[str, str]]:
         own = {
             "COMPILEGATE_STEP": self.step,
-            "COMPILEGATE_REQUEST": str(request),
-            "COMPILEGATE_RESULT": str(self._result),
+            "COMPILEGATE_REQUEST": str(self.asked),
+            "COMPILEGATE_RESULT": str(self.result),
             "COMPILEGATE_S3": str(self.objects),
         }
-        machine = {name: os.environ[name] for name in passed_on if name in os.environ}
-        return self._command(["/bin/sh", "-c", self.command], Path.cwd(), {**machine, **own})
-
-    def _properties(self) -> dict[str, Any]:
-        """The request's members, and those that the command wrote."""
-        found: Any = {}
-        if self._result.is_file():
-            try:
-                found = json.loads(self._result.read_bytes(), parse_constant=refuse_constant)
-            except (OSError, ValueError, RecursionError) as error:
-                raise StepRequestError(
-                    f"what the command wrote to $COMPILEGATE_RESULT cannot be read: {error}"
-                ) from error
-        if not isinstance(found, dict):
-            raise StepRequestError(
-                f"the command wrote {found!r:.60} to $COMPILEGATE_RESULT, expected an object"
-            )
-        if self.outputs:
-            returned = _checked(found.get("OutputParameters"), self.outputs)
-            found = {**found, "OutputParameters": returned}
-        return {**self.request, **found}
+        variables = {**_shell_variables("VIRTUAL_ENV"), **own}
+        return ["/bin/sh", "-c", self.command], Path.cwd(), variables
 
 
 def _checked(returned: Any, declared: Sequence[OutputParameter]) -> dict[str, Any]:
     """The declared outputs of what a call returned. Raises StepRequestError."""
-    if not declared:
-        return {}
-    if not isinstance(returned, dict):
+    names = [output.name for output in declared]
+    if declared and not isinstance(returned, dict):
         raise StepRequestError(
-            f"the function returned {returned!r:.60}, expected an object with "
-            f"{', '.join(output.name for output in declared)}"
+            f"the function returned {returned!r:.60}, expected an object with {', '.join(names)}"
         )
     for output in declared:
         if output.name not in returned:
@@ -255,4 +239,4 @@ def _checked(returned: Any, declared: Sequence[OutputParameter]) -> dict[str, An
                 f"the function returned {output.name} = {returned[output.name]!r:.60}, declared "
                 f"as {output.type}"
             )
-    return {output.name: returned[output.name] for output in declared}
+    return {name: returned[name] for name in names}

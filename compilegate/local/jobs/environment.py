@@ -14,7 +14,6 @@ The digest is that of the image's environment and of the files that name what to
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import json
@@ -22,11 +21,13 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
+from compilegate.job.files import file_digest, folder_digest, try_lock
 from compilegate.job.names import (
     COMPILE_THREADS_VARIABLE,
     INDUCTOR_CACHE_VARIABLE,
@@ -36,83 +37,40 @@ from compilegate.job.names import (
 )
 from compilegate.local.errors import StepError
 from compilegate.local.home.images import Environment
-from compilegate.local.jobs.leases import try_lock
 from compilegate.local.jobs.sandbox import Sandbox
 
 _HERE = "127.0.0.1"
-_THREAD_COUNTS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "RAYON_NUM_THREADS",
-    COMPILE_THREADS_VARIABLE,
-)
-
-# What the machine's way to a network or to its devices may hang on.
-_INHERITED = (
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "all_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "HF_ENDPOINT",
-    "HF_HUB_OFFLINE",
-    "TRANSFORMERS_OFFLINE",
-    "HF_DATASETS_OFFLINE",
-    "LD_LIBRARY_PATH",
-    VISIBLE_GPUS_VARIABLE,
-    "CUDA_HOME",
-    MACHINE_VARIABLE,
-    "CC",
-    "CXX",
+_THREADED = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "RAYON")
+# What the machine's way to a network or to its devices may hang on, and how pip finds packages:
+# its other settings would lead it past the job's environment.
+_INHERITED = re.compile(
+    r"(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|"
+    r"(HF_HUB|TRANSFORMERS|HF_DATASETS)_OFFLINE|HF_ENDPOINT|LD_LIBRARY_PATH|CUDA_HOME|CC|CXX|"
+    rf"{VISIBLE_GPUS_VARIABLE}|{MACHINE_VARIABLE}|PIP_(INDEX_URL|EXTRA_INDEX_URL|FIND_LINKS|"
+    r"NO_INDEX|CONSTRAINT|CERT|CLIENT_CERT|PROXY|TRUSTED_HOST|CONFIG_FILE)"
 )
 
 
-# How pip finds packages; its other settings would lead it past the job's environment.
-_PIP = (
-    "PIP_INDEX_URL",
-    "PIP_EXTRA_INDEX_URL",
-    "PIP_FIND_LINKS",
-    "PIP_NO_INDEX",
-    "PIP_CONSTRAINT",
-    "PIP_CERT",
-    "PIP_CLIENT_CERT",
-    "PIP_PROXY",
-    "PIP_TRUSTED_HOST",
-    "PIP_CONFIG_FILE",
-)
-
-
-def base_environment(
-    sandbox: Sandbox, environment: Environment, cores: int, port: int, machine: Mapping[str, str]
-) -> dict[str, str]:
-    """The variables of a job on `cores` cores; `machine` is the runner's own environment.
+def base_environment(sandbox: Sandbox, python: Path, cores: int, port: int) -> dict[str, str]:
+    """The variables of a job on `cores` cores.
 
     The folders they name are created: the job starts with no home, no temporary files and no
-    compile caches, as a fresh container does. `environment` is the job's own, and `port` is where
-    its processes meet: torchrun reads its options from variables that begin with PET_.
+    compile caches, as a fresh container does. `python` is the job's own, and `port` is where its
+    processes meet: torchrun reads its options from variables that begin with PET_.
     """
-    home = sandbox.scratch / "home"
-    caches = sandbox.scratch / "cache"
+    home, caches = sandbox.scratch / "home", sandbox.scratch / "cache"
     for folder in (home, caches, sandbox.temporary):
         folder.mkdir(parents=True, exist_ok=True)
-    path = machine.get("PATH", os.defpath)
     cache = sandbox.inside(caches)
-    variables = {
-        "PATH": f"{environment.python.parent}{os.pathsep}{path}",
-        "VIRTUAL_ENV": str(environment.python.parent.parent),
+    # The person's own settings of pip may name the only index that can be reached.
+    settings = (Path.home() / name for name in (".config/pip/pip.conf", ".pip/pip.conf"))
+    found = next((str(path) for path in settings if path.is_file()), None)
+    return {
+        "PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "VIRTUAL_ENV": str(python.parent.parent),
         "HOME": sandbox.inside(home),
         "TMPDIR": sandbox.inside(sandbox.temporary),
-        "LANG": machine.get("LANG", "C.UTF-8"),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -120,45 +78,31 @@ def base_environment(
         # Falsy means --no-compile: what a job installs is used once, and byte code of files that
         # nobody imports takes two thirds of pip's time.
         "PIP_NO_COMPILE": "no",
-        "PIP_CACHE_DIR": str(pip_cache(machine)),
         "XDG_CACHE_HOME": cache,
         INDUCTOR_CACHE_VARIABLE: f"{cache}/torchinductor",
         TRITON_CACHE_VARIABLE: f"{cache}/triton",
-        "HF_HOME": str(hugging_face_cache(machine)),
+        **{name: str(path) for name, path in shared_caches().items()},
         "TOKENIZERS_PARALLELISM": "false",
-        "MASTER_ADDR": _HERE,
-        "MASTER_PORT": str(port),
-        "PET_MASTER_ADDR": _HERE,
-        "PET_MASTER_PORT": str(port),
+        **{f"{prefix}MASTER_ADDR": _HERE for prefix in ("", "PET_")},
+        **{f"{prefix}MASTER_PORT": str(port) for prefix in ("", "PET_")},
+        **{f"{library}_NUM_THREADS": str(cores) for library in _THREADED},
+        "VECLIB_MAXIMUM_THREADS": str(cores),
+        COMPILE_THREADS_VARIABLE: str(cores),
+        **({} if found is None else {"PIP_CONFIG_FILE": found}),
+        **{name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)},
     }
-    variables.update({name: str(cores) for name in _THREAD_COUNTS})
-    variables.update({n: machine[n] for n in (*_INHERITED, *_PIP) if n in machine})
-    own_settings = _pip_settings()
-    if own_settings is not None:
-        variables.setdefault("PIP_CONFIG_FILE", str(own_settings))
-    return variables
 
 
-def hugging_face_cache(machine: Mapping[str, str]) -> Path:
-    """What jobs share with this machine on purpose: models and data sets are large."""
-    return Path(machine.get("HF_HOME", str(Path.home() / ".cache" / "huggingface")))
-
-
-def pip_cache(machine: Mapping[str, str]) -> Path:
-    """What the pip of jobs has downloaded and built before.
-
-    Theirs alone unless PIP_CACHE_DIR says otherwise: what a foreign job puts there must not be
-    installed by this machine's user.
-    """
-    caches = Path(machine.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
-    return Path(machine.get("PIP_CACHE_DIR", str(caches / "compilegate" / "pip")))
-
-
-def _pip_settings() -> Path | None:
-    """The person's own settings of pip, which may name the only index that can be reached."""
-    home = Path.home()
-    found = (home / ".config/pip/pip.conf", home / ".pip/pip.conf")
-    return next((path for path in found if path.is_file()), None)
+def shared_caches() -> dict[str, Path]:
+    """By variable, what jobs share: with this machine Hugging Face's models and data sets, because
+    they are large; among themselves what pip has downloaded and built, because what a foreign job
+    puts there must not be installed by this machine's user."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    defaults = {
+        "HF_HOME": Path.home() / ".cache/huggingface",
+        "PIP_CACHE_DIR": caches / "compilegate/pip",
+    }
+    return {name: Path(os.environ.get(name, path)) for name, path in defaults.items()}
 
 
 _ASK = """
@@ -175,21 +119,24 @@ if find.find_spec("pip") is None and find.find_spec("ensurepip") is not None:
     pip = next((w for f in folders for w in sorted(glob.glob(os.path.join(f, "pip-*.whl")))), None)
 is_venv = sys.prefix != sys.base_prefix
 settings = open(os.path.join(sys.prefix, "pyvenv.cfg")).read() if is_venv else ""
+base = getattr(sys, "_base_executable", sys.executable)
+sites = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+sites += site.getsitepackages() if is_venv else []
+base_folder = os.path.dirname(os.path.dirname(base))
 print(json.dumps({
-    "base": getattr(sys, "_base_executable", sys.executable),
-    "prefixes": [sys.prefix, sys.base_prefix],
+    "base": base,
     "version": "%d.%d" % sys.version_info[:2],
-    "sites": site.getsitepackages() if is_venv else [],
-    "user_sites": [site.getusersitepackages()] if site.ENABLE_USER_SITE else [],
+    "sites": sites,
     "has_system_packages": not is_venv or "system-site-packages = true" in settings.lower(),
     "scripts": sysconfig.get_path("scripts"),
-    "elsewhere": elsewhere,
+    "folders": [sys.prefix, sys.base_prefix, *sites, base_folder, *elsewhere],
     "pip": pip,
 }))
 """
 _PIP_SCRIPT = "import sys; from pip._internal.cli.main import main; sys.exit(main())\n"
-_NAMES_PYTHON = re.compile(r"#!\s*/\S*/python[0-9.]*(\s.*)?")
-_SHEBANG_LIMIT = 120
+_SHEBANG = re.compile(r"#!\s*/\S*/python[0-9.]*([ \t].*)?\n|#!/bin/sh\n'''exec' .*\n' '''\n")
+"""How the scripts of an interpreter begin: the second way where the kernel cannot read its path,
+which is long or has spaces."""
 _SCRIPT_BYTES = 1 << 18
 
 
@@ -197,124 +144,87 @@ _SCRIPT_BYTES = 1 << 18
 class ImagePython:
     """What a virtual environment over an image has to know of the image's interpreter."""
 
-    base: Path
+    base: str
     """The interpreter itself, not a virtual environment's link to it."""
-    prefixes: tuple[Path, ...]
     version: str
-    sites: tuple[str, ...]
+    sites: list[str]
     """Where its packages are that another interpreter on the same base would not find."""
     has_system_packages: bool
-    scripts: Path
-    elsewhere: tuple[Path, ...]
-    """All folders that it imports from: an editable install may lie anywhere."""
+    scripts: str
+    folders: list[str]
+    """All folders that its programs need: an editable install may lie anywhere."""
     pip: str | None
     """The wheel that its own ensurepip holds, where pip is not installed."""
 
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """All folders that its programs need."""
-        sites = map(Path, self.sites)
-        return (*self.prefixes, *sites, self.base.parent.parent, *self.elsewhere)
-
-
-def image_python(environment: Environment) -> ImagePython:
-    """Ask the interpreter of an image. Raises StepError when it does not answer."""
-    return _asked(environment.python, environment.here)
-
 
 @functools.lru_cache(maxsize=64)
-def _asked(python: Path, is_here: bool) -> ImagePython:
+def image_python(environment: Environment) -> ImagePython:
+    """Ask the interpreter of an image. Raises StepError when it does not answer."""
     # Packages in the user's home belong to the running interpreter's environment alone.
-    options = ("-E",) if is_here else ("-E", "-s")
+    options = ("-E",) if environment.here else ("-E", "-s")
+    command = [str(environment.python), *options, "-c", _ASK]
     try:
-        end = subprocess.run([str(python), *options, "-c", _ASK], capture_output=True, check=True)
-        answer = json.loads(end.stdout.splitlines()[-1])
-        return ImagePython(
-            base=Path(answer["base"]),
-            prefixes=tuple(map(Path, answer["prefixes"])),
-            version=answer["version"],
-            sites=(*answer["user_sites"], *answer["sites"]),
-            has_system_packages=answer["has_system_packages"],
-            scripts=Path(answer["scripts"]),
-            elsewhere=tuple(map(Path, answer["elsewhere"])),
-            pip=answer["pip"],
-        )
+        end = subprocess.run(command, capture_output=True, check=True)
+        return ImagePython(**json.loads(end.stdout.splitlines()[-1]))
     except (OSError, subprocess.CalledProcessError, ValueError, LookupError) as error:
         raise StepError(
-            f"the image's Python {python} does not say where its packages are: {error}"
+            f"the image's Python {environment.python} does not say where its packages are: {error}"
         ) from error
 
 
 def make_environment(
     folder: Path, seen_at: str, image: ImagePython, below: Path | None = None
-) -> Environment:
-    """A virtual environment in `folder`, which the job finds at `seen_at`, without packages.
+) -> Path:
+    """A virtual environment in `folder`, which the job finds at `seen_at`, without packages; the
+    path of its Python there.
 
     Behind its own packages it has those of another one that this function has made, `below`, and
     behind these the image's.
     """
-    scripts, packages = folder / "bin", _packages_of(folder, image)
+    scripts, packages = folder / "bin", folder / _packages(image)
     scripts.mkdir(parents=True)
     packages.mkdir(parents=True)
-    python, version = f"{seen_at}/bin/python", image.version
     (scripts / "python").symlink_to(image.base)
-    for name in ("python3", f"python{version}"):
+    for name in ("python3", f"python{image.version}"):
         (scripts / name).symlink_to("python")
     (folder / "pyvenv.cfg").write_text(
-        f"home = {image.base.parent}\n"
+        f"home = {Path(image.base).parent}\n"
         f"include-system-site-packages = {str(image.has_system_packages).lower()}\n"
-        f"version = {version}\n",
+        f"version = {image.version}\n",
         encoding="utf-8",
     )
-    behind = image.sites if below is None else (str(_packages_of(below, image)), *image.sites)
+    behind, sources = image.sites, [Path(image.scripts)]
+    if below is not None:
+        behind, sources = [str(below / _packages(image)), *behind], [below / "bin", *sources]
     lines = [f"import site; site.addsitedir({path!r})" for path in behind]
     lines += [] if image.pip is None else [image.pip]
     (packages / "behind.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for source in (image.scripts,) if below is None else (below / "bin", image.scripts):
-        for name, body in _python_scripts(source):
-            _write_script(scripts / name, python, body)
-    for name in ("pip", "pip3", f"pip{version}"):
-        _write_script(scripts / name, python, _PIP_SCRIPT)
-    return Environment(Path(python), here=False, interpreter=python)
+    python = Path(seen_at, "bin/python")
+    pips = dict.fromkeys(("pip", "pip3", f"pip{image.version}"), _PIP_SCRIPT)
+    found = [*(each for source in sources for each in _python_scripts(source)), *pips.items()]
+    for name, body in dict(reversed(found)).items():  # the first of each name
+        path = scripts / name
+        if not path.is_symlink():
+            start = f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''\n"
+            path.write_text(f"{start}{body}", encoding="utf-8")
+            path.chmod(0o755)
+    return python
 
 
-def _packages_of(folder: Path, image: ImagePython) -> Path:
-    return folder / "lib" / f"python{image.version}" / "site-packages"
-
-
-def _write_script(path: Path, python: str, body: str) -> None:
-    if path.is_symlink() or path.exists():
-        return
-    if " " in python or len(python) > _SHEBANG_LIMIT:  # what the kernel cannot read, a shell can
-        first = f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''"
-    else:
-        first = f"#!{python}"
-    path.write_text(f"{first}\n{body}", encoding="utf-8")
-    path.chmod(0o755)
+def _packages(image: ImagePython) -> str:
+    return f"lib/python{image.version}/site-packages"
 
 
 def _python_scripts(folder: Path) -> Iterator[tuple[str, str]]:
     """The names and bodies of the scripts that a folder has for its own interpreter."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
+    for path in sorted(folder.glob("*")):
         try:
-            if not entry.is_file() or entry.stat().st_size > _SCRIPT_BYTES:
-                continue
-            with Path(entry.path).open("rb") as file:
-                if file.read(2) != b"#!":
-                    continue
-                text = (b"#!" + file.read()).decode()
+            is_small = path.is_file() and path.stat().st_size <= _SCRIPT_BYTES
+            text = path.read_text(encoding="utf-8") if is_small else ""
         except (OSError, UnicodeDecodeError):
             continue
-        first, _, body = text.partition("\n")
-        if first == "#!/bin/sh" and body.startswith("'''exec' "):
-            _, body = body.split("\n' '''\n", 1) if "\n' '''\n" in body else ("", "")
-        elif not _NAMES_PYTHON.fullmatch(first):
-            continue
-        yield entry.name, body
+        if (match := _SHEBANG.match(text)) is not None:
+            yield path.name, text[match.end() :]
 
 
 _REQUIREMENTS = "requirements.txt"
@@ -337,30 +247,17 @@ def wanted_by(source: Path | None, image: Environment) -> Wanted | None:
     """What a source needs beyond what the image's environment has; None if that is nothing."""
     if source is None:
         return None
-    requirements = source / _REQUIREMENTS
-    if (source / _PACKAGE).is_file():
-        listed = requirements.is_file()
-        arguments = ("install", "--upgrade", ".", *(("-r", _REQUIREMENTS) if listed else ()))
-        files = f"{_PACKAGE} and {_REQUIREMENTS}" if listed else _PACKAGE
-        return Wanted(arguments, _digest(image, _files(source)), files)
-    if not requirements.is_file() or image.first_unmet(requirements) is None:
+    requirements, is_package = source / _REQUIREMENTS, (source / _PACKAGE).is_file()
+    listed = requirements.is_file() and (is_package or image.first_unmet(requirements) is not None)
+    if not is_package and not listed:
         return None
     # A line that is no plain requirement may lead to any other file of the source.
-    deciding = _files(source) if _leads_on(requirements) else [(_REQUIREMENTS, requirements)]
-    return Wanted(("install", "-r", _REQUIREMENTS), _digest(image, deciding), _REQUIREMENTS)
-
-
-@contextmanager
-def one_at_a_time(lock: Path, given_up: Callable[[], bool]) -> Iterator[bool]:
-    """Hold a lock over processes; yields False when `given_up` says so before it is free."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("wb") as file:
-        while not given_up():
-            if try_lock(file, fcntl.LOCK_EX):
-                yield True
-                return
-            time.sleep(_POLL_SECONDS)
-    yield False
+    is_plain = not is_package and not _leads_on(requirements)
+    content = file_digest(requirements) if is_plain else folder_digest(source)
+    digest = hashlib.sha256(f"{image.identity}\n{content}".encode()).hexdigest()[:24]
+    arguments = {_PACKAGE: ["--upgrade", "."]} if is_package else {}
+    arguments |= {_REQUIREMENTS: ["-r", _REQUIREMENTS]} if listed else {}
+    return Wanted(("install", *chain(*arguments.values())), digest, " and ".join(arguments))
 
 
 def _leads_on(requirements: Path) -> bool:
@@ -368,13 +265,14 @@ def _leads_on(requirements: Path) -> bool:
     return any(line.strip()[:1] in {"-", ".", "/"} or "/" in line.split("#")[0] for line in lines)
 
 
-def _files(source: Path) -> list[tuple[str, Path]]:
-    found = sorted(path for path in source.rglob("*") if path.is_file())
-    return [(path.relative_to(source).as_posix(), path) for path in found]
-
-
-def _digest(image: Environment, files: list[tuple[str, Path]]) -> str:
-    digest = hashlib.sha256(f"{image.identity}\n".encode())
-    for name, path in files:
-        digest.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()[:24]
+@contextmanager
+def one_at_a_time(lock: Path, given_up: Callable[[], bool]) -> Iterator[bool]:
+    """Hold a lock over processes; yields False when `given_up` says so before it is free."""
+    while not given_up():
+        file = try_lock(lock)
+        if file is not None:
+            with file:
+                yield True
+            return
+        time.sleep(_POLL_SECONDS)
+    yield False

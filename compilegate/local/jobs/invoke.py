@@ -2,8 +2,8 @@
 
     python invoke.py HANDLER_FILE FUNCTION ARN EVENT_FILE RESULT_FILE SECONDS
 
-The event and what the handler returns are JSON. Its folder is the first on the path, as the root of
-a function's archive is. Standard library only.
+The event is JSON, and so is the result: an object with what the handler returns. The folder of its
+file is the first on the path, as the root of a function's archive is. Standard library only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
     if handler is None:
         raise SystemExit(f"{file} has no function {function}")
     event = json.loads(Path(event_file).read_text(encoding="utf-8"))
-    result = handler(event, Context(arn, float(seconds)))
+    result = {"OutputParameters": handler(event, Context(arn, float(seconds)))}
     Path(result_file).write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
 
 

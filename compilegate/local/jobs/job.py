@@ -1,5 +1,5 @@
-"""What training and processing jobs have in common: what a job is to the step that runs it, its
-instances, and its inputs.
+"""What training, processing and transform jobs have in common: their request, their sandbox, and
+how they are described.
 
 A job on N instances is N times the processes on one host, this machine.
 """
@@ -8,30 +8,49 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from compilegate.document.evaluation import Unresolved
 from compilegate.local.errors import ObjectStoreError, StepRequestError
-from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.launcher import JobEnd
-from compilegate.local.jobs.printed import MetricDefinition
-from compilegate.local.jobs.sandbox import Sandbox
-from compilegate.local.requests import RequestReader
+from compilegate.local.jobs.leases import gpus_wanted
+from compilegate.local.jobs.sandbox import HOST, ML, Sandbox, Sandboxes, container_path
+from compilegate.local.requests import ACCOUNT, INSTEAD, RequestReader, iso_time
 
 PYTHON_NAMES = ("python", "python3")
-_PREFIX, _MANIFEST, _AUGMENTED = "S3Prefix", "ManifestFile", "AugmentedManifestFile"
-_SHARDED, _REPLICATED = "ShardedByS3Key", "FullyReplicated"
+_MANIFEST, _SHARDED, _REPLICATED = "ManifestFile", "ShardedByS3Key", "FullyReplicated"
 _MOST_INSTANCES = 16
-INSTEAD = "let a command of yours do the step (--command), or leave it out (--skip)"
-"""What to do about a step that cannot run here."""
+_GROUP = "homogeneousCluster"
+
+
+@dataclass(frozen=True)
+class Input:
+    """Objects that appear in the folder `local_path` of the container: those at and below a URI, or
+    those that a manifest there names."""
+
+    uri: str
+    local_path: str
+    is_manifest: bool = False
+    distribution: str = _REPLICATED
+    """S3DataDistributionType; the one host here gets all objects."""
+    name: str = ""
+    content_type: str | None = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """The folder `local_path` of the container, which is stored at `uri`."""
+
+    uri: str
+    local_path: str
 
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """A job that has ended, for its Describe* response."""
+    """How a job ended, for its Describe* response."""
 
     status: str
     """Completed, Failed or Stopped."""
@@ -39,79 +58,173 @@ class JobOutcome:
     ended: float
     """Seconds since the epoch."""
     failure: str | None
-    metrics: Sequence[Mapping[str, Any]] = ()
-    timed_out: bool = False
+    metrics: Sequence[Mapping[str, Any]]
+    timed_out: bool
 
 
-class Job(Protocol):
-    """One job, from its empty sandbox to its Describe* response."""
+@dataclass(kw_only=True)
+class Job:
+    """One job, from its resolved request to its Describe* response."""
 
-    name: str
-    sandbox: Sandbox
-    metrics: Sequence[MetricDefinition]
+    kind: ClassVar[str]
+    """As in DescribeTrainingJob."""
+    start_folder: ClassVar[str]
+    """Below /opt/ml, as the next two: where the program starts."""
+    config_folder: ClassVar[str]
+    message_file: ClassVar[str]
+    """Where the job may explain its end."""
+
+    image: str
+    entrypoint: tuple[str, ...]
+    """ContainerEntrypoint; empty where the image's own toolkit starts the program."""
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str]
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    instance_type: str = "local"
+    processes: int = 1
+    """How many compute side by side: each has work for a core."""
     max_seconds: int
-    gpus: int
-    """How many it computes with, where this machine has any."""
-    processes: int
-    """How many of its processes compute side by side: each has work for a core."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """By name, the expression that finds a metric in what the job prints."""
+    algorithm: str | None = None
+    """The built-in algorithm, where the request names no program of its own."""
+    raw: Mapping[str, Any]
+    """The whole request, which the Describe* response echoes."""
 
-    def stage(self, environment: Environment) -> Sequence[Path]:
-        """Fill the sandbox; return the input files. Raises StepError."""
+    name: str = field(init=False)
+    sandbox: Sandbox = field(init=False)
+    store: ObjectStore = field(init=False)
 
-    def argv(self, environment: Environment, cores: int, gpus: int) -> list[str]:
-        """The program and its arguments, container paths rewritten."""
+    def settle(self, name: str, sandboxes: Sandboxes, store: ObjectStore) -> None:
+        """Give it a name and an empty sandbox; what precedes that only reads the request."""
+        folders = (*self.inputs, *self.outputs)
+        self.name, self.store = name, store
+        self.sandbox = sandboxes.make(name, [each.local_path for each in folders])
 
-    def variables(self, cores: int, gpus: int) -> dict[str, str]:
-        """The environment variables beyond those that every job has."""
+    @property
+    def gpus(self) -> int:
+        """How many it computes with, where this machine has any: one for each process."""
+        return gpus_wanted(self.instance_type, self.processes)
 
-    def working_directory(self) -> str:
-        """Where the program starts, as the job sees it."""
+    @property
+    def input_uris(self) -> tuple[str, ...]:
+        """Every object or prefix that must exist when the job starts."""
+        return tuple(each.uri for each in self.inputs)
 
-    def source_folder(self) -> Path | None:
-        """Where its source lies, if what a requirements.txt or a setup.py there names is to be
-        installed before it starts."""
-
-    def collect(self, end: JobEnd) -> None:
-        """Store the results. Raises StepError."""
-
-    def message(self) -> str | None:
-        """What the job wrote for people about its end, if it did."""
-
-    def recorded_failure(self) -> str | None:
-        """Why a job that ended well did not do what it was for, where it says so."""
+    @property
+    def output_prefixes(self) -> tuple[str, ...]:
+        """Below which the job's results will lie."""
+        return tuple(each.uri for each in self.outputs)
 
     def output_uris(self) -> Sequence[str]:
         """Where the results are, once they are stored."""
+        return self.output_prefixes
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The members of a Describe* response that name the job."""
+        arn = f"{ACCOUNT}:{self.kind.lower()}-job/{self.name}"
+        return {f"{self.kind}JobName": self.name, f"{self.kind}JobArn": arn}
+
+    def stage(self) -> list[Path]:
+        """Fill the sandbox; return the input files. Raises StepError."""
+        self.sandbox.make(ML / self.start_folder)
+        self.sandbox.make((ML / self.message_file).parent)
+        for output in self.outputs:
+            self.sandbox.make(output.local_path)
+        self.write_config("resourceconfig", self.resource_config())
+        files = []
+        for each in self.inputs:
+            list_objects = _manifest_entries if each.is_manifest else ObjectStore.objects
+            folder = self.sandbox.make(each.local_path)
+            files += self.store.place(list_objects(self.store, each.uri), folder)
+        return files
+
+    def write_config(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write one of the files that tell the container about the job."""
+        self.sandbox.write_json(ML / self.config_folder / f"{name}.json", content)
+
+    def resource_config(self) -> dict[str, Any]:
+        """resourceconfig.json of a job, which has one host here."""
+        kind = self.instance_type
+        group = {"instance_group_name": _GROUP, "instance_type": kind, "hosts": [HOST]}
+        return {
+            "current_host": HOST,
+            "current_instance_type": kind,
+            "current_group_name": _GROUP,
+            "hosts": [HOST],
+            "instance_groups": [group],
+            "network_interface_name": "lo",
+        }
+
+    def argv(self, python: str, cores: int, gpus: int) -> list[str]:
+        """The program and its arguments, container paths rewritten."""
+        del cores, gpus
+        program, *rest = self.entrypoint
+        if program.rpartition("/")[2] in PYTHON_NAMES:  # the image's, wherever the image has it
+            program = python
+        return [self.sandbox.rewrite(part) for part in (program, *rest, *self.arguments)]
+
+    def variables(self, cores: int, gpus: int) -> dict[str, str]:
+        """The environment variables beyond those that every job has."""
+        del cores, gpus
+        name, arn = self.identity.values()
+        prefix = f"{self.kind.upper()}_JOB"
+        return {f"{prefix}_NAME": name, f"{prefix}_ARN": arn, **self.rewritten(self.environment)}
+
+    def rewritten(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """Values of the request, with their container paths as the job finds them."""
+        return {name: self.sandbox.rewrite(value) for name, value in texts.items()}
+
+    def working_directory(self) -> str:
+        """Where the program starts, as the job sees it."""
+        return self.sandbox.inside(self.sandbox.path(ML / self.start_folder))
+
+    def source_folder(self) -> Path | None:
+        """Where its source lies, if what a requirements.txt or a setup.py there names is to be
+        installed before it starts. A processor installs such things in its command."""
+        return None
+
+    def collect(self, end: JobEnd) -> None:
+        """Store the results; what a failed job left may be half done. Raises StepError."""
+        if end.succeeded:
+            self.store_outputs()
+
+    def store_outputs(self) -> None:
+        """Store every output's folder."""
+        for output in self.outputs:
+            self.store.upload_folder(self.sandbox.path(output.local_path), output.uri)
+
+    def message(self) -> str | None:
+        """What the job wrote for people about its end, if it did; at most 1024 characters."""
+        try:
+            text = self.sandbox.path(ML / self.message_file).read_text("utf-8", "replace")
+        except OSError:
+            return None
+        return text.strip()[:1024] or None
+
+    def recorded_failure(self) -> str | None:
+        """Why a job that ended well did not do what it was for, where it says so."""
+        return None
 
     def describe(self, outcome: JobOutcome) -> dict[str, Any]:
         """The Describe* response."""
+        started, ended = iso_time(outcome.started), iso_time(outcome.ended)
+        return {
+            **self.raw,
+            **self.identity,
+            f"{self.kind}JobStatus": outcome.status,
+            "CreationTime": started,
+            f"{self.kind}StartTime": started,
+            f"{self.kind}EndTime": ended,
+            "LastModifiedTime": ended,
+            **({} if outcome.failure is None else {"FailureReason": outcome.failure}),
+        }
 
 
-def interpreter_for(program: str, environment: Environment) -> str:
-    """`python` and `python3` are the image's interpreter, with or without a folder before them."""
-    name = program.rpartition("/")[2]
-    return str(environment.python) if name in PYTHON_NAMES else program
-
-
-def read_message(path: Path) -> str | None:
-    """The text of a file in which a job explains its end; at most 1024 characters."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None
-    return text[:1024] or None
-
-
-@dataclass(frozen=True)
-class Instances:
-    """The instances that a job would have on SageMaker."""
-
-    kind: str = "local"
-    count: int = 1
-
-
-def read_instances(resources: RequestReader) -> Instances:
-    """What a ResourceConfig or a ClusterConfig says. Raises StepRequestError."""
+def read_instances(resources: RequestReader) -> tuple[str, int]:
+    """Instance type and count of a ResourceConfig or ClusterConfig. Raises StepRequestError."""
     groups = resources.sections("InstanceGroups")
     if len(groups) > 1:
         raise StepRequestError(
@@ -125,89 +238,41 @@ def read_instances(resources: RequestReader) -> Instances:
             f"InstanceCount is {count}, allowed here: 1 to {_MOST_INSTANCES}, because all their "
             "processes run on this machine"
         )
-    return Instances(section.text_or("InstanceType", "local"), count)
+    return section.text_or("InstanceType", "local"), count
 
 
-@dataclass(frozen=True)
-class Source:
-    """The objects of an input: those at and below a URI, or those that a manifest there names."""
-
-    uri: str
-    is_manifest: bool
-    sharded: bool
-    """Whether each host would get its share; the one host here gets all."""
-
-    @property
-    def distribution(self) -> str:
-        """S3DataDistributionType."""
-        return _SHARDED if self.sharded else _REPLICATED
-
-    def place(self, store: ObjectStore, folder: Path) -> list[Path]:
-        """Place the objects into `folder`; return the files.
-
-        Raises ObjectStoreError where one is absent, StepRequestError for what is no manifest.
-        """
-        entries = _manifest_entries if self.is_manifest else ObjectStore.objects
-        return store.place(entries(store, self.uri), folder)
+def read_input(
+    s3: RequestReader, local_path: str, name: str = "", content_type: str | None = None
+) -> Input:
+    """An S3DataSource or S3Input. Raises StepRequestError."""
+    is_manifest = s3.one_of("S3DataType", "S3Prefix", _MANIFEST) == _MANIFEST
+    distribution = s3.one_of("S3DataDistributionType", _REPLICATED, _SHARDED)
+    return Input(s3.uri("S3Uri"), local_path, is_manifest, distribution, name, content_type)
 
 
-def read_source(s3: RequestReader, where: str) -> Source:
-    """An S3DataSource or S3Input. Raises StepRequestError, `where` first."""
-    if s3.text_or("S3DataType", _PREFIX) == _AUGMENTED:
-        raise StepRequestError(
-            f"{where}: S3DataType {_AUGMENTED} is read through a pipe, which is not done here; "
-            f"name the objects by {_PREFIX} or {_MANIFEST}, or {INSTEAD}"
-        )
-    kind = one_of(s3, "S3DataType", (_PREFIX, _MANIFEST), _PREFIX, where)
-    allowed = (_REPLICATED, _SHARDED)
-    distribution = one_of(s3, "S3DataDistributionType", allowed, _REPLICATED, where)
-    return Source(s3.uri("S3Uri"), kind == _MANIFEST, distribution == _SHARDED)
-
-
-def one_of(
-    reader: RequestReader, key: str, allowed: Sequence[str], default: str, where: str
-) -> str:
-    """A member that has one of a few values. Raises StepRequestError, `where` first."""
-    value = reader.text_or(key, default)
-    if not isinstance(value, Unresolved) and value not in allowed:
-        raise StepRequestError(
-            f"{where}: {key} is {value!r:.80}, allowed here: {', '.join(allowed)}"
-        )
-    return value
-
-
-def refuse_pipe(mode: str, where: str) -> None:
-    """Raise StepRequestError for an input that is read through a pipe."""
-    if mode == "Pipe":
-        raise StepRequestError(
-            f"{where}: input mode Pipe is not supported here; use File or FastFile, or {INSTEAD}"
-        )
+def read_local_path(reader: RequestReader) -> str:
+    """The LocalPath of an input or output. Raises StepRequestError."""
+    path = reader.text("LocalPath")
+    if not isinstance(path, Unresolved):
+        container_path(path)
+    return path
 
 
 def _manifest_entries(store: ObjectStore, uri: str) -> list[tuple[Path, str]]:
     """The files that a manifest names, each with its key below the prefix."""
-    prefix, keys = _read_manifest(store.read(uri), uri)
-    found = []
-    for key in keys:
-        file = store.path(prefix + key)
-        if not file.is_file():
-            raise ObjectStoreError(f"{prefix}{key}, which the manifest {uri} names, is absent")
-        found.append((file, key))
+    try:
+        read: Any = json.loads(store.read(uri))
+    except (ValueError, RecursionError):
+        read = None
+    match read:
+        case [{"prefix": str(prefix)}, *keys] if all(isinstance(key, str) for key in keys):
+            found = [(store.path(prefix + key), key) for key in keys]
+        case _:
+            expected = 'a JSON list of {"prefix": "s3://..."} and keys below it'
+            raise StepRequestError(f"the manifest {uri} is not {expected}")
     if not found:
         raise ObjectStoreError(f"the manifest {uri} names no objects")
+    for file, key in found:
+        if not file.is_file():
+            raise ObjectStoreError(f"{prefix}{key}, which the manifest {uri} names, is absent")
     return found
-
-
-def _read_manifest(content: bytes, uri: str) -> tuple[str, list[str]]:
-    expected = 'a list of {"prefix": "s3://..."} and keys below it'
-    try:
-        read: Any = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        sentence = f"the manifest {uri} is no JSON ({error}), expected {expected}"
-        raise StepRequestError(sentence) from error
-    if not isinstance(read, list) or not read or not isinstance(read[0], dict):
-        raise StepRequestError(f"the manifest {uri} is not {expected}")
-    prefix, keys = read[0].get("prefix"), read[1:]
-    if not isinstance(prefix, str) or not all(isinstance(key, str) for key in keys):
-        raise StepRequestError(f"the manifest {uri} is not {expected}")
-    return prefix, keys

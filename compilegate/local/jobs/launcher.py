@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import secrets
 import signal
 import subprocess
@@ -15,26 +14,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO
 
-from compilegate.local.jobs.printed import LineReader, PrintedAt
+from compilegate.local.jobs.printed import LineReader
 
 _PROGRAM = Path(__file__).with_name("process.py")
 _TAIL_LINES = 15
-_IN_MEMORY = ("/dev/shm",)  # noqa: S108 - each job has its own
-
-JobEndReason = Literal["exited", "stopped", "timeout", "not started"]
-
-_REPORT = re.compile(
-    r"(?P<reason>exited|stopped|timeout|not started)\t(?P<code>-?\d+)\t(?P<error>.*)", re.DOTALL
-)
+_MARK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Bind:
-    """A folder of this machine at a path of the job's root."""
+    """A folder of this machine at a path of the job's root; one that it may not write to is at its
+    own place."""
 
     source: Path
     target: str
@@ -48,25 +42,15 @@ class View:
     root: Path
     """The folder that becomes the root: what a job makes there, beside the binds, stays here."""
     binds: Sequence[Bind]
+    """A folder comes before what lies in it."""
     files: Mapping[str, Path] = field(default_factory=dict)
     """By path of the job's root, a file that is shown instead of the one there."""
-
-    def as_json(self) -> str:
-        """As `process.py` wants it: a folder comes before what lies in it."""
-        binds = sorted(self.binds, key=lambda bind: bind.target.count("/"))
-        return json.dumps(
-            {
-                "root": str(self.root),
-                "binds": [[str(b.source), b.target, b.may_write] for b in binds],
-                "files": [[str(source), target] for target, source in self.files.items()],
-                "memory": _IN_MEMORY,
-            }
-        )
 
 
 @dataclass(frozen=True)
 class Alias:
-    """A short name without spaces for a folder, for as long as the job runs."""
+    """A short name for a folder for as long as the job runs: the path of a socket has at most 108
+    characters, and a shell splits a path at its spaces."""
 
     name: Path
     folder: Path
@@ -95,17 +79,26 @@ class JobCommand:
     locks: Sequence[int] = ()
     """Open files whose locks last until nothing is left of the job, even if this process dies."""
 
+    def launcher_argv(self) -> list[str]:
+        """How `process.py` is started. The environment, which may hold secrets, is no argument."""
+        options = {k: v for k, v in asdict(self).items() if k not in {"argv", "environment"}}
+        text = json.dumps(options, default=str)
+        return [sys.executable, "-I", "-S", str(_PROGRAM), text, *self.argv]
+
 
 @dataclass(frozen=True)
 class JobEnd:
     """How a job's first process ended."""
 
-    reason: JobEndReason
+    reason: str
+    """exited, stopped, timeout, not started."""
     code: int
     """Exit code; negative for a signal."""
-    error: str
+    error: str = ""
     """Why it was not started, if it was not."""
-    last_lines: tuple[str, ...]
+    last_lines: tuple[str, ...] = ()
+    marks: tuple[tuple[int, float], ...] = ()
+    """About once a second, how long the log was in bytes, and when (seconds since the epoch)."""
 
     @property
     def succeeded(self) -> bool:
@@ -144,25 +137,18 @@ class RunningJob:
             with contextlib.suppress(BrokenPipeError):  # the job has just ended
                 self._lifeline.write(word)
 
-    def run(
-        self,
-        command: JobCommand,
-        log: Path,
-        on_line: Callable[[str], None],
-        printed_at: PrintedAt | None = None,
-    ) -> JobEnd:
+    def run(self, command: JobCommand, log: Path, on_line: Callable[[str], None]) -> JobEnd:
         """Run one process of the job to its end; its output is added to `log`, and goes by line to
-        `on_line`; `printed_at` records when it printed what.
-        """
-        printed_at = PrintedAt() if printed_at is None else printed_at
+        `on_line`."""
         last: deque[str] = deque(maxlen=_TAIL_LINES)
+        marks: list[tuple[int, float]] = []
 
         def read_line(line: str) -> None:
             last.append(line)
             on_line(line)
 
         process = subprocess.Popen(
-            _launcher_argv(command),
+            command.launcher_argv(),
             env=dict(command.environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -171,7 +157,10 @@ class RunningJob:
             start_new_session=True,  # a Ctrl-C at the terminal reaches the runner only
             bufsize=0,
         )
-        lifeline, output, report = _pipes(process)
+        lifeline, output, report = process.stdin, process.stdout, process.stderr
+        assert lifeline is not None  # noqa: S101  all three are pipes
+        assert output is not None  # noqa: S101
+        assert report is not None  # noqa: S101
         with process, log.open("ab", buffering=0) as log_file:
             with self._lock:
                 self._lifeline = lifeline
@@ -179,48 +168,25 @@ class RunningJob:
             try:
                 lines = LineReader(read_line)
                 offset = log_file.seek(0, os.SEEK_END)
-                printed_at.mark(offset, time.time())
+                marks.append((offset, time.time()))
                 while chunk := output.read(65536):
-                    printed_at.mark(offset, time.time())
+                    if time.time() - marks[-1][1] >= _MARK_SECONDS:
+                        marks.append((offset, time.time()))
                     offset += len(chunk)
                     log_file.write(chunk)
                     lines.feed(chunk)
                 lines.end()
-                end = report.read()
+                end = report.read().decode(errors="replace").strip("\n")
             finally:
                 with self._lock:
                     self._lifeline = None
-        return _job_end(end, tuple(last))
+        return replace(_job_end(end), last_lines=tuple(last), marks=tuple(marks))
 
 
-def _launcher_argv(command: JobCommand) -> list[str]:
-    alias, view, folder = command.alias, command.view, command.working_directory
-    return [
-        *(sys.executable, "-I", "-S", str(_PROGRAM)),
-        ",".join(map(str, command.cpus)),
-        str(command.max_seconds),
-        str(command.grace_seconds),
-        ",".join(map(str, command.locks)),
-        *(("", "") if alias is None else (str(alias.name), str(alias.folder))),
-        "" if view is None else view.as_json(),
-        folder,
-        *command.argv,
-    ]
-
-
-def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    if process.stdin is None or process.stdout is None or process.stderr is None:
-        raise AssertionError("the launcher was started without its pipes")
-    return process.stdin, process.stdout, process.stderr
-
-
-def _job_end(report: bytes, last_lines: tuple[str, ...]) -> JobEnd:
-    text = report.decode(errors="replace").strip("\n")
-    match = _REPORT.fullmatch(text)
-    if match is None and text:
-        return JobEnd("not started", 0, f"its launcher failed: {text.splitlines()[-1]}", last_lines)
-    if match is None:
-        # The launcher itself was killed, and the kernel killed the job with it.
-        return JobEnd("exited", -signal.SIGKILL, "", last_lines)
-    reason = cast(JobEndReason, match["reason"])
-    return JobEnd(reason, int(match["code"]), match["error"], last_lines)
+def _job_end(report: str) -> JobEnd:
+    if not report:  # the launcher itself was killed, and the kernel killed the job with it
+        return JobEnd("exited", -signal.SIGKILL)
+    reason, *rest = report.split("\t", 2)
+    if len(rest) == 2:
+        return JobEnd(reason, int(rest[0]), rest[1])
+    return JobEnd("not started", 0, f"its launcher failed: {report.splitlines()[-1]}")

@@ -11,42 +11,41 @@ what a runner held that died. The file names the executions that hold it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Self, TypeVar
 
-from compilegate.document.evaluation import Unresolved
+from compilegate.job.files import try_lock
 from compilegate.job.names import VISIBLE_GPUS_VARIABLE
 
 _SYSFS = Path("/sys/devices/system/cpu")
 _DRIVER = Path("/proc/driver/nvidia/gpus")
 """Where the driver lists those that this system, or this container, may use."""
-_LISTING_SECONDS = 20
 _ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """Numbers mean what they mean to nvidia-smi; CUDA by itself counts from the fastest on."""
 _WITH_GPUS = re.compile(r"ml\.(p|g|gr)\d")
 
 Core = tuple[int, ...]
 """The CPU ids of one physical core, ascending."""
+_Thing = TypeVar("_Thing", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Lease:
     """What a job holds until `release`."""
 
-    files: tuple[IO[bytes], ...]
+    files: tuple[IO[bytes] | socket.socket, ...]
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """The open lock files: whoever inherits them holds the lease as well."""
+        """The open files: whoever inherits them holds the lease as well."""
         return tuple(file.fileno() for file in self.files)
 
     def release(self) -> None:
@@ -54,49 +53,62 @@ class Lease:
         for file in self.files:
             file.close()
 
+    def __enter__(self) -> Self:
+        return self
 
-class _Locks:
-    """Lock files in a folder, each with the names of those who hold it."""
+    def __exit__(self, *_exception: object) -> None:
+        self.release()
+
+
+class _Pool:
+    """Things of this machine that one execution, the `holder`, leases in competition with others:
+    each has a lock file in a folder, with the names of those who hold it."""
 
     def __init__(self, folder: Path, holder: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._holder = folder, holder
-        self.refused_by: set[str] = set()
-        """Who else held what `take` could not lock."""
+        self._refused_by: set[str] = set()
 
-    def take(self, name: str, *, shared: bool = False) -> IO[bytes] | None:
-        """The open file, locked; None where somebody else holds it."""
-        file = (self._folder / f"{name}.lock").open("a+b", buffering=0)
-        # Whoever has it alone, if only for a moment, removes the names of those who had it before.
-        alone = try_lock(file, fcntl.LOCK_EX)
-        with contextlib.suppress(OSError):  # a full disk costs a name, not the lock
-            if alone:
-                file.truncate(0)
-                file.write(f"{self._holder}\n".encode())
-        if alone and not shared:
-            return file
-        if shared and try_lock(file, fcntl.LOCK_SH):
-            with contextlib.suppress(OSError):
-                if self._holder not in _names(file):
-                    file.write(f"{self._holder}\n".encode())
-            return file
-        self.refused_by |= {*_names(file)} - {self._holder}
-        file.close()
+    @property
+    def refused_by(self) -> frozenset[str]:
+        """The other executions that stood in the way of the latest lease."""
+        return frozenset(self._refused_by)
+
+    def _take(
+        self, named: Mapping[_Thing, str], at_least: int, at_most: int, *, shared: bool = False
+    ) -> dict[_Thing, IO[bytes]] | None:
+        """The first things that are free, with their locked files; None where there are too few.
+        `named` has the lock of each."""
+        held: dict[_Thing, IO[bytes]] = {}
+        self._refused_by.clear()
+        for thing, name in named.items():
+            if len(held) == at_most:
+                break
+            file = self._lock(name, shared=shared)
+            if file is not None:
+                held[thing] = file
+        if len(held) >= at_least:
+            return held
+        for file in held.values():
+            file.close()
         return None
 
-
-def try_lock(file: IO[bytes], kind: int) -> bool:
-    """Lock an open file at once, if nobody else holds it; `kind` is one of flock's."""
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _names(file: IO[bytes]) -> list[str]:
-    file.seek(0)
-    return file.read().decode("ascii", "replace").split()
+    def _lock(self, name: str, *, shared: bool) -> IO[bytes] | None:
+        """The open file, locked; None where somebody else holds it."""
+        path = self._folder / f"{name}.lock"
+        file = try_lock(path)
+        if file is not None:  # nobody else has it: the names are of those who had it before
+            file.truncate(0)
+        if shared:
+            if file is not None:
+                file.close()
+            file = try_lock(path, shared=True)
+        if file is None:
+            names = path.read_text(encoding="ascii", errors="replace").split()
+            self._refused_by |= {*names} - {self._holder}
+            return None
+        with contextlib.suppress(OSError):  # a full disk costs a name, not the lock
+            os.write(file.fileno(), f"{self._holder}\n".encode())
+        return file
 
 
 def available_cpus() -> frozenset[int]:
@@ -141,48 +153,28 @@ class CoreLease(Lease):
         return tuple(cpu for core in self.cores for cpu in core)
 
 
-class CorePool:
-    """The cores that one execution, the `holder`, may use in competition with others."""
+class CorePool(_Pool):
+    """The cores that an execution may use."""
 
     def __init__(self, cores: Sequence[Core], lock_folder: Path, holder: str = "") -> None:
+        super().__init__(lock_folder, holder)
         self.cores = tuple(cores)
-        self._locks = _Locks(lock_folder, holder)
+        # Executions may see different CPUs of one core; its lowest id on this machine names it.
+        self._names = {core: f"core-{min(_siblings(core[0], _SYSFS))}" for core in cores}
 
     def acquire_exclusive(self, count: int) -> CoreLease | None:
         """`count` cores that nobody else uses, or None when there are not as many right now."""
-        return self._acquire(self.cores, count, count, shared=False)
+        return _core_lease(self._take(self._names, count, count))
 
     def acquire_shared(self, count: int) -> CoreLease | None:
         """Up to `count` cores that no Training job uses, or None when it uses them all."""
         # From the other end than exclusive leases, so that the two kinds seldom meet.
-        return self._acquire(tuple(reversed(self.cores)), 1, count, shared=True)
-
-    @property
-    def refused_by(self) -> frozenset[str]:
-        """The other executions that stood in the way of the latest lease of cores."""
-        return frozenset(self._locks.refused_by)
-
-    def _acquire(
-        self, cores: Sequence[Core], at_least: int, at_most: int, *, shared: bool
-    ) -> CoreLease | None:
-        held: dict[Core, IO[bytes]] = {}
-        self._locks.refused_by.clear()
-        for core in cores:
-            if len(held) == at_most:
-                break
-            file = self._locks.take(_core_name(core), shared=shared)
-            if file is not None:
-                held[core] = file
-        lease = CoreLease(tuple(held.values()), tuple(sorted(held)))
-        if len(held) >= at_least:
-            return lease
-        lease.release()
-        return None
+        backwards = dict(reversed(self._names.items()))
+        return _core_lease(self._take(backwards, 1, count, shared=True))
 
 
-def _core_name(core: Core) -> str:
-    # Executions may see different CPUs of one core; its lowest id on this machine names it.
-    return f"core-{min(_siblings(core[0], _SYSFS))}"
+def _core_lease(held: Mapping[Core, IO[bytes]] | None) -> CoreLease | None:
+    return None if held is None else CoreLease(tuple(held.values()), tuple(sorted(held)))
 
 
 def gpus_here(variables: Mapping[str, str], count: int | None = None) -> tuple[str, ...]:
@@ -203,32 +195,24 @@ def gpus_here(variables: Mapping[str, str], count: int | None = None) -> tuple[s
 
 
 def _count() -> int:
-    """How many NVIDIA GPUs there are: by the driver's list, or its own program where it has no
-    list, as under Windows."""
+    """How many NVIDIA GPUs there are: by the driver's list, or its program where it has none (as
+    under Windows)."""
     listed = len(list(_DRIVER.glob("*")))
     program = None if listed else shutil.which("nvidia-smi")
     if program is None:
         return listed
     try:
-        found = subprocess.run(
-            [program, "--list-gpus"],
-            capture_output=True,
-            text=True,
-            timeout=_LISTING_SECONDS,
-            check=True,
-        )
+        found = subprocess.check_output([program, "--list-gpus"], text=True, timeout=20)
     except (OSError, subprocess.SubprocessError):
         return 0  # installed, and no driver that answers
-    return sum(line.startswith("GPU ") for line in found.stdout.splitlines())
+    return sum(line.startswith("GPU ") for line in found.splitlines())
 
 
-def gpus_wanted(instance_type: str | Unresolved, processes: int = 1) -> int:
+def gpus_wanted(instance_type: str, processes: int) -> int:
     """How many a job on such an instance computes with: one for each of its processes; 0 where the
     instance has none. A type that is none of SageMaker's is this machine."""
-    on_sagemaker = isinstance(instance_type, str) and instance_type.startswith("ml.")
-    if on_sagemaker and _WITH_GPUS.match(str(instance_type)) is None:
-        return 0
-    return processes
+    has_none = instance_type.startswith("ml.") and _WITH_GPUS.match(instance_type) is None
+    return 0 if has_none else processes
 
 
 @dataclass(frozen=True)
@@ -240,63 +224,44 @@ class GpuLease(Lease):
     """Has the job see these and no others; empty on a machine without any."""
 
 
-class GpuPool:
-    """The GPUs that one execution, the `holder`, may use in competition with others."""
+class GpuPool(_Pool):
+    """The GPUs that an execution may use."""
 
     def __init__(self, names: Sequence[str], lock_folder: Path, holder: str = "") -> None:
         """`names` are those that CUDA_VISIBLE_DEVICES takes: numbers, or UUIDs."""
-        self.names = tuple(names)
-        self._locks = _Locks(lock_folder, holder)
+        super().__init__(lock_folder, holder)
+        self._names = {name: f"gpu-{re.sub(r'[^A-Za-z0-9.-]', '_', name)}" for name in names}
 
     def acquire(self, count: int) -> GpuLease | None:
         """`count` GPUs that nobody else uses, or None when there are not as many right now; an
         empty lease on a machine without any."""
-        if not self.names:
+        if not self._names:
             return GpuLease((), (), {})
-        held: dict[str, IO[bytes]] = {}
-        self._locks.refused_by.clear()
-        for name in self.names:
-            if len(held) == count:
-                break
-            plain = re.sub(r"[^A-Za-z0-9.-]", "_", name)
-            file = self._locks.take(f"gpu-{plain}")
-            if file is not None:
-                held[name] = file
+        held = self._take(self._names, count, count)
+        if held is None:
+            return None
         seen = {VISIBLE_GPUS_VARIABLE: ",".join(held), **_ORDER}
-        lease = GpuLease(tuple(held.values()), tuple(held), seen)
-        if len(held) == count:
-            return lease
-        lease.release()
-        return None
-
-    @property
-    def refused_by(self) -> frozenset[str]:
-        """The other executions that stood in the way of the latest lease of GPUs."""
-        return frozenset(self._locks.refused_by)
+        return GpuLease(tuple(held.values()), tuple(held), seen)
 
 
-class PortLease:
-    """A port of this machine at which the processes of one job meet.
+@dataclass(frozen=True)
+class PortLease(Lease):
+    """A port of this machine at which the processes of one job meet."""
 
-    The socket is bound and does not listen, so that nobody else is given the port, and the job can
-    bind it: servers set SO_REUSEADDR. Systems other than Linux do not allow that; there the port is
-    one that was free a moment ago.
+    number: int
+
+
+def lease_port() -> PortLease:
+    """A port that nobody else is given.
+
+    Its socket is bound and does not listen, so that the job can bind it too: servers set
+    SO_REUSEADDR. Only Linux allows that; elsewhere the port is one that was free a moment ago.
     """
-
-    def __init__(self) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("", 0))
-        self.number: int = self._socket.getsockname()[1]
-        if sys.platform != "linux":
-            self._socket.close()
-
-    @property
-    def descriptors(self) -> tuple[int, ...]:
-        """The open socket: whoever inherits it keeps the port."""
-        descriptor = self._socket.fileno()
-        return () if descriptor < 0 else (descriptor,)
-
-    def release(self) -> None:
-        """Let others have it."""
-        self._socket.close()
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("", 0))
+    number: int = bound.getsockname()[1]
+    if sys.platform == "linux":
+        return PortLease((bound,), number)
+    bound.close()
+    return PortLease((), number)

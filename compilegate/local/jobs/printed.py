@@ -6,8 +6,7 @@ import math
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ _UNENDED_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 16
 _CHUNK_SECONDS = 5.0
 """For one expression and one chunk of a log, which mostly takes some milliseconds."""
-_MARK_SECONDS = 1.0
 
 
 class LineReader:
@@ -33,18 +31,15 @@ class LineReader:
         """Pass on the lines that end in this chunk."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
-            self._emit(line)
+            self._on_line(_shown(line))
         if len(self._rest) > _UNENDED_BYTES:
             self.end()
 
     def end(self) -> None:
         """Pass on the last line, which nothing has ended."""
         if self._rest:
-            self._emit(self._rest)
+            self._on_line(_shown(self._rest))
             self._rest = b""
-
-    def _emit(self, raw: bytes) -> None:
-        self._on_line(_shown(raw))
 
 
 def _shown(raw: bytes) -> str:
@@ -52,58 +47,36 @@ def _shown(raw: bytes) -> str:
     return raw.decode(errors="replace").rstrip("\r").rpartition("\r")[2][:_LINE_CHARACTERS]
 
 
-@dataclass
-class PrintedAt:
-    """Where in a log each second of a job begins."""
+def compiled(name: str, expression: str) -> Any:
+    """The Regex of a metric, whose first group is the value. Raises StepRequestError."""
+    import regex  # noqa: PLC0415 - 20 ms that only jobs with metrics need
 
-    marks: list[tuple[int, float]] = field(default_factory=list)
-
-    def mark(self, offset: int, timestamp: float) -> None:
-        """At `timestamp` (seconds since the epoch) the log was `offset` bytes long."""
-        if not self.marks or timestamp - self.marks[-1][1] >= _MARK_SECONDS:
-            self.marks.append((offset, timestamp))
-
-
-@dataclass(frozen=True)
-class MetricDefinition:
-    """A metric's name, and the regular expression whose first group is its value."""
-
-    name: str
-    expression: str
-
-    def check(self) -> None:
-        """Raise StepRequestError for an expression that is malformed."""
-        import regex  # noqa: PLC0415 - 20 ms that only jobs with metrics need
-
-        try:
-            regex.compile(self.expression)
-        except regex.error as error:
-            raise StepRequestError(
-                f"the Regex of metric {self.name} is malformed: {error}"
-            ) from error
+    try:
+        return regex.compile(expression)
+    except regex.error as error:
+        raise StepRequestError(f"the Regex of metric {name} is malformed: {error}") from error
 
 
 def final_metrics(
-    definitions: Sequence[MetricDefinition],
+    expressions: Mapping[str, str],
     log: Path,
-    printed_at: PrintedAt,
+    marks: Sequence[tuple[int, float]],
     given_up: Callable[[], bool],
     say: Callable[[str], None],
 ) -> list[dict[str, Any]] | None:
-    """FinalMetricDataList of DescribeTrainingJob: the last value of each metric in a job's log.
+    """FinalMetricDataList of DescribeTrainingJob: the last value of each metric in a job's log, of
+    which `marks` are (offset, seconds since the epoch).
 
     A metric whose last value is NaN or infinite is left out: whoever reads it then fails, instead
     of comparing with something that is no number. So is one whose expression takes too long, with
     a sentence to `say`. None as soon as `given_up` says so. Raises StepError when the log cannot be
     read.
     """
-    if not definitions or not printed_at.marks or not log.is_file():
+    if not expressions or not marks or not log.is_file():
         return []
-    import regex  # noqa: PLC0415 - 20 ms that only jobs with metrics need
-
-    wanted = {each.name: regex.compile(each.expression) for each in definitions}
+    wanted = {name: compiled(name, expression) for name, expression in expressions.items()}
     last: dict[str, tuple[float, float]] = {}
-    offsets = [offset for offset, _ in printed_at.marks]
+    offsets = [offset for offset, _ in marks]
     try:
         for offset, lines in _chunks_from_the_end(log, offsets[0]):
             for name, pattern in list(wanted.items()):
@@ -119,7 +92,7 @@ def final_metrics(
                     del wanted[name]
                     continue
                 if value is not None:
-                    last[name] = value, printed_at.marks[bisect_right(offsets, offset) - 1][1]
+                    last[name] = value, marks[bisect_right(offsets, offset) - 1][1]
                     del wanted[name]
             if not wanted:
                 break
@@ -127,7 +100,7 @@ def final_metrics(
         raise StepError(f"the metrics in {log} could not be read: {error}") from error
     return [
         {"MetricName": name, "Value": last[name][0], "Timestamp": last[name][1]}
-        for name in dict.fromkeys(each.name for each in definitions)
+        for name in expressions
         if name in last and math.isfinite(last[name][0])
     ]
 
