@@ -7,10 +7,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from compilegate.account.errors import AwsError, VanishedError, asking
+from compilegate.account.errors import AwsError, VanishedError, absent_allowed, asking
 from compilegate.account.executions import calls
-from compilegate.account.executions.console import StartedJob
-from compilegate.account.executions.logs import last_lines
+from compilegate.account.executions.console import LOG_GROUPS, StartedJob
 from compilegate.account.executions.state import SageMakerExecution, SageMakerStep
 from compilegate.account.object_store import S3ObjectStore
 from compilegate.account.session import AwsSession
@@ -24,6 +23,9 @@ from compilegate.execution.outcome import NO_REASON
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import LostError, StepStatus
 from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
+
+LAST_LINES = 20
+"""The most that is shown of a failed job's log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,10 +147,33 @@ class SageMakerExecutor:
     def _failure(self, step: SageMakerStep, job: StartedJob) -> StepFailure:
         failure = replace(step.failure or StepFailure(NO_REASON), log=job.log)
         try:
-            return replace(failure, last_lines=tuple(last_lines(self.session, job)))
+            return replace(failure, last_lines=self._last_lines(job))
         except AwsError as error:
             # The failure is what matters; that its log is out of reach comes second.
             return replace(failure, unread=str(error))
+
+    def _last_lines(self, job: StartedJob) -> tuple[str, ...]:
+        """What the job printed last, oldest first; nothing where it has no log. Raises AwsError.
+
+        A job on several machines has a stream for each; the one that was written to last counts.
+        """
+        group = LOG_GROUPS.get(job.kind)
+        client = self.session.client("logs")
+        streams, events = [], []
+        with asking(f"read the log of {job.name}"), absent_allowed():
+            if group is not None:
+                streams = client.describe_log_streams(
+                    logGroupName=group, logStreamNamePrefix=f"{job.name}/"
+                )["logStreams"]
+            if streams:
+                latest = max(streams, key=lambda stream: stream.get("lastEventTimestamp", 0))
+                events = client.get_log_events(
+                    logGroupName=group,
+                    logStreamName=latest["logStreamName"],
+                    limit=LAST_LINES,
+                    startFromHead=False,
+                )["events"]
+        return tuple(str(event["message"]).rstrip() for event in events)
 
 
 @contextmanager

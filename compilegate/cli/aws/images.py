@@ -119,16 +119,17 @@ def command(
         return
     for line in (*aligned([COLUMNS, *map(_row, images)]), *_remarks(images)):
         click.echo(line)
-    builds = {image.image.name: image.build for image in images if image.state == "building"}
+    builds = {
+        each.image.name: each.build for each in images if each.build and each.state == "building"
+    }
     waiting: dict[str, ImageStatus] = {}
     if build:
-        # Of what is not used an image is built only when somebody names it, and that is refused.
+        # What no workload uses is refused where it was named, and left out where it was not.
         wanted = [image for image in images if names or image.state != "unused"]
         started, waiting = _start(account.session, wanted)
         builds |= started
     if wait and (builds or waiting):
-        going = {name: each for name, each in builds.items() if each is not None}
-        raise SystemExit(_follow(account.session, going, waiting))
+        raise SystemExit(_follow(account.session, builds, waiting))
 
 
 def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping[str, ImageFolder]:

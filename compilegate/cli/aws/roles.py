@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from compilegate.account.named.given import given_place
+from compilegate.account.named.place import given_place
 from compilegate.account.named.roles import named_roles
 from compilegate.account.named.terraform import terraform
 from compilegate.account.promotion import Promotion
