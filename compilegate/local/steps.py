@@ -38,8 +38,7 @@ from compilegate.execution.status import StepStatus
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageOrigin, create_package, read_package_request
-from compilegate.local.jobs.job import Job
-from compilegate.local.jobs.processing import read_processing_request
+from compilegate.local.jobs.job import Job, read_processing_request
 from compilegate.local.jobs.training import read_training_request
 from compilegate.local.requests import ACCOUNT, iso_time
 from compilegate.local.transform import read_containers, read_transform_request

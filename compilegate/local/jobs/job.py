@@ -1,5 +1,5 @@
-"""What training, processing and transform jobs have in common: their request, their sandbox, and
-how they are described.
+"""What training, processing and transform jobs have in common (their request, their sandbox, how
+they are described), and processing jobs, which add little to it.
 
 A job on N instances is N times the processes on one host, this machine.
 """
@@ -223,6 +223,69 @@ class Job:
         }
 
 
+class ProcessingJob(Job):
+    """A processing job: CreateProcessingJob's container contract."""
+
+    kind = "Processing"
+    start_folder = "processing"
+    config_folder = "config"
+    message_file = "output/message"
+
+    def stage(self) -> list[Path]:
+        self.write_config("processingjobconfig", {**self.raw, **self.identity})
+        return super().stage()
+
+    def describe(self, outcome: JobOutcome) -> dict[str, Any]:
+        message = self.message()
+        told = {} if message is None else {"ExitMessage": message}
+        return {**super().describe(outcome), **told}
+
+
+def read_processing_request(raw: Mapping[str, Any]) -> ProcessingJob:
+    """Read a resolved request. Raises StepRequestError."""
+    reader = RequestReader(raw)
+    application = reader.section("AppSpecification")
+    entrypoint = tuple(application.texts("ContainerEntrypoint"))
+    if not entrypoint:
+        raise StepRequestError(
+            "AppSpecification.ContainerEntrypoint is missing: an image has no entry point of its "
+            f"own here; {INSTEAD}"
+        )
+    cluster = reader.section("ProcessingResources").section("ClusterConfig")
+    instance_type, instances = read_instances(cluster)
+    outputs = reader.section_or_empty("ProcessingOutputConfig").sections("Outputs")
+    return ProcessingJob(
+        image=application.text("ImageUri"),
+        entrypoint=entrypoint,
+        arguments=tuple(application.texts("ContainerArguments")),
+        environment=reader.variables("Environment"),
+        inputs=tuple(_input(item) for item in reader.sections("ProcessingInputs")),
+        outputs=tuple(_output(item) for item in outputs),
+        instance_type=instance_type,
+        processes=instances,
+        max_seconds=reader.max_seconds(),
+        raw=raw,
+    )
+
+
+def _input(reader: RequestReader) -> Input:
+    name = reader.text("InputName")
+    if not reader.has("S3Input"):
+        raise StepRequestError(f"input {name} has no S3Input; a DatasetDefinition needs AWS")
+    s3 = reader.section("S3Input")
+    s3.one_of("S3InputMode", "File")
+    s3.one_of("S3CompressionType", "None")
+    return read_input(s3, _local_path(s3), name)
+
+
+def _output(reader: RequestReader) -> Output:
+    name = reader.text("OutputName")
+    if not reader.has("S3Output"):
+        raise StepRequestError(f"output {name} has no S3Output; a feature store needs AWS")
+    s3 = reader.section("S3Output")
+    return Output(s3.uri("S3Uri"), _local_path(s3))
+
+
 def read_instances(resources: RequestReader) -> tuple[str, int]:
     """Instance type and count of a ResourceConfig or ClusterConfig. Raises StepRequestError."""
     groups = resources.sections("InstanceGroups")
@@ -250,7 +313,7 @@ def read_input(
     return Input(s3.uri("S3Uri"), local_path, is_manifest, distribution, name, content_type)
 
 
-def read_local_path(reader: RequestReader) -> str:
+def _local_path(reader: RequestReader) -> str:
     """The LocalPath of an input or output. Raises StepRequestError."""
     path = reader.text("LocalPath")
     if not isinstance(path, Unresolved):

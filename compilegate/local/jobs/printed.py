@@ -79,18 +79,17 @@ def final_metrics(
     offsets = [offset for offset, _ in marks]
     try:
         for offset, lines in _chunks_from_the_end(log, offsets[0]):
-            for name, pattern in list(wanted.items()):
+            for name in list(wanted):
                 if given_up():
                     return None
                 try:
-                    value = _last_value(pattern, lines)
+                    value = _last_value(wanted[name], lines)
                 except TimeoutError:
                     say(
                         f"metric {name} has no value: its Regex takes over {_CHUNK_SECONDS:.0f} s "
                         f"for {_CHUNK_BYTES >> 10} KiB of the log"
                     )
-                    del wanted[name]
-                    continue
+                    value = math.nan
                 if value is not None:
                     last[name] = value, marks[bisect_right(offsets, offset) - 1][1]
                     del wanted[name]
