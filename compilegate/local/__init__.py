@@ -30,7 +30,7 @@ from compilegate.local.errors import (
     RegistryError,
 )
 from compilegate.local.executor import LocalExecutor
-from compilegate.local.explain import Explanation, explanation_lines
+from compilegate.local.explain import explanation_lines
 from compilegate.local.home.images import ImageSources, unmet_requirement
 from compilegate.local.home.journal import (
     execution_named,
@@ -53,7 +53,6 @@ from compilegate.local.transform import read_model
 
 __all__ = [
     "ExecutionError",
-    "Explanation",
     "FunctionSources",
     "Handler",
     "ImageEnvironmentError",

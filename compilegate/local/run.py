@@ -1,6 +1,6 @@
 """One execution on this machine: what it is, and how it is carried out.
 
-    run = LocalRun(facts=..., text=definition, given=parameters, home=home, options=options)
+    run = LocalRun(execution=..., text=definition, home=home, options=options)
     run.check()                      # all reasons at once why it cannot run here
     run.begin()                      # written down: HOME/executions/ID
     result = run.execute(on_event)   # to the end, also after it was interrupted
@@ -15,22 +15,21 @@ import hashlib
 import json
 import os
 import queue
-import secrets
 import shutil
 import signal
-import string
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from compilegate.document.evaluation import Scope, resolve
-from compilegate.document.model import Scalar, Step
+from compilegate.document.model import Step
 from compilegate.document.paths import ExpressionError
 from compilegate.document.step_types import STEP_TYPES, TRAINING
 from compilegate.execution.events import (
@@ -49,6 +48,7 @@ from compilegate.execution.events import (
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
 from compilegate.execution.status import ExecutionStatus, StepStatus
+from compilegate.job.files import write_bytes
 from compilegate.job.names import MACHINE_VARIABLE
 from compilegate.local.aws.variables import JobVariables, aws_endpoint
 from compilegate.local.cache import CachedResult, CacheSlot, cache_slot
@@ -72,7 +72,6 @@ from compilegate.local.jobs.leases import (
     CorePool,
     GpuLease,
     GpuPool,
-    Lease,
     available_cpus,
     gpus_here,
     physical_cores,
@@ -83,7 +82,6 @@ from compilegate.local.progress import Progress, most_training, retry_wait
 from compilegate.local.steps import (
     INLINE_STEPS,
     JOB_REQUESTS,
-    Facts,
     is_called,
     job_name_member,
     new_job_name,
@@ -96,56 +94,36 @@ from compilegate.local.steps import (
 # of our own are running, which are being measured, and whose ends come as messages anyway.
 _POLL_SECONDS = 0.05
 _POLL_SECONDS_WHILE_RUNNING = 1.0
-_LINES_AT_ONCE = 1_000
+_MESSAGES_AT_ONCE = 1_000
 _MOST_WAITING = 10_000
 """Beyond so many unread messages, lines of jobs are only in their logs: a job that prints without
 end must neither fill the memory nor wait for a terminal."""
 _ABANDONED_SECONDS = 3600.0
 """Nobody takes so long over one file: it is written or linked in one go."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NO_CORES, _NO_GPUS = CoreLease((), ()), GpuLease((), (), {})
 
 Listener = Callable[[Event], None]
+_Work = Callable[[RunningJob, Callable[[str], None]], AttemptResult]
+"""What a thread does: it has a handle to be stopped by, and passes lines on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRun:
     """One execution of a definition on this machine."""
 
-    facts: Facts
+    execution: ExecutionResult
+    """As its files have it; before it begins, without steps."""
     text: bytes
     """The definition."""
-    given: Mapping[str, Scalar]
-    """The parameters, text or of their types."""
     home: Path
     """An absolute path."""
     options: Options
 
-    @classmethod
-    def new(
-        cls,
-        text: bytes,
-        pipeline: str,
-        given: Mapping[str, Scalar],
-        home: Path,
-        options: Options,
-    ) -> LocalRun:
-        """A run that has not begun; its ID has twelve lower-case letters and digits, as
-        SageMaker's."""
-        alphabet = string.ascii_lowercase + string.digits
-        identifier = "".join(secrets.choice(alphabet) for _ in range(12))
-        facts = Facts(identifier, pipeline, time.time())
-        return cls(facts=facts, text=text, given=given, home=home, options=options)
-
-    @classmethod
-    def begun(cls, result: ExecutionResult, text: bytes, home: Path, options: Options) -> LocalRun:
-        """A run as its files have it."""
-        facts = Facts(result.execution_id, result.pipeline_name, result.started)
-        return cls(facts=facts, text=text, given=result.parameters, home=home, options=options)
-
     @property
     def journal(self) -> Journal:
         """Its files."""
-        return Journal(self.home / "executions" / self.facts.execution_id)
+        return Journal(self.execution.folder)
 
     @property
     def store(self) -> ObjectStore:
@@ -161,8 +139,7 @@ class LocalRun:
     @cached_property
     def checked(self) -> Checked:
         """The definition with all that is wrong with it."""
-        store, gpus = self.store, len(self.gpus)
-        return check(self.text, self.given, self.facts, self.options, store, gpus=gpus)
+        return check(self.text, self.execution, self.options, self.store, gpus=len(self.gpus))
 
     @cached_property
     def cores(self) -> Sequence[Core]:
@@ -182,8 +159,9 @@ class LocalRun:
         """How many each Training job gets, and other jobs at most. Raises ExecutionError."""
         wanted, available = self.options.cores_per_job, len(self.cores)
         if wanted is None:
-            checked, limit, gpus = self.checked, self.max_parallel_steps, len(self.gpus)
-            at_once = most_training(checked.graph, checked.gpus, gpus, limit)
+            jobs, limit = self.checked.jobs, self.max_parallel_steps
+            gpus = {name: job.gpus for name, job in jobs.items()}
+            at_once = most_training(self.checked.graph, gpus, len(self.gpus), limit)
             return max(1, available // max(1, at_once))
         if not 1 <= wanted <= available:
             raise ExecutionError(
@@ -206,44 +184,38 @@ class LocalRun:
 
     def begin(self) -> None:
         """Write down that it is to be carried out."""
-        journal, steps = self.journal, self.checked.whole.steps
-        journal.write_definition(self.text)
-        self.options.write(journal.folder)
-        results = {step.name: StepResult(step.name, step.type) for step in steps}
-        facts = self.facts
-        journal.begin(facts.pipeline_name, facts.started, results, self.checked.parameters)
+        write_bytes(self.journal.definition, self.text)
+        self.options.write(self.execution.folder)
+        steps = {step.name: StepResult(step.name, step.type) for step in self.checked.whole.steps}
+        parameters = self.checked.parameters
+        self.journal.write_execution(replace(self.execution, steps=steps, parameters=parameters))
 
-    def execute(self, before: ExecutionResult, on_event: Listener) -> ExecutionResult:
-        """Carry it out from where its files, `before`, leave it; whoever calls holds its journal.
+    def execute(self, on_event: Listener) -> ExecutionResult:
+        """Carry it out from where its files leave it; whoever calls holds its journal.
 
         Ctrl-C and SIGTERM stop the jobs and leave an execution that can be resumed. Raises
         RefusedDefinitionError, and ImageEnvironmentError when an environment cannot be built.
         """
         self.check()
-        resumed = any(step.attempts for step in before.steps.values())
+        resumed = any(step.attempts for step in self.execution.steps.values())
         try:
             environments = self._environments(on_event)
         except ImageEnvironmentError:
             if not resumed:  # nothing has started, so there is nothing to keep
-                shutil.rmtree(self.journal.folder)
+                shutil.rmtree(self.execution.folder)
             raise
         if resumed:  # its writer may have been killed in the middle of a file
             self.store.drop_abandoned(time.time() - _ABANDONED_SECONDS)
-        steps = {
-            name: replace(step, status=StepStatus.NOT_EXECUTED)
-            if name in self.checked.left_out
-            else step
-            for name, step in resumable_steps(before).items()
-        }
         root = choose_root(self.home, self.options.own_root)
         sandboxes = Sandboxes(self.journal.jobs, root, shared_folders(self.options.shared))
         # A bucket that a definition names exists on AWS, though nothing lies in it here.
-        named = " ".join([self.text.decode("utf-8", "replace"), *map(str, self.given.values())])
-        uploads = self.journal.folder / "uploads"
+        given = map(str, self.execution.parameters.values())
+        named = " ".join([self.text.decode("utf-8", "replace"), *given])
+        uploads = self.execution.folder / "uploads"
         with aws_endpoint(self.store, uploads, os.environ, named) as aws:
             variables = JobVariables(aws, self.options.variables)
-            makers = _Makers(self, environments, sandboxes, variables)
-            ended = _Loop(self, makers, steps, on_event).run(resumed=resumed)
+            loop = _Loop(self, environments, sandboxes, variables, on_event)
+            ended = loop.run(resumed=resumed)
         self.journal.drop_sandboxes()
         return ended
 
@@ -270,154 +242,19 @@ class _Prepared:
     """None when the step has no CacheConfig."""
 
 
-@dataclass(frozen=True)
-class _Makers:
-    """Make what carries out a step, once the steps before it have ended."""
-
-    run: LocalRun
-    environments: Mapping[str, Environment]
-    """By image URI."""
-    sandboxes: Sandboxes
-    variables: JobVariables
-    """What every job's environment has besides its own."""
-
-    def scope(self, results: Mapping[str, StepResult], job: Mapping[str, str]) -> Scope:
-        """What the step's expressions see; `job` holds the variable with its job's name."""
-        run, checked = self.run, self.run.checked
-        return scope_of_step(
-            run.facts, checked.parameters, checked.graph, results, run.store, job_variables=job
-        )
-
-    def job(self, step: Step, results: Mapping[str, StepResult]) -> _Prepared:
-        """The job for a step's request. Raises ExpressionError, StepError."""
-        run, options = self.run, self.run.options
-        name = new_job_name(run.facts.execution_id, step)
-        resolved = resolve(dict(step.arguments), self.scope(results, {job_name_member(step): name}))
-        models = options.given_models
-        request = with_model(step, resolved, run.checked.graph, results, models)
-        read = JOB_REQUESTS[step.type](request)
-        job = read.job(name, self.sandboxes, run.store)
-        environment = self.environments[read.image]
-        if step.cache is None:
-            return _Prepared(job, environment, None)
-        slot = cache_slot(
-            run.home,
-            run.store,
-            pipeline=run.facts.pipeline_name,
-            step=step.name,
-            step_type=step.type,
-            request=request,
-            environment_identity=_identity(
-                environment.closure(*own_requirements(read.input_uris, run.store)),
-                os.environ,
-                options.variables,
-            ),
-        )
-        return _Prepared(job, environment, slot)
-
-    def call(self, step: Step, results: Mapping[str, StepResult]) -> Call:
-        """The call of a step's function or command. Raises ExpressionError, StepError."""
-        run, options = self.run, self.run.options
-        scope = self.scope(results, {})
-        folder = run.journal.folder / "functions" / step.name
-        if step.name in options.commands:
-            return CommandCall(
-                step=step.name,
-                command=options.commands[step.name],
-                request=resolve({**step.arguments, **step.members}, scope),
-                outputs=step.output_parameters,
-                objects=run.store.root,
-                folder=folder,
-                grace_seconds=options.grace_seconds,
-            )
-        arn = resolve(step.function, scope)
-        return FunctionCall(
-            arn=arn,
-            handler=find_handler(arn, options.functions),
-            event=resolve(dict(step.arguments), scope),
-            outputs=step.output_parameters,
-            folder=folder,
-            grace_seconds=options.grace_seconds,
-            variables=self.variables,
-        )
-
-    def work(self, prepared: _Prepared, cores: CoreLease, gpus: GpuLease) -> _Work:
-        """What the job's thread does."""
-
-        def work(process: RunningJob, on_line: Callable[[str], None]) -> AttemptResult:
-            slot = JobSlot(
-                environment=prepared.environment,
-                cores=cores,
-                gpus=gpus,
-                running=process,
-                grace_seconds=self.run.options.grace_seconds,
-                home=self.run.home,
-                variables=self.variables,
-            )
-            return run_attempt(prepared.job, slot, on_line)
-
-        return work
-
-
-def _identity(closure: str, machine: Mapping[str, str], given: Mapping[str, str]) -> str:
-    """What a result was made in. A rehearsal in a described machine stands in for nothing else, and
-    what --env passes may change everything; its values, which may be secret, are not kept."""
-    described = machine.get(MACHINE_VARIABLE)
-    identity = f"{closure} in {described}" if described else closure
-    if not given:
-        return identity
-    text = json.dumps(dict(given), sort_keys=True)
-    return f"{identity} with {hashlib.sha256(text.encode()).hexdigest()}"
-
-
-_Work = Callable[[RunningJob, Callable[[str], None]], AttemptResult]
-"""What a thread does: it has a handle to be stopped by, and passes lines on."""
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    """A job or a call that runs."""
-
-    prepared: _Prepared | None
-    """None for a call."""
-    leases: tuple[Lease, ...]
-    process: RunningJob
-    thread: threading.Thread
-
-
 @dataclass
 class _Active:
     """A step between its first attempt's start and its last one's end."""
 
-    started: float
-    """Monotonic time."""
+    started: float = field(default_factory=time.monotonic)
     failures: Counter[str] = field(default_factory=Counter)
-    attempt: _Attempt | None = None
-    """What runs; None while the next attempt is waited for."""
     retry_at: float | None = None
-    """Monotonic time of the next attempt."""
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """An attempt has ended, or could not be run."""
-
-    step: str
-    result: AttemptResult
-
-
-@dataclass(frozen=True)
-class _Crashed:
-    """A fault of this program, not of the job."""
-
-    error: BaseException
-
-
-@dataclass(frozen=True)
-class _StopRequested:
-    """A signal asks for the execution's end."""
-
-    signal_name: str
+    """Monotonic time of the next attempt; None while one runs."""
+    job: _Prepared | None = None
+    """None for a call."""
+    process: RunningJob = field(default_factory=RunningJob)
+    release: Callable[[], None] = lambda: None
+    """Waits for the attempt's thread, and gives back what it held."""
 
 
 class _Loop:
@@ -426,21 +263,31 @@ class _Loop:
     def __init__(
         self,
         run: LocalRun,
-        makers: _Makers,
-        steps: Mapping[str, StepResult],
+        environments: Mapping[str, Environment],
+        sandboxes: Sandboxes,
+        variables: JobVariables,
         listener: Listener,
     ) -> None:
-        locks, identifier = run.home / "locks", run.facts.execution_id
+        locks, identifier = run.home / "locks", run.execution.execution_id
         self._run = run
-        self._makers = makers
-        self._steps = dict(steps)
+        self._environments = environments
+        """By image URI."""
+        self._sandboxes = sandboxes
+        self._variables = variables
+        """What every job's environment has besides its own."""
         self._listener = listener
         self._graph = run.checked.graph
+        self._steps = {
+            name: replace(step, status=StepStatus.NOT_EXECUTED)
+            if name in run.checked.left_out
+            else step
+            for name, step in resumable_steps(run.execution).items()
+        }
         self._cores = CorePool(run.cores, locks / "cores", identifier)
         self._gpus = GpuPool(run.gpus, locks / "gpus", identifier)
-        self._inbox: queue.SimpleQueue[StepOutput | _Ended | _Crashed | _StopRequested] = (
-            queue.SimpleQueue()
-        )
+        # A SimpleQueue may be put to from a signal handler; that is what it is for.
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        """What other threads and signals want done on the deciding thread."""
         self._prepared: dict[str, _Prepared] = {}
         self._active: dict[str, _Active] = {}
         self._signals: list[str] = []
@@ -451,8 +298,7 @@ class _Loop:
 
     def run(self, *, resumed: bool) -> ExecutionResult:
         """Run to the end; `resumed` where an earlier run has left results."""
-        # A SimpleQueue may be put to from a signal handler; that is what it is for.
-        with _stop_signals(lambda name: self._inbox.put(_StopRequested(name))):
+        with _stop_signals(lambda name: self._inbox.put(partial(self._stop, name))):
             try:
                 self._report_start(resumed)
                 while self._advance():
@@ -462,8 +308,7 @@ class _Loop:
         return self._finish()
 
     def _report_start(self, resumed: bool) -> None:
-        run, root = self._run, self._makers.sandboxes.root
-        limit = run.max_parallel_steps
+        run, root, limit = self._run, self._sandboxes.root, self._run.max_parallel_steps
         at_once = max(1, len(run.cores) // run.cores_per_job)
         jobs = {
             name: step.status
@@ -472,9 +317,9 @@ class _Loop:
         }
         self._listener(
             ExecutionStarted(
-                run.facts.execution_id,
-                run.facts.pipeline_name,
-                run.facts.execution_id,
+                run.execution.execution_id,
+                run.execution.pipeline_name,
+                run.execution.reference,
                 resumed,
                 jobs,
                 at_once if limit is None else min(limit, at_once),
@@ -491,12 +336,12 @@ class _Loop:
             {n: s.outcome for n, s in self._steps.items() if s.outcome is not None},
         )
 
-    def _running(self) -> dict[str, _Attempt]:
-        return {n: each.attempt for n, each in self._active.items() if each.attempt is not None}
+    def _running(self) -> dict[str, _Active]:
+        return {name: each for name, each in self._active.items() if each.retry_at is None}
 
     def _running_jobs(self) -> int:
         """How many jobs run; calls hold no core."""
-        return sum(each.prepared is not None for each in self._running().values())
+        return sum(each.job is not None for each in self._running().values())
 
     def _advance(self) -> bool:
         """Start whatever can start; False when there is nothing left to wait for."""
@@ -519,7 +364,7 @@ class _Loop:
         """
         self._lacks_cores = self._lacks_gpus = False
         progress = self._progress()
-        waiting = {n: each.retry_at for n, each in self._active.items() if each.retry_at}
+        waiting = {name: at for name, each in self._active.items() if (at := each.retry_at)}
         if progress.failure_is_final():
             for name in waiting:
                 self._end_step(replace(self._steps[name], status=StepStatus.FAILED))
@@ -528,7 +373,7 @@ class _Loop:
         for name in [*due, *progress.ready()]:
             step = self._graph.steps[name]
             if is_called(step, self._run.options.commands):
-                self._call(step)
+                self._start_call(step)
                 return True
             if step.type in INLINE_STEPS:
                 self._run_inline(step)
@@ -542,21 +387,58 @@ class _Loop:
 
     # Steps
 
+    def _scope(self, job_variables: Mapping[str, str]) -> Scope:
+        """What a step's expressions see now."""
+        run, checked = self._run, self._run.checked
+        return scope_of_step(
+            run.execution,
+            checked.parameters,
+            checked.graph,
+            self._steps,
+            run.store,
+            job_variables=job_variables,
+        )
+
     def _run_inline(self, step: Step) -> None:
         self._listener(StepStarted(step.name, None, 1))
         run, started = self._run, time.monotonic()
-        scope = self._makers.scope(self._steps, {})
-        result = run_inline_step(step, scope, run.home, run.store, run.facts.execution_id)
+        identifier = run.execution.execution_id
+        result = run_inline_step(step, self._scope({}), run.home, run.store, identifier)
         self._end_step(replace(result, seconds=time.monotonic() - started))
 
-    def _call(self, step: Step) -> None:
+    def _start_call(self, step: Step) -> None:
         """Call a step's function or command."""
         try:
-            call = self._makers.call(step, self._steps)
+            call = self._call(step)
         except (ExpressionError, StepError) as error:
             self._fail(step.name, error)
             return
         self._launch(step.name, call.run, call.log)
+
+    def _call(self, step: Step) -> Call:
+        """The call of a step's function or command. Raises ExpressionError, StepError."""
+        options, scope = self._run.options, self._scope({})
+        folder = self._run.execution.folder / "functions" / step.name
+        if step.name in options.commands:
+            return CommandCall(
+                step=step.name,
+                command=options.commands[step.name],
+                request=resolve({**step.arguments, **step.members}, scope),
+                outputs=step.output_parameters,
+                objects=self._run.store.root,
+                folder=folder,
+                grace_seconds=options.grace_seconds,
+            )
+        arn = resolve(step.function, scope)
+        return FunctionCall(
+            arn=arn,
+            handler=find_handler(arn, options.functions),
+            event=resolve(dict(step.arguments), scope),
+            outputs=step.output_parameters,
+            folder=folder,
+            grace_seconds=options.grace_seconds,
+            variables=self._variables,
+        )
 
     def _fail(self, name: str, error: Exception) -> None:
         failure = StepFailure(str(error))
@@ -566,7 +448,7 @@ class _Loop:
         """Resolve a job step's request; False when that has ended the step (cached or failed)."""
         name = step.name
         try:
-            prepared = self._makers.job(step, self._steps)
+            prepared = self._job(step)
         except (ExpressionError, StepError) as error:
             self._fail(name, error)
             return False
@@ -587,6 +469,29 @@ class _Loop:
             )
         return hit is None
 
+    def _job(self, step: Step) -> _Prepared:
+        """The job for a step's request. Raises ExpressionError, StepError."""
+        run, options = self._run, self._run.options
+        name = new_job_name(run.execution.execution_id, step)
+        resolved = resolve(dict(step.arguments), self._scope({job_name_member(step): name}))
+        request = with_model(step, resolved, self._graph, self._steps, options.given_models)
+        read = JOB_REQUESTS[step.type](request)
+        job = read.job(name, self._sandboxes, run.store)
+        environment = self._environments[read.image]
+        if step.cache is None:
+            return _Prepared(job, environment, None)
+        closure = environment.closure(*own_requirements(read.input_uris, run.store))
+        slot = cache_slot(
+            run.home,
+            run.store,
+            pipeline=run.execution.pipeline_name,
+            step=step.name,
+            step_type=step.type,
+            request=request,
+            environment_identity=_identity(closure, os.environ, options.variables),
+        )
+        return _Prepared(job, environment, slot)
+
     def _start_job(self, name: str) -> None:
         """Start a job that is prepared, if cores and GPUs are free for it."""
         job = self._prepared[name].job
@@ -606,8 +511,8 @@ class _Loop:
             self._report_wait(name, "cores", self._cores.refused_by)
             return
         prepared = self._prepared.pop(name)
-        work = self._makers.work(prepared, cores, gpus)
-        self._launch(name, work, job.sandbox.log, prepared=prepared, cores=cores, gpus=gpus)
+        work = self._work(prepared, cores, gpus)
+        self._launch(name, work, job.sandbox.log, job=prepared, cores=cores, gpus=gpus)
 
     def _report_wait(self, name: str, what: str, holders: frozenset[str]) -> None:
         """Report once for which other executions a step waits."""
@@ -615,96 +520,103 @@ class _Loop:
             self._waiting.add(name)
             self._listener(StepWaiting(name, what, tuple(sorted(holders))))
 
+    def _work(self, prepared: _Prepared, cores: CoreLease, gpus: GpuLease) -> _Work:
+        """What a job's thread does."""
+
+        def work(process: RunningJob, on_line: Callable[[str], None]) -> AttemptResult:
+            slot = JobSlot(
+                environment=prepared.environment,
+                cores=cores,
+                gpus=gpus,
+                running=process,
+                grace_seconds=self._run.options.grace_seconds,
+                home=self._run.home,
+                variables=self._variables,
+            )
+            return run_attempt(prepared.job, slot, on_line)
+
+        return work
+
     def _launch(
         self,
         name: str,
         work: _Work,
         log: Path,
         *,
-        prepared: _Prepared | None = None,
-        cores: CoreLease | None = None,
-        gpus: GpuLease | None = None,
+        job: _Prepared | None = None,
+        cores: CoreLease = _NO_CORES,
+        gpus: GpuLease = _NO_GPUS,
     ) -> None:
         """Start an attempt on a thread of its own."""
         process = RunningJob()
-        thread = threading.Thread(target=self._work, args=(name, work, process))
-        leases = tuple(lease for lease in (cores, gpus) if lease is not None)
-        active = self._active.setdefault(name, _Active(time.monotonic()))
+        thread = threading.Thread(target=self._attempt, args=(name, work, process))
+
+        def release() -> None:
+            thread.join()
+            cores.release()
+            gpus.release()
+
         thread.start()
-        active.attempt, active.retry_at = _Attempt(prepared, leases, process, thread), None
+        active = self._active.get(name, _Active())
+        self._active[name] = replace(
+            active, retry_at=None, job=job, process=process, release=release
+        )
         before = self._steps[name]
         step = replace(
             before,
             status=StepStatus.EXECUTING,
             attempts=before.attempts + 1,
             started=before.started or time.time(),
-            job_name=None if prepared is None else prepared.job.name,
+            job_name=None if job is None else job.job.name,
             log=log,
             failure=None,
         )
         self._update(step)
-        cpus, names = () if cores is None else cores.cpus, () if gpus is None else gpus.names
-        self._listener(StepStarted(name, step.job_name, step.attempts, cpus, gpus=names))
+        self._listener(StepStarted(name, step.job_name, step.attempts, cores.cpus, gpus=gpus.names))
 
-    def _work(self, name: str, work: _Work, process: RunningJob) -> None:
+    def _attempt(self, name: str, work: _Work, process: RunningJob) -> None:
         """On the attempt's thread: run it, and send what it prints and how it ends."""
 
         def show_line(line: str) -> None:
             if self._inbox.qsize() < _MOST_WAITING:
-                self._inbox.put(StepOutput(name, line))
+                self._inbox.put(partial(self._listener, StepOutput(name, line)))
 
         try:
-            self._inbox.put(_Ended(name, work(process, show_line)))
+            result = work(process, show_line)
         except BaseException as error:  # noqa: BLE001  raised again on the deciding thread
-            self._inbox.put(_Crashed(error))
+            self._inbox.put(partial(_crash, error))
+        else:
+            self._inbox.put(partial(self._end_attempt, name, result))
 
     # Messages
 
     def _receive(self) -> None:
+        """Do what other threads want done, or come back when something may have changed."""
         try:
-            message = self._inbox.get(timeout=self._patience())
-            for _ in range(_LINES_AT_ONCE):  # a line of a job's output changes nothing
-                if not isinstance(message, StepOutput):
-                    break
-                self._listener(message)
-                message = self._inbox.get_nowait()
+            self._inbox.get(timeout=self._patience())()
+            for _ in range(_MESSAGES_AT_ONCE):  # most are lines, which change nothing
+                self._inbox.get_nowait()()
         except queue.Empty:
             return
-        if isinstance(message, StepOutput):
-            self._listener(message)
-        elif isinstance(message, _Ended):
-            self._end_attempt(message.step, message.result)
-        elif isinstance(message, _StopRequested):
-            self._stop(message.signal_name)
-        else:
-            raise message.error
 
     def _patience(self) -> float | None:
         """Seconds until something may change without a message; None when nothing can."""
         now = time.monotonic()
-        waits = [each.retry_at - now for each in self._active.values() if each.retry_at]
+        # Not at once, where a step that is due finds no cores.
+        waits = [max(_POLL_SECONDS, at - now) for a in self._active.values() if (at := a.retry_at)]
         if self._lacks_cores or self._lacks_gpus:
             waits.append(_POLL_SECONDS_WHILE_RUNNING if self._running_jobs() else _POLL_SECONDS)
-        return max(0.0, min(waits)) if waits else None
-
-    def _collect(self, name: str) -> _Attempt:
-        """Release what an ended attempt held."""
-        active = self._active[name]
-        attempt, active.attempt = active.attempt, None
-        assert attempt is not None  # noqa: S101  for a step that runs
-        attempt.thread.join()
-        for lease in attempt.leases:
-            lease.release()
-        return attempt
+        return min(waits, default=None)
 
     def _end_attempt(self, name: str, result: AttemptResult) -> None:
-        prepared, active = self._collect(name).prepared, self._active[name]
+        active = self._active[name]
+        active.release()
         step = replace(self._steps[name], failure=result.failure, properties=result.properties)
         if result.status == "Completed":
             self._end_step(replace(step, status=StepStatus.SUCCEEDED))
             # What failed, the machine's doing or not, is tried again.
-            if result.failure is None and prepared is not None and prepared.slot is not None:
-                self._record(name, prepared.job, prepared.slot, result)
+            if result.failure is None and active.job is not None:
+                self._record(name, active.job, result)
             return
         if result.status == "Stopped" or result.failure is None:
             self._end_step(replace(step, status=StepStatus.STOPPED))
@@ -720,11 +632,14 @@ class _Loop:
         self._update(step)
         self._listener(StepRetried(name, step.attempts, result.failure, wait))
 
-    def _record(self, name: str, job: Job, slot: CacheSlot, result: AttemptResult) -> None:
-        identifier = self._run.facts.execution_id
+    def _record(self, name: str, prepared: _Prepared, result: AttemptResult) -> None:
+        """Keep a result in the step cache, where the step has one."""
+        job, identifier = prepared.job, self._run.execution.execution_id
+        if prepared.slot is None:
+            return
         try:
             entry = CachedResult(job.name, identifier, result.properties)
-            slot.record(entry, job.output_uris())
+            prepared.slot.record(entry, job.output_uris())
         except OSError as error:  # the step has ended well, and other jobs are running
             self._listener(StepOutput(name, f"not kept in the step cache: {error}"))
 
@@ -751,11 +666,11 @@ class _Loop:
         self._signals.append(signal_name)
         if len(self._signals) > 1 and not again:
             return
-        for attempt in running.values():
+        for active in running.values():
             if again:
-                attempt.process.kill()
+                active.process.kill()
             else:
-                attempt.process.stop()
+                active.process.stop()
         grace = 0.0 if again else self._run.options.grace_seconds
         if running or again:
             self._listener(StopAsked(signal_name, tuple(running), grace))
@@ -765,11 +680,11 @@ class _Loop:
 
     def _halt(self) -> None:
         """Leave no process and no thread behind."""
-        running = self._running()
-        for attempt in running.values():
-            attempt.process.stop()
-        for name in running:
-            self._collect(name)
+        running = self._running().values()
+        for active in running:
+            active.process.stop()
+        for active in running:
+            active.release()
 
     def _finish(self) -> ExecutionResult:
         run, status = self._run, self._progress().final_status()
@@ -779,21 +694,34 @@ class _Loop:
         failed_by, failure = explain_failure(self._steps, status)
         if status is ExecutionStatus.STOPPED:
             failure = f"stopped by {self._signals[0]}"
-        result = ExecutionResult(
-            execution_id=run.facts.execution_id,
-            pipeline_name=run.facts.pipeline_name,
+        result = replace(
+            run.execution,
             status=status,
             steps=dict(self._steps),
             parameters=run.checked.parameters,
             failed_by=failed_by,
             failure=failure,
-            folder=run.journal.folder,
-            started=run.facts.started,
             ended=time.time(),
         )
         run.journal.write_execution(result)
         self._listener(ExecutionEnded(result.execution_id, status, failure))
         return result
+
+
+def _identity(closure: str, machine: Mapping[str, str], given: Mapping[str, str]) -> str:
+    """What a result was made in. A rehearsal in a described machine stands in for nothing else, and
+    what --env passes may change everything; its values, which may be secret, are not kept."""
+    described = machine.get(MACHINE_VARIABLE)
+    identity = f"{closure} in {described}" if described else closure
+    if not given:
+        return identity
+    text = json.dumps(dict(given), sort_keys=True)
+    return f"{identity} with {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _crash(error: BaseException) -> NoReturn:
+    """Raise a fault of this program, not of the job, that another thread met."""
+    raise error
 
 
 @contextmanager

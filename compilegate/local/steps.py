@@ -33,11 +33,11 @@ from compilegate.document.step_types import (
     TRANSFORM,
 )
 from compilegate.execution.failure import StepFailure
-from compilegate.execution.result import StepResult
+from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import StepStatus
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
-from compilegate.local.home.registry import PackageOrigin, create_package, read_package_request
+from compilegate.local.home.registry import create_package, read_package_request
 from compilegate.local.jobs.processing import ProcessingRequest, read_processing_request
 from compilegate.local.jobs.training import TrainingRequest, read_training_request
 from compilegate.local.requests import ACCOUNT, iso_time
@@ -65,40 +65,32 @@ def is_called(step: Step, commands: Mapping[str, str]) -> bool:
 # Expressions
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What an execution's own variables say."""
-
-    execution_id: str
-    pipeline_name: str
-    started: float
-    """Seconds since the epoch."""
-
-    def variables(self) -> dict[str, str]:
-        """The execution variables but for the jobs' names, as of now."""
-        pipeline = f"{ACCOUNT}:pipeline/{self.pipeline_name.lower()}"
-        return {
-            "StartDateTime": iso_time(self.started),
-            "CurrentDateTime": iso_time(time.time()),
-            "PipelineName": self.pipeline_name,
-            "PipelineArn": pipeline,
-            "PipelineExecutionId": self.execution_id,
-            "PipelineExecutionArn": f"{pipeline}/execution/{self.execution_id}",
-        }
+def _execution_variables(execution: ExecutionResult) -> dict[str, str]:
+    """The execution variables but for the jobs' names, as of now."""
+    pipeline = f"{ACCOUNT}:pipeline/{execution.pipeline_name.lower()}"
+    return {
+        "StartDateTime": iso_time(execution.started),
+        "CurrentDateTime": iso_time(time.time()),
+        "PipelineName": execution.pipeline_name,
+        "PipelineArn": pipeline,
+        "PipelineExecutionId": execution.execution_id,
+        "PipelineExecutionArn": f"{pipeline}/execution/{execution.execution_id}",
+    }
 
 
-def scope_before(facts: Facts, parameters: Mapping[str, Scalar]) -> Scope:
+def scope_before(execution: ExecutionResult, parameters: Mapping[str, Scalar]) -> Scope:
     """A scope in which everything that depends on a step is Unresolved."""
 
     def unresolved(reference: StepReference) -> Unresolved:
         return Unresolved(describe_reference(reference))
 
     later = {name: Unresolved(f"Execution.{name}") for name in EXECUTION_VARIABLES}
-    return Scope(parameters, {**later, **facts.variables()}, unresolved, unresolved, None)
+    known = {**later, **_execution_variables(execution)}
+    return Scope(parameters, known, unresolved, unresolved, None)
 
 
 def scope_of_step(
-    facts: Facts,
+    execution: ExecutionResult,
     parameters: Mapping[str, Scalar],
     graph: StepGraph,
     results: Mapping[str, StepResult],
@@ -132,7 +124,7 @@ def scope_of_step(
             )
         return uri
 
-    variables = {**facts.variables(), **job_variables}
+    variables = {**_execution_variables(execution), **job_variables}
     return Scope(parameters, variables, read_property, property_file_uri, store.read)
 
 
@@ -191,7 +183,7 @@ class _Here:
 
     home: Path
     store: ObjectStore
-    origin: PackageOrigin
+    execution_id: str
 
     def check_exists(self, member: str, uri: str) -> None:
         """Raise StepRequestError for an object that is absent."""
@@ -205,7 +197,7 @@ def run_inline_step(
 ) -> StepResult:
     """Run one step; what it cannot do is its failure, not an exception."""
     result = StepResult(step.name, step.type, status=StepStatus.SUCCEEDED, attempts=1)
-    here = _Here(home, store, PackageOrigin(execution_id, step.name))
+    here = _Here(home, store, execution_id)
     try:
         return INLINE_STEPS[step.type](resolve(dict(step.arguments), scope), result, here)
     except (ExpressionError, StepError) as error:
@@ -227,7 +219,9 @@ def _register(arguments: Mapping[str, Any], result: StepResult, here: _Here) -> 
     request = read_package_request(arguments)
     for uri in request.model_data_uris:
         here.check_exists("ModelDataUrl", uri)
-    package = create_package(here.home, request, here.origin, here.store)
+    package = create_package(
+        here.home, request, here.store, execution_id=here.execution_id, step=result.name
+    )
     return replace(result, properties=dict(package.description))
 
 
@@ -235,7 +229,7 @@ def _make_model(arguments: Mapping[str, Any], result: StepResult, here: _Here) -
     for container in read_containers(arguments):
         if container.data_uri is not None:
             here.check_exists("the model's data", container.data_uri)
-    name = arguments.get("ModelName") or f"pipelines-{here.origin.execution_id}-{result.name}"
+    name = arguments.get("ModelName") or f"pipelines-{here.execution_id}-{result.name}"
     own = {
         "ModelName": str(name),
         "ModelArn": f"{ACCOUNT}:model/{name}",

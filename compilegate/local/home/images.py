@@ -17,7 +17,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from compilegate.job.files import lock
 from compilegate.local.errors import ImageEnvironmentError
@@ -55,7 +59,8 @@ class Environment:
     @property
     def identity(self) -> str:
         """Changes with anything that is installed, as what pip installs on top of it does."""
-        return f"{self.interpreter} {_digest(_installed(self._folders))}"
+        found = {path.name for each in self._folders for path in Path(each).glob("*.dist-info")}
+        return f"{self.interpreter} {_digest(found)}"
 
     def closure(self, *own: str) -> str:
         """Changes with what a result depends on: the interpreter, and the packages that the image
@@ -65,8 +70,8 @@ class Environment:
         if self.requirements is None:
             return self.identity
         texts = (self.requirements.read_text(encoding="utf-8"), *own)
-        lines = [line for text in texts for line in _requirements(text)]
-        return f"{self.interpreter} {_digest(_closure(tuple(lines), tuple(self._folders)))}"
+        lines = tuple(line for text in texts for line in _requirements(text))
+        return f"{self.interpreter} {_digest(_closure(lines, tuple(self._folders)))}"
 
     @property
     def _folders(self) -> Sequence[str]:
@@ -155,37 +160,37 @@ def _digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
-def _installed(folders: Iterable[str]) -> set[str]:
-    """Name and version of everything that is installed there."""
-    return {path.name for folder in folders for path in Path(folder).glob("*.dist-info")}
+def _parsed(line: str) -> Requirement | None:
+    """A line of a requirements.txt; None where it is an option, or another file."""
+    try:
+        return Requirement(line)
+    except InvalidRequirement:
+        return None
+
+
+def _distribution(name: str, folders: Sequence[str]) -> metadata.Distribution | None:
+    return next(iter(metadata.distributions(name=name, path=list(folders))), None)
 
 
 @functools.lru_cache(maxsize=64)
 def _closure(lines: tuple[str, ...], folders: tuple[str, ...]) -> set[str]:
     """`name==version` of each package that requirement lines ask for, and of all that these need
     here; a line that cannot be judged, or is not met, stands for itself."""
-    from importlib import metadata  # noqa: PLC0415 - 20 ms that only some runs need
-
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415
-    from packaging.utils import canonicalize_name  # noqa: PLC0415
-
     found: set[str] = set()
     seen: set[tuple[str, frozenset[str]]] = set()
     waiting = [(line, "") for line in lines]
     while waiting:
         line, extra = waiting.pop()
-        try:
-            wanted = Requirement(line)
-        except InvalidRequirement:
+        wanted = _parsed(line)
+        if wanted is None:
             found.add(line)
             continue
-        if wanted.marker is not None and not wanted.marker.evaluate({"extra": extra}):
-            continue
         name, extras = canonicalize_name(wanted.name), frozenset(wanted.extras)
-        if (name, extras) in seen:
+        unwanted = wanted.marker is not None and not wanted.marker.evaluate({"extra": extra})
+        if unwanted or (name, extras) in seen:
             continue
         seen.add((name, extras))
-        package = next(iter(metadata.distributions(name=name, path=list(folders))), None)
+        package = _distribution(name, folders)
         if package is None:
             found.add(line)
             continue
@@ -215,21 +220,14 @@ def _requirements(text: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _holds(requirement: str, folders: Sequence[str]) -> bool:
-    from importlib import metadata  # noqa: PLC0415 - 20 ms that only some runs need
-
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415
-
-    try:
-        parsed = Requirement(requirement)
-    except InvalidRequirement:
+def _holds(line: str, folders: Sequence[str]) -> bool:
+    wanted = _parsed(line)
+    if wanted is None:
         return False
-    if parsed.marker is not None and not parsed.marker.evaluate():
+    if wanted.marker is not None and not wanted.marker.evaluate():
         return True
-    if parsed.url is not None:
-        return False
-    found = next(iter(metadata.distributions(name=parsed.name, path=list(folders))), None)
-    return found is not None and parsed.specifier.contains(found.version, prereleases=True)
+    found = None if wanted.url is not None else _distribution(wanted.name, folders)
+    return found is not None and wanted.specifier.contains(found.version, prereleases=True)
 
 
 def build_environment(
@@ -242,10 +240,10 @@ def build_environment(
     own path; a marker written last tells a whole one from a piece.
     Raises ImageEnvironmentError with the log's path when pip fails.
     """
-    digest = _requirements_digest(unbuilt.requirements)
+    content = f"{_INTERPRETER}\n".encode() + unbuilt.requirements.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()[:16]
     folder = home / "environments" / digest
-    marker = folder / "complete"
-    python = folder / "bin" / "python"
+    marker, python = folder / "complete", folder / "bin" / "python"
     with lock(home / "locks" / f"environment-{digest}.lock"):
         if not marker.is_file():
             log = home / "environments" / f"{digest}.log"
@@ -256,11 +254,6 @@ def build_environment(
     return Environment(
         python, here=False, interpreter=_INTERPRETER, requirements=unbuilt.requirements
     )
-
-
-def _requirements_digest(requirements: Path) -> str:
-    content = f"{_INTERPRETER}\n".encode()
-    return hashlib.sha256(content + requirements.read_bytes()).hexdigest()[:16]
 
 
 def _build(unbuilt: UnbuiltEnvironment, folder: Path, log: Path) -> None:
