@@ -10,14 +10,16 @@ import json
 import os
 import re
 import shutil
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from compilegate.document.conditions import condition_faults
 from compilegate.document.evaluation import Scope, Unresolved, resolve
 from compilegate.document.expressions import (
+    EXECUTION_VARIABLES,
     StepReference,
     describe_reference,
     is_expression,
@@ -34,6 +36,7 @@ from compilegate.document.step_types import (
     FAIL,
     LAMBDA,
     MODEL,
+    PROCESSING,
     REGISTER_MODEL,
     STEP_TYPES,
     TRAINING,
@@ -47,16 +50,25 @@ from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import read_package_request
 from compilegate.local.jobs.calls import Handler, find_handler
 from compilegate.local.jobs.job import PYTHON_NAMES
+from compilegate.local.jobs.processing import ProcessingRequest, read_processing_request
 from compilegate.local.jobs.toolkit import is_on, launcher_fault
-from compilegate.local.jobs.training import TrainingRequest
+from compilegate.local.jobs.training import TrainingRequest, read_training_request
 from compilegate.local.options import Options
 from compilegate.local.progress import EXCEPTION_TYPES
+from compilegate.local.requests import ACCOUNT, iso_time
 from compilegate.local.selection import choose, without
-from compilegate.local.steps import JOB_REQUESTS, JobRequest, is_called, scope_before
-from compilegate.local.transform import read_containers
+from compilegate.local.transform import TransformRequest, read_containers, read_transform_request
 from compilegate.local.xgboost import XGBOOST
 from compilegate.local.xgboost import faults as xgboost_faults
 
+JobRequest = TrainingRequest | ProcessingRequest | TransformRequest
+
+JOB_REQUESTS: Mapping[str, Callable[[Mapping[str, Any]], JobRequest]] = {
+    TRAINING: read_training_request,
+    PROCESSING: read_processing_request,
+    TRANSFORM: read_transform_request,
+}
+"""What reads the request of each type of step that runs a job; each raises StepRequestError."""
 Image = Environment | UnbuiltEnvironment
 
 _AWS_PROGRAMS = {
@@ -144,7 +156,7 @@ def check(
     if (cycle := find_cycle(graph)) is not None:
         faults.append(f"the steps {' -> '.join((*cycle, cycle[0]))} wait for each other")
     missing = {each.name: Unresolved(f"{_MISSING}{each.name}>") for each in definition.parameters}
-    scope = scope_before(execution, {**missing, **parameters})
+    scope = _scope_before(execution, {**missing, **parameters})
     steps = _Steps(scope, graph, options, store)
     for step in definition.steps:
         if step.name not in commands:
@@ -165,6 +177,35 @@ def check(
         handlers=steps.handlers,
         commands=commands,
     )
+
+
+def is_called(step: Step, commands: Mapping[str, str]) -> bool:
+    """Whether a function or a command carries a step out."""
+    return step.type == LAMBDA or step.name in commands
+
+
+def execution_variables(execution: ExecutionResult) -> dict[str, str]:
+    """The execution variables but for the jobs' names, as of now."""
+    pipeline = f"{ACCOUNT}:pipeline/{execution.pipeline_name.lower()}"
+    return {
+        "StartDateTime": iso_time(execution.started),
+        "CurrentDateTime": iso_time(time.time()),
+        "PipelineName": execution.pipeline_name,
+        "PipelineArn": pipeline,
+        "PipelineExecutionId": execution.execution_id,
+        "PipelineExecutionArn": f"{pipeline}/execution/{execution.execution_id}",
+    }
+
+
+def _scope_before(execution: ExecutionResult, parameters: Mapping[str, Scalar]) -> Scope:
+    """A scope in which everything that depends on a step is Unresolved."""
+
+    def unresolved(reference: StepReference) -> Unresolved:
+        return Unresolved(describe_reference(reference))
+
+    later = {name: Unresolved(f"Execution.{name}") for name in EXECUTION_VARIABLES}
+    known = {**later, **execution_variables(execution)}
+    return Scope(parameters, known, unresolved, unresolved, None)
 
 
 def _told(step: Step, faults: Iterator[str]) -> Iterator[str]:

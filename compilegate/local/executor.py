@@ -33,8 +33,9 @@ from compilegate.local.home.journal import (
 )
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import list_groups, list_packages
+from compilegate.local.loop import Listener, carry_out
 from compilegate.local.options import Options
-from compilegate.local.run import Listener, LocalRun
+from compilegate.local.run import LocalRun
 from compilegate.local.selection import choose
 
 _PIPELINE_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,255}")
@@ -123,7 +124,7 @@ class LocalExecutor(Options):
                 return result
             text = journal.definition.read_bytes()
             run = LocalRun(execution=result, text=text, home=self._home, options=options)
-            return run.execute(listener)
+            return carry_out(run, listener)
 
     def left_out(self, reference: str) -> Mapping[str, str]:
         """The steps that an execution does not carry out by choice, and why."""
@@ -152,11 +153,11 @@ class LocalExecutor(Options):
             except ObjectStoreError:
                 continue
             if (folder / VERDICT_FILE).is_file():
-                for name in GATE_FILES:
-                    _copy(folder / name, result.folder / name)
-                repros = folder / REPROS_FOLDER
-                for path in sorted(repros.rglob("*")):
-                    _copy(path, result.folder / REPROS_FOLDER / path.relative_to(repros))
+                files = [folder / name for name in GATE_FILES]
+                files += folder.glob(f"{REPROS_FOLDER}/**/*")
+                for file in filter(Path.is_file, files):
+                    with whole_file(result.folder / file.relative_to(folder)) as part:
+                        shutil.copyfile(file, part)
                 return True
         return False
 
@@ -211,9 +212,3 @@ def _output_uris(properties: Mapping[str, Any]) -> Iterator[str]:
         uri = place.get("S3Uri") if isinstance(place, Mapping) else None
         if isinstance(uri, str):
             yield uri
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.is_file():
-        with whole_file(target) as part:
-            shutil.copyfile(source, part)

@@ -60,8 +60,6 @@ class Options:
     """By step, the shell command that stands for it."""
     given_models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By name, the requests of models that no step of the definition makes."""
-    cores: Collection[int] | None = None
-    """CPU ids to use; by default all that this process may use."""
     cores_per_job: int | None = None
     """Physical cores for each job; by default as many as let all Training steps that can run at
     one moment do so, at least 1. All jobs get the same number, because they are compared."""
@@ -174,8 +172,8 @@ def _document(options: Options) -> dict[str, Any]:
         "until": list(selection.until),
         "skip": list(selection.skip),
         "later": sorted(options.later),
+        "gpus": None if options.gpus is None else list(options.gpus),
         "shared": [str(folder.absolute()) for folder in options.shared],
-        "cores": None if options.cores is None else sorted(options.cores),
     }
 
 

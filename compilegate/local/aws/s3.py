@@ -8,7 +8,6 @@ has come.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import re
@@ -130,7 +129,10 @@ class LocalS3:
         """A bucket whose name stands in the text `named` counts as made."""
         self._store = store
         self._named = named
-        self._uploads = _Uploads(scratch, store)
+        self._scratch = scratch
+        """The folder of uploads in flight: a file each, or a folder with a file for each part."""
+        self._targets: dict[str, str] = {}
+        """By the ID of an upload in parts, the object's URI."""
         # By method, whether there is a key, and what the query asks for.
         self._operations: Mapping[tuple[str, bool, str], Callable[[Asked], Answer]] = {
             ("HEAD", False, ""): lambda _: Answer(),
@@ -214,7 +216,7 @@ class LocalS3:
             _keys_below(self._store.path(f"s3://{asked.bucket}"), prefix),
             prefix=prefix,
             delimiter=delimiter,
-            after=after if token is None else _from_token(token),
+            after=after if token is None else unquote(token, errors="surrogateescape"),
             most=most,
         )
 
@@ -233,7 +235,8 @@ class LocalS3:
         ]
         if found.next is not None:
             name = "NextContinuationToken" if second else "NextMarker"
-            fields.append((name, _token(found.next) if second else written(found.next)))
+            token = quote(found.next, errors="surrogateescape")
+            fields.append((name, token if second else written(found.next)))
         for key in found.keys:
             path = self._store.path(f"s3://{asked.bucket}/{key}")
             if path.is_file():  # it may have gone since it was listed
@@ -263,19 +266,26 @@ class LocalS3:
             path.mkdir(parents=True, exist_ok=True)
             return Answer(200, {"ETag": '"folder"'})
         source = self._source(asked)
-        self._uploads.put(asked.body if source is None else _file_pieces(source), asked.uri)
+        part = self._scratch / secrets.token_hex(8)
+        try:
+            _write(asked.body if source is None else _file_pieces(source), part)
+            self._store.upload(part, asked.uri)
+        finally:
+            part.unlink(missing_ok=True)
         if source is None:
             return Answer(200, {"ETag": _tag(path)})
         fields = [("LastModified", _modified(path)), ("ETag", _tag(path))]
         return _document("CopyObjectResult", fields)
 
     def _begin(self, asked: Asked) -> Answer:
+        upload = secrets.token_hex(16)
+        (self._scratch / upload).mkdir(parents=True)
+        self._targets[upload] = asked.uri
         fields = [("Bucket", asked.bucket), ("Key", asked.key)]
-        upload = self._uploads.begin(asked.uri)
         return _document("InitiateMultipartUploadResult", [*fields, ("UploadId", upload)])
 
     def _put_part(self, asked: Asked) -> Answer:
-        upload, number = self._uploads.folder_of(asked), asked.query.get("partNumber", "")
+        upload, number = self._upload(asked), asked.query.get("partNumber", "")
         if not re.fullmatch(r"[1-9]\d{0,4}", number):
             raise S3Error(400, "InvalidArgument", f"partNumber is {number!r:.20}")
         source, pieces = self._source(asked), asked.body
@@ -290,7 +300,7 @@ class LocalS3:
         return _document("CopyPartResult", [("ETag", tag)])
 
     def _complete(self, asked: Asked) -> Answer:
-        upload = self._uploads.folder_of(asked)
+        upload = self._upload(asked)
         numbers = re.findall(r"<PartNumber>\s*(\d+)\s*</PartNumber>", _document_of(asked))
         if not numbers or numbers != sorted(set(numbers), key=int):
             raise S3Error(400, "InvalidPartOrder", "parts must be listed once, in order")
@@ -303,14 +313,23 @@ class LocalS3:
                 whole.writelines(_file_pieces(other))
                 other.unlink()
         self._store.upload(first, asked.uri)
-        self._uploads.drop(asked)
+        self._abort(asked)
         tag = _tag(self._store.path(asked.uri))
         fields = [("Bucket", asked.bucket), ("Key", asked.key), ("ETag", tag)]
         return _document("CompleteMultipartUploadResult", fields)
 
     def _abort(self, asked: Asked) -> Answer:
-        self._uploads.drop(asked)
+        shutil.rmtree(self._upload(asked), ignore_errors=True)
+        del self._targets[asked.query["uploadId"]]
         return Answer(204)
+
+    def _upload(self, asked: Asked) -> Path:
+        """The folder of an upload in parts; each is there by its number."""
+        identifier = asked.query["uploadId"]
+        if self._targets.get(identifier) != asked.uri:
+            text = f"there is no upload {identifier:.40} of this object"
+            raise S3Error(404, "NoSuchUpload", text)
+        return self._scratch / identifier
 
     def _source(self, asked: Asked) -> Path | None:
         """The file that is to be copied; None where the body is the object."""
@@ -397,17 +416,6 @@ def _modified(path: Path) -> str:
     return f"{moment.isoformat(timespec='milliseconds')}Z"
 
 
-def _token(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode("utf-8", "surrogateescape")).decode()
-
-
-def _from_token(token: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(token).decode("utf-8", "surrogateescape")
-    except ValueError as error:
-        raise ObjectStoreError(f"the continuation token {token!r:.40} is malformed") from error
-
-
 # Listings
 
 
@@ -451,47 +459,7 @@ def page_of(keys: Iterable[str], *, prefix: str, delimiter: str, after: str, mos
     return Page(tuple(listed), tuple(prefixes), None)
 
 
-# Uploads
-
-
-class _Uploads:
-    """Uploads in flight, as files below `folder`: one each, or one for each part."""
-
-    def __init__(self, folder: Path, store: ObjectStore) -> None:
-        self._folder = folder
-        self._store = store
-        self._targets: dict[str, str] = {}
-        """By the ID of an upload in parts, the object's URI."""
-
-    def put(self, pieces: Iterable[bytes], uri: str) -> None:
-        """Store one object; raises what reading it raises, and stores nothing then."""
-        part = self._folder / secrets.token_hex(8)
-        try:
-            _write(pieces, part)
-            self._store.upload(part, uri)
-        finally:
-            part.unlink(missing_ok=True)
-
-    def begin(self, uri: str) -> str:
-        """A new upload in parts; returns its ID."""
-        identifier = secrets.token_hex(16)
-        self._targets[identifier] = uri
-        (self._folder / identifier).mkdir(parents=True)
-        return identifier
-
-    def folder_of(self, asked: Asked) -> Path:
-        """Where the parts of an upload are, by their numbers. Raises S3Error where there is no such
-        upload of the object."""
-        identifier = asked.query["uploadId"]
-        if self._targets.get(identifier) != asked.uri:
-            text = f"there is no upload {identifier:.40} of this object"
-            raise S3Error(404, "NoSuchUpload", text)
-        return self._folder / identifier
-
-    def drop(self, asked: Asked) -> None:
-        """Forget an upload and what has come of it."""
-        shutil.rmtree(self.folder_of(asked), ignore_errors=True)
-        del self._targets[asked.query["uploadId"]]
+# Files
 
 
 def _write(pieces: Iterable[bytes], path: Path) -> None:

@@ -1,13 +1,18 @@
-"""The HTTP side: whose request it is, for which service, what is refused, and how bodies come."""
+"""The HTTP side: an endpoint for an execution's jobs, whose request it is and for which service,
+what is refused, and how bodies come."""
 
 from __future__ import annotations
 
 import io
 import json
 import re
-import select
+import secrets
+import shutil
 import socket
+import socketserver
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +30,7 @@ from compilegate.local.aws.s3 import (
     failure,
     xml,
 )
+from compilegate.local.aws.variables import endpoint_variables
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.requests import ACCOUNT
 
@@ -32,34 +38,54 @@ _CREDENTIAL = re.compile(
     r"(?P<key>[^/,=\s]+)/\d{8}/(?:[^/,\s]+/)?(?P<service>[^/,\s]+)/aws4_request"
 )
 _ACCOUNT_ID = ACCOUNT.rpartition(":")[2]
+_DEFAULT_REGION = "us-east-1"
 _READS = frozenset({"GET", "HEAD"})
 _LONGEST_LINE = 1 << 16
 
 
-def serve(
-    listener: socket.socket,
-    stop: int,
-    *,
-    store: ObjectStore,
-    scratch: Path,
-    key: str,
-    named: str,
-) -> None:
-    """Answer requests until the pipe `stop` is closed at its other end."""
-    server = _Server(listener, LocalS3(store, scratch, named), key)
-    while stop not in select.select([listener, stop], [], [])[0]:
-        server.handle_request()
+@contextmanager
+def aws_endpoint(
+    store: ObjectStore, scratch: Path, machine: Mapping[str, str], named: str = ""
+) -> Iterator[Mapping[str, str]]:
+    """Answer S3 from `store` as long as the block lasts; gives the variables that lead a job there.
+
+    `scratch` is the folder of uploads in flight, on the store's disk. `machine` is the runner's own
+    environment, of which the region alone is passed on. A bucket whose name stands in the text
+    `named` is made when a job first writes to it.
+    """
+    key = f"LOCAL{secrets.token_hex(8).upper()}"
+    region = machine.get("AWS_REGION") or machine.get("AWS_DEFAULT_REGION") or _DEFAULT_REGION
+    with _Server(LocalS3(store, scratch, named), key) as server:
+        thread = threading.Thread(target=server.serve, daemon=True)
+        thread.start()
+        try:
+            yield endpoint_variables(f"http://127.0.0.1:{server.server_port}", key, region)
+        finally:
+            server.stopping = True
+            socket.create_connection(("127.0.0.1", server.server_port)).close()  # wakes it
+            thread.join()
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True  # a job that keeps a connection open does not keep the runner
+    request_queue_size = 128
 
-    def __init__(self, listener: socket.socket, s3: LocalS3, key: str) -> None:
-        super().__init__(listener.getsockname(), _Handler, bind_and_activate=False)
-        self.socket.close()
-        self.socket = listener
+    def __init__(self, s3: LocalS3, key: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.s3 = s3
         self.key = key
+        self.stopping = False
+
+    def server_bind(self) -> None:
+        """Without the look-up of a name, which may wait for the network."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_port = self.server_address[1]
+
+    def serve(self) -> None:
+        """Answer requests, asleep between them, until it is told to stop."""
+        while not self.stopping:
+            self.handle_request()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A job that goes away in the middle of an answer is no event."""

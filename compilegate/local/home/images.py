@@ -106,10 +106,8 @@ def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnviro
         if fnmatchcase(image, pattern):
             return _from_target(image, target)
     name = repository_name(image)
-    if sources.root is not None:
-        requirements = sources.root / name / "requirements.txt"
-        if requirements.is_file():
-            return _from_requirements(requirements)
+    if sources.root is not None and (sources.root / name / "requirements.txt").is_file():
+        return _from_requirements(sources.root / name / "requirements.txt")
     if algorithm_of(image) == XGBOOST:
         return _running_environment(None)
     where = f" and {sources.root} has no folder {name}" if sources.root else ""
@@ -141,15 +139,12 @@ def _from_target(image: str, target: str) -> Environment | UnbuiltEnvironment:
 
 def _from_requirements(requirements: Path) -> Environment | UnbuiltEnvironment:
     unmet = first_unmet(requirements)
-    if unmet is not None:
-        return UnbuiltEnvironment(requirements, unmet)
-    return _running_environment(requirements)
+    here = _running_environment(requirements)
+    return here if unmet is None else UnbuiltEnvironment(requirements, unmet)
 
 
 def _running_environment(requirements: Path | None) -> Environment:
-    return Environment(
-        Path(sys.executable), here=True, interpreter=_INTERPRETER, requirements=requirements
-    )
+    return Environment(Path(sys.executable), True, _INTERPRETER, requirements)
 
 
 def _package_folders(python: Path) -> list[str]:
@@ -251,9 +246,7 @@ def build_environment(
             shutil.rmtree(folder, ignore_errors=True)
             _build(unbuilt, folder, log)
             marker.touch()
-    return Environment(
-        python, here=False, interpreter=_INTERPRETER, requirements=unbuilt.requirements
-    )
+    return Environment(python, False, _INTERPRETER, unbuilt.requirements)
 
 
 def _build(unbuilt: UnbuiltEnvironment, folder: Path, log: Path) -> None:

@@ -210,14 +210,12 @@ def place_data(store: ObjectStore, uri: str, where: Path) -> int:
 
 
 def _links(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
+    """Each link that is wanted, and the file that it leads to."""
     if source.is_file():
         yield target, source
-        return
-    for parent, _, names in os.walk(source, followlinks=True):
-        for name in sorted(names):
-            file = Path(parent) / name
-            if file.is_file():
-                yield target / file.relative_to(source), file
+    for file in sorted(_files_below(source)):
+        if file.is_file():
+            yield target / file.relative_to(source), file
 
 
 def _occupied(link: Path) -> bool:
