@@ -1,4 +1,4 @@
-"""Carries an execution out: starts what is ready, and writes down what ends.
+"""Carry an execution out: start what is ready, and write down what ends.
 
 One thread (the caller's) decides everything, writes the journal and calls the listener; each job
 and each call that runs has a thread of its own, which sends messages to it.
@@ -72,7 +72,7 @@ _Work = Callable[[Callable[[str], None]], AttemptResult]
 
 
 def carry_out(run: LocalRun, on_event: Listener) -> ExecutionResult:
-    """Carry it out from where its files leave it; whoever calls holds its journal.
+    """Carry an execution out from where its files leave it; whoever calls holds its journal.
 
     Ctrl-C and SIGTERM stop the jobs and leave an execution that can be resumed. Raises
     RefusedDefinitionError, and ImageEnvironmentError when an environment cannot be built.
@@ -237,7 +237,7 @@ class _Loop:
         """
         self._lacks_cores = self._lacks_gpus = False
         progress = self._progress()
-        waiting = {name: at for name, each in self._active.items() if (at := each.retry_at)}
+        waiting = {name: at for name, a in self._active.items() if (at := a.retry_at) is not None}
         if progress.failure_is_final():
             for name in waiting:
                 self._end_step(replace(self._steps[name], status=StepStatus.FAILED))
@@ -400,9 +400,9 @@ class _Loop:
 
     def _patience(self) -> float | None:
         """Seconds until something may change without a message; None when nothing can."""
-        now = time.monotonic()
+        retries = [each.retry_at for each in self._active.values() if each.retry_at is not None]
         # Not at once, where a step that is due finds no cores.
-        waits = [max(_POLL_SECONDS, at - now) for a in self._active.values() if (at := a.retry_at)]
+        waits = [max(_POLL_SECONDS, at - time.monotonic()) for at in retries]
         if self._lacks_cores or self._lacks_gpus:
             waits.append(_POLL_SECONDS_WHILE_RUNNING if self._running_jobs() else _POLL_SECONDS)
         return min(waits, default=None)

@@ -226,12 +226,11 @@ class LocalS3:
         fields: list[tuple[str, str | Fields]] = [
             ("Name", asked.bucket),
             ("Prefix", written(prefix)),
+            ("Delimiter", written(delimiter)),
             ("MaxKeys", str(most)),
+            ("KeyCount", str(len(found.keys) + len(found.prefixes))),
             ("IsTruncated", "true" if found.next is not None else "false"),
-            *([("Delimiter", written(delimiter))] if delimiter else []),
             *([("EncodingType", "url")] if query.get("encoding-type") == "url" else []),
-            *([("KeyCount", str(len(found.keys) + len(found.prefixes)))] if second else []),
-            *([("ContinuationToken", token)] if token is not None else []),
         ]
         if found.next is not None:
             name = "NextContinuationToken" if second else "NextMarker"

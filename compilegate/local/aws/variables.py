@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 # What could lead a job to an account: kept out, wherever it comes from, unless --env passes it.
-_ACCOUNT_PREFIXES = (
-    "AWS_ENDPOINT_URL",
-    "AWS_CONTAINER_",
-    "AWS_SSO_",
-    "AWS_WEB_IDENTITY_",
-    "AWS_ROLE_",
-)
-_ACCOUNT_NAMES = frozenset(
-    {
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "AWS_SECURITY_TOKEN",
-        "AWS_PROFILE",
-        "AWS_DEFAULT_PROFILE",
-        "AWS_CONFIG_FILE",
-        "AWS_SHARED_CREDENTIALS_FILE",
-        "AWS_CREDENTIAL_EXPIRATION",
-        "AWS_EC2_METADATA_DISABLED",
-        "AWS_EC2_METADATA_SERVICE_ENDPOINT",
-        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
-    }
+_CHOOSES_ACCOUNT = re.compile(
+    r"AWS_((ENDPOINT_URL|CONTAINER_|SSO_|WEB_IDENTITY_|ROLE_|EC2_METADATA_).*"
+    r"|ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|SECURITY_TOKEN|CREDENTIAL_EXPIRATION"
+    r"|PROFILE|DEFAULT_PROFILE|CONFIG_FILE|SHARED_CREDENTIALS_FILE"
+    r"|IGNORE_CONFIGURED_ENDPOINT_URLS)"
 )
 _DIRECT = "127.0.0.1"
 
@@ -43,10 +27,12 @@ class JobVariables:
 
     def merged(self, base: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
         """A job's environment; `own` is what its request and its container's contract say."""
-        harmless = {name: value for name, value in own.items() if not chooses_account(name)}
+        harmless = {
+            name: value for name, value in own.items() if not _CHOOSES_ACCOUNT.fullmatch(name)
+        }
         merged = {**base, **harmless}
         for name, value in self.aws.items():
-            if chooses_account(name) or name not in merged:
+            if _CHOOSES_ACCOUNT.fullmatch(name) or name not in merged:
                 merged[name] = value
         if self.aws:
             _bypass_proxies(merged)
@@ -54,11 +40,6 @@ class JobVariables:
 
 
 NO_VARIABLES = JobVariables()
-
-
-def chooses_account(name: str) -> bool:
-    """Whether a variable decides with whose credentials, or where, AWS is called."""
-    return name in _ACCOUNT_NAMES or name.startswith(_ACCOUNT_PREFIXES)
 
 
 def _bypass_proxies(variables: dict[str, str]) -> None:

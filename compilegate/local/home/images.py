@@ -252,12 +252,9 @@ def build_environment(
 def _build(unbuilt: UnbuiltEnvironment, folder: Path, log: Path) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
-    commands = (
-        [sys.executable, "-m", "venv", str(folder)],
-        [*pip, "--no-input", "-r", str(unbuilt.requirements)],
-    )
+    install = [*pip, "--no-input", "-r", str(unbuilt.requirements)]
     with log.open("wb") as output:
-        for command in commands:
+        for command in ([sys.executable, "-m", "venv", str(folder)], install):
             end = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
             if end.returncode != 0:
                 raise ImageEnvironmentError(

@@ -219,14 +219,12 @@ def check_writable(home: Path) -> None:
 def execution_named(home: Path, beginning: str) -> str:
     """The ID of the execution whose ID begins so. Raises ExecutionError for none or several."""
     known = [journal.folder.name for journal in _journals(home)]
-    found = [each for each in known if each.startswith(beginning)] if beginning else []
-    if beginning in found:
-        return beginning
+    found = [each for each in known if beginning and each.startswith(beginning)]
     if not found:
         raise ExecutionError(f"there is no execution {beginning!r} in {home}")
-    if len(found) > 1:
+    if len(found) > 1 and beginning not in found:
         raise ExecutionError(f"execution {beginning!r} may be any of {', '.join(found)}")
-    return found[0]
+    return beginning if beginning in found else found[0]
 
 
 def _journals(home: Path) -> list[Journal]:

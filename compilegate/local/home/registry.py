@@ -39,7 +39,7 @@ class ModelPackage:
 
     @property
     def arn(self) -> str:
-        return package_arn(self.group, self.version)
+        return str(self.description["ModelPackageArn"])
 
     @property
     def approval_status(self) -> str:
@@ -49,11 +49,6 @@ class ModelPackage:
     def execution_id(self) -> str:
         """The execution that registered it."""
         return str(self.description.get("Origin", {}).get("ExecutionId", ""))
-
-
-def package_arn(group: str, version: int) -> str:
-    """The ARN of a version of a group."""
-    return f"{ACCOUNT}:model-package/{group}/{version}"
 
 
 @dataclass(frozen=True)
@@ -109,11 +104,13 @@ def create_package(
                 return package
         version = max((package.version for package in packages), default=0) + 1
         now = iso_time(time.time())
+        raw = request.raw.items()
+        kept = {key: each for key, each in raw if each is not None and key not in _NOT_DESCRIBED}
         description = {
-            **{key: each for key, each in request.raw.items() if key not in _NOT_DESCRIBED},
+            **kept,
             "ModelPackageGroupName": request.group,
             "ModelPackageVersion": version,
-            "ModelPackageArn": package_arn(request.group, version),
+            "ModelPackageArn": f"{ACCOUNT}:model-package/{request.group}/{version}",
             "ModelPackageStatus": "Completed",
             "ModelApprovalStatus": request.approval_status,
             "CreationTime": now,
