@@ -13,7 +13,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compilegate.document.conditions import condition_faults
@@ -99,11 +99,11 @@ class Checked:
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     """Why it cannot run here; one that concerns a step begins with its name and a colon."""
-    images: Mapping[str, Image] = field(default_factory=dict)
+    images: dict[str, Image] = field(default_factory=dict)
     """By URI."""
-    jobs: Mapping[str, JobRequest] = field(default_factory=dict)
+    jobs: dict[str, JobRequest] = field(default_factory=dict)
     """By step that runs a job, its request."""
-    handlers: Mapping[str, Handler] = field(default_factory=dict)
+    handlers: dict[str, Handler] = field(default_factory=dict)
     """By Lambda step, what stands for its function."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """By step, the shell command that stands for it."""
@@ -157,26 +157,19 @@ def check(
         faults.append(f"the steps {' -> '.join((*cycle, cycle[0]))} wait for each other")
     missing = {each.name: Unresolved(f"{_MISSING}{each.name}>") for each in definition.parameters}
     scope = _scope_before(execution, {**missing, **parameters})
-    steps = _Steps(scope, graph, options, store)
+    checked = Checked(
+        whole=whole, graph=graph, left_out=left_out, parameters=parameters, commands=commands
+    )
+    steps = _Steps(checked, scope, options, store)
     for step in definition.steps:
         if step.name not in commands:
             faults += _told(step, steps.faults(step))
     calls = [_call_places(step, scope) for step in definition.steps if is_called(step, commands)]
     places = {each.step.name: each for each in (*steps.places, *calls)}
     faults += _input_faults(places, graph, store, options.later)
-    jobs = {each.step.name: each.job for each in steps.places if each.job is not None}
-    faults += [fault for name, job in jobs.items() for fault in _gpu_faults(name, job.gpus, gpus)]
-    return Checked(
-        whole=whole,
-        graph=graph,
-        left_out=left_out,
-        parameters=parameters,
-        faults=tuple(dict.fromkeys(faults)),
-        images=steps.images,
-        jobs=jobs,
-        handlers=steps.handlers,
-        commands=commands,
-    )
+    for name, job in checked.jobs.items():
+        faults += _gpu_faults(name, job.gpus, gpus)
+    return replace(checked, faults=tuple(dict.fromkeys(faults)))
 
 
 def is_called(step: Step, commands: Mapping[str, str]) -> bool:
@@ -308,14 +301,13 @@ def _is_known_later(arguments: Mapping[str, Any], reference: StepReference) -> b
 class _Steps:
     """Reads the steps one by one, and finds what is wrong with each."""
 
+    checked: Checked
+    """What is found is put there."""
     scope: Scope
-    graph: StepGraph
     options: Options
     store: ObjectStore
     places: list[_Places] = field(default_factory=list)
     """For the steps whose requests could be read."""
-    images: dict[str, Image] = field(default_factory=dict)
-    handlers: dict[str, Handler] = field(default_factory=dict)
 
     def faults(self, step: Step) -> Iterator[str]:
         """What is wrong with a step. Raises ExpressionError, StepError, ImageEnvironmentError."""
@@ -331,6 +323,7 @@ class _Steps:
                 return
         job = JOB_REQUESTS[step.type](arguments) if step.type in JOB_REQUESTS else None
         if job is not None:
+            self.checked.jobs[step.name] = job
             self.places.append(_Places(step, job.input_uris, job.output_prefixes, job))
         elif step.type == REGISTER_MODEL:
             inputs = read_package_request(arguments).model_data_uris
@@ -342,7 +335,7 @@ class _Steps:
     def _function_faults(self, step: Step) -> Iterator[str]:
         arn = resolve(step.function, self.scope)
         if not isinstance(arn, Unresolved):
-            self.handlers[step.name] = find_handler(arn, self.options.functions)
+            self.checked.handlers[step.name] = find_handler(arn, self.options.functions)
         elif _MISSING not in arn:
             yield f"the function {arn} must be known before the execution starts"
 
@@ -351,7 +344,7 @@ class _Steps:
         where that hangs on a parameter without a value."""
         named = arguments.get("ModelName")
         readers = [each.step for each in step_references(step.arguments.get("ModelName"))]
-        for name, other in self.graph.steps.items():
+        for name, other in self.checked.graph.steps.items():
             if other.type == MODEL:
                 request = resolve(dict(other.arguments), self.scope)
                 if name in readers or request.get("ModelName", "") == named:
@@ -382,9 +375,9 @@ class _Steps:
                 image = f"the image {job.image} must be known before the execution starts"
                 yield f"{image}; {_remedy(step.name)}"
             return
-        if job.image not in self.images:
-            self.images[job.image] = find_image(job.image, self.options.images)
-        yield from _program_faults(step, job, self.images[job.image])
+        if job.image not in self.checked.images:
+            self.checked.images[job.image] = find_image(job.image, self.options.images)
+        yield from _program_faults(step, job, self.checked.images[job.image])
 
 
 def _check_type(step: Step) -> None:
