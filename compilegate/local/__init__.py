@@ -13,14 +13,8 @@ It reads definition JSON and nothing else of this project. No AWS account, no Do
 a process in a folder with the layout of /opt/ml, `s3://` is a folder, and the model registry is a
 folder too. What it cannot run it refuses by name before anything starts.
 
-    executor.py    start, follow, resume, stop
-    run.py         what one execution is: checked, begun, carried out
-    checks.py      what is refused before anything starts; explain.py shows it by step
-    steps.py       what carries out each type of step, and what its expressions stand for
-    progress.py    what may start next; cache.py holds earlier results
-    options.py     with what it is carried out; selection.py says which steps are
-    jobs/          a job: its sandbox, its process, what it leaves; calls of functions and commands
-    home/          what stays: executions, objects, registry, environments
+`executor.py` starts, follows and stops; `run.py` is one execution, `checks.py` what is refused
+before it; `jobs/` is a job and its process, `home/` what stays, `aws/` what a job finds of AWS.
 """
 
 from compilegate.local.errors import (
@@ -30,7 +24,7 @@ from compilegate.local.errors import (
     RegistryError,
 )
 from compilegate.local.executor import LocalExecutor
-from compilegate.local.explain import Explanation, explanation_lines
+from compilegate.local.explain import explanation_lines
 from compilegate.local.home.images import ImageSources, unmet_requirement
 from compilegate.local.home.journal import (
     execution_named,
@@ -53,7 +47,6 @@ from compilegate.local.transform import read_model
 
 __all__ = [
     "ExecutionError",
-    "Explanation",
     "FunctionSources",
     "Handler",
     "ImageEnvironmentError",

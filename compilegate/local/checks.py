@@ -6,17 +6,20 @@ once: a parameter without a value counts as a value that is not known yet.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compilegate.document.conditions import condition_faults
 from compilegate.document.evaluation import Scope, Unresolved, resolve
 from compilegate.document.expressions import (
+    EXECUTION_VARIABLES,
     StepReference,
     describe_reference,
     is_expression,
@@ -33,28 +36,36 @@ from compilegate.document.step_types import (
     FAIL,
     LAMBDA,
     MODEL,
+    PROCESSING,
     REGISTER_MODEL,
     STEP_TYPES,
     TRAINING,
     TRANSFORM,
 )
+from compilegate.execution.result import ExecutionResult
 from compilegate.job.names import TRAINING_COMPILER_HYPERPARAMETER
 from compilegate.local.errors import ImageEnvironmentError, ObjectStoreError, StepError
 from compilegate.local.home.images import Environment, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import read_package_request
 from compilegate.local.jobs.calls import Handler, find_handler
-from compilegate.local.jobs.job import PYTHON_NAMES, Job
+from compilegate.local.jobs.job import PYTHON_NAMES, Job, read_processing_request
 from compilegate.local.jobs.toolkit import is_on, launcher_fault
-from compilegate.local.jobs.training import TrainingJob
+from compilegate.local.jobs.training import TrainingJob, read_training_request
 from compilegate.local.options import Options
 from compilegate.local.progress import EXCEPTION_TYPES
+from compilegate.local.requests import ACCOUNT, iso_time
 from compilegate.local.selection import choose, without
-from compilegate.local.steps import JOB_REQUESTS, Facts, is_called, scope_before
-from compilegate.local.transform import read_containers
+from compilegate.local.transform import read_containers, read_transform_request
 from compilegate.local.xgboost import XGBOOST
 from compilegate.local.xgboost import faults as xgboost_faults
 
+JOB_REQUESTS: Mapping[str, Callable[[Mapping[str, Any]], Job]] = {
+    TRAINING: read_training_request,
+    PROCESSING: read_processing_request,
+    TRANSFORM: read_transform_request,
+}
+"""What reads the request of each type of step that runs a job; each raises StepRequestError."""
 Image = Environment | UnbuiltEnvironment
 
 _AWS_PROGRAMS = {
@@ -85,33 +96,36 @@ class Checked:
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     """Why it cannot run here; one that concerns a step begins with its name and a colon."""
-    images: Mapping[str, Image] = field(default_factory=dict)
+    images: dict[str, Image] = field(default_factory=dict)
     """By URI."""
-    image_of: Mapping[str, str] = field(default_factory=dict)
-    """By step that runs a job, the image's URI."""
-    handler_of: Mapping[str, Handler] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    """By step that runs a job, its request."""
+    handlers: dict[str, Handler] = field(default_factory=dict)
     """By Lambda step, what stands for its function."""
-    gpus: Mapping[str, int] = field(default_factory=dict)
-    """By step that runs a job, how many it computes with, where this machine has any."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """By step, the shell command that stands for it."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can start."""
+        return not self.faults
 
 
 @dataclass(frozen=True)
-class _Read:
-    """One step with its request as far as it is known now."""
+class _Places:
+    """Where a step reads and writes, as far as its request says."""
 
     step: Step
-    arguments: Mapping[str, Any]
-    job: Job | None
     inputs: tuple[str, ...] = ()
-    """The URIs of what it reads."""
+    """The URIs of what must be there when it starts."""
     outputs: tuple[str, ...] = ()
     """Below which its results will lie."""
+    job: Job | None = None
 
 
 def check(
     text: bytes | str,
-    given: Mapping[str, Scalar],
-    facts: Facts,
+    execution: ExecutionResult,
     options: Options,
     store: ObjectStore,
     *,
@@ -119,8 +133,8 @@ def check(
 ) -> Checked:
     """Check every step that is carried out; of one that a command stands for, only references.
 
-    `given` are the parameters' values, `gpus` is how many this machine has. An image's interpreter
-    is run to look for the library that a built-in algorithm needs; nothing else runs.
+    `gpus` is how many this machine has. An image's interpreter is run to look for a built-in
+    algorithm's library; nothing else runs.
     """
     commands = options.commands
     whole, unreadable = read_definition(text)
@@ -132,33 +146,56 @@ def check(
     definition, faults = read_definition(text, {*left_out, *commands})
     definition = without(definition, left_out)
     graph = build_graph(definition)
-    parameters, parameter_faults = parameter_values(definition.parameters, given)
+    parameters, parameter_faults = parameter_values(definition.parameters, execution.parameters)
     faults += [*parameter_faults, *_name_faults(definition), *_command_faults(graph, commands)]
     for step in definition.steps:
         faults += _told(step, _reference_faults(step, graph.steps, commands))
     if (cycle := find_cycle(graph)) is not None:
         faults.append(f"the steps {' -> '.join((*cycle, cycle[0]))} wait for each other")
     missing = {each.name: Unresolved(f"{_MISSING}{each.name}>") for each in definition.parameters}
-    scope = scope_before(facts, {**missing, **parameters})
-    steps = _Steps(scope, graph, options, store)
+    scope = _scope_before(execution, {**missing, **parameters})
+    checked = Checked(
+        whole=whole, graph=graph, left_out=left_out, parameters=parameters, commands=commands
+    )
+    steps = _Steps(checked, scope, options, store)
     for step in definition.steps:
         if step.name not in commands:
             faults += _told(step, steps.faults(step))
-    calls = [_call_needs(step, scope) for step in definition.steps if is_called(step, commands)]
-    faults += _input_faults([*steps.read, *calls], graph, store, options.later)
-    jobs = {each.step.name: each.job for each in steps.read if each.job is not None}
-    wanted = {name: job.gpus for name, job in jobs.items()}
-    return Checked(
-        whole=whole,
-        graph=graph,
-        left_out=left_out,
-        parameters=parameters,
-        faults=tuple(dict.fromkeys([*faults, *_gpu_faults(wanted, gpus)])),
-        images=steps.images,
-        image_of={name: job.image for name, job in jobs.items()},
-        handler_of=steps.handlers,
-        gpus=wanted,
-    )
+    calls = [_call_places(step, scope) for step in definition.steps if is_called(step, commands)]
+    places = {each.step.name: each for each in (*steps.places, *calls)}
+    faults += _input_faults(places, graph, store, options.later)
+    for name, job in checked.jobs.items():
+        faults += _gpu_faults(name, job.gpus, gpus)
+    return replace(checked, faults=tuple(dict.fromkeys(faults)))
+
+
+def is_called(step: Step, commands: Mapping[str, str]) -> bool:
+    """Whether a function or a command carries a step out."""
+    return step.type == LAMBDA or step.name in commands
+
+
+def execution_variables(execution: ExecutionResult) -> dict[str, str]:
+    """The execution variables but for the jobs' names, as of now."""
+    pipeline = f"{ACCOUNT}:pipeline/{execution.pipeline_name.lower()}"
+    return {
+        "StartDateTime": iso_time(execution.started),
+        "CurrentDateTime": iso_time(time.time()),
+        "PipelineName": execution.pipeline_name,
+        "PipelineArn": pipeline,
+        "PipelineExecutionId": execution.execution_id,
+        "PipelineExecutionArn": f"{pipeline}/execution/{execution.execution_id}",
+    }
+
+
+def _scope_before(execution: ExecutionResult, parameters: Mapping[str, Scalar]) -> Scope:
+    """A scope in which everything that depends on a step is Unresolved."""
+
+    def unresolved(reference: StepReference) -> Unresolved:
+        return Unresolved(describe_reference(reference))
+
+    later = {name: Unresolved(f"Execution.{name}") for name in EXECUTION_VARIABLES}
+    known = {**later, **execution_variables(execution)}
+    return Scope(parameters, known, unresolved, unresolved, None)
 
 
 def _told(step: Step, faults: Iterator[str]) -> Iterator[str]:
@@ -172,22 +209,20 @@ def _told(step: Step, faults: Iterator[str]) -> Iterator[str]:
 
 def _remedy(step: str, command: str = "COMMAND") -> str:
     """What to do about a step that cannot run here."""
-    command = command if command == "COMMAND" else repr(command)
     return f"let a command do it (--command {step}={command}), or leave it out (--skip {step})"
 
 
 # The definition
 
 
-def _gpu_faults(wanted: Mapping[str, int], gpus: int) -> Iterator[str]:
+def _gpu_faults(step: str, count: int, gpus: int) -> Iterator[str]:
     """A machine without any is no fault: the job computes on its cores."""
-    for step, count in wanted.items():
-        if count > gpus > 0:
-            yield (
-                f"{step}: its job starts {count} processes, each with a GPU of its own, and there "
-                f"{'is' if gpus == 1 else 'are'} {gpus} here; declare fewer processes, or let it "
-                "see none: CUDA_VISIBLE_DEVICES= compilegate run"
-            )
+    if count > gpus > 0:
+        yield (
+            f"{step}: its job starts {count} processes, each with a GPU of its own, and there "
+            f"{'is' if gpus == 1 else 'are'} {gpus} here; declare fewer processes, or let it "
+            "see none: CUDA_VISIBLE_DEVICES= compilegate run"
+        )
 
 
 def _name_faults(definition: Definition) -> Iterator[str]:
@@ -263,14 +298,13 @@ def _is_known_later(arguments: Mapping[str, Any], reference: StepReference) -> b
 class _Steps:
     """Reads the steps one by one, and finds what is wrong with each."""
 
+    checked: Checked
+    """What is found is put there."""
     scope: Scope
-    graph: StepGraph
     options: Options
     store: ObjectStore
-    read: list[_Read] = field(default_factory=list)
-    """Those whose requests could be read."""
-    images: dict[str, Image] = field(default_factory=dict)
-    handlers: dict[str, Handler] = field(default_factory=dict)
+    places: list[_Places] = field(default_factory=list)
+    """For the steps whose requests could be read."""
 
     def faults(self, step: Step) -> Iterator[str]:
         """What is wrong with a step. Raises ExpressionError, StepError, ImageEnvironmentError."""
@@ -286,10 +320,11 @@ class _Steps:
                 return
         job = JOB_REQUESTS[step.type](arguments) if step.type in JOB_REQUESTS else None
         if job is not None:
-            self.read.append(_Read(step, arguments, job, job.input_uris, job.output_prefixes))
+            self.checked.jobs[step.name] = job
+            self.places.append(_Places(step, job.input_uris, job.output_prefixes, job))
         elif step.type == REGISTER_MODEL:
             inputs = read_package_request(arguments).model_data_uris
-            self.read.append(_Read(step, arguments, None, inputs))
+            self.places.append(_Places(step, inputs))
         yield from _own_faults(step, arguments)
         if job is not None:
             yield from self._job_faults(step, job)
@@ -297,7 +332,7 @@ class _Steps:
     def _function_faults(self, step: Step) -> Iterator[str]:
         arn = resolve(step.function, self.scope)
         if not isinstance(arn, Unresolved):
-            self.handlers[step.name] = find_handler(arn, self.options.functions)
+            self.checked.handlers[step.name] = find_handler(arn, self.options.functions)
         elif _MISSING not in arn:
             yield f"the function {arn} must be known before the execution starts"
 
@@ -306,7 +341,7 @@ class _Steps:
         where that hangs on a parameter without a value."""
         named = arguments.get("ModelName")
         readers = [each.step for each in step_references(step.arguments.get("ModelName"))]
-        for name, other in self.graph.steps.items():
+        for name, other in self.checked.graph.steps.items():
             if other.type == MODEL:
                 request = resolve(dict(other.arguments), self.scope)
                 if name in readers or request.get("ModelName", "") == named:
@@ -337,10 +372,9 @@ class _Steps:
                 image = f"the image {job.image} must be known before the execution starts"
                 yield f"{image}; {_remedy(step.name)}"
             return
-        if job.image not in self.images:
-            self.images[job.image] = find_image(job.image, self.options.images)
-        image = self.images[job.image]
-        yield from _program_faults(step, job, image)
+        if job.image not in self.checked.images:
+            self.checked.images[job.image] = find_image(job.image, self.options.images)
+        yield from _program_faults(step, job, self.checked.images[job.image])
 
 
 def _check_type(step: Step) -> None:
@@ -376,15 +410,16 @@ def _own_faults(step: Step, arguments: Mapping[str, Any]) -> Iterator[str]:
             yield f"ErrorMessage is {message!r:.80}, expected a string"
     elif step.type == MODEL:
         read_containers(arguments)
-    if step.property_files:
-        outputs = (arguments.get("ProcessingOutputConfig") or {}).get("Outputs") or []
-        names = [output["OutputName"] for output in outputs]
-        for file in step.property_files:
-            if file.output_name not in names and not any(isinstance(n, Unresolved) for n in names):
-                yield (
-                    f"the property file {file.name} is in the output {file.output_name!r:.80}, "
-                    f"which the step does not have; it has {', '.join(names) or 'none'}"
-                )
+    if not step.property_files:
+        return
+    outputs = (arguments.get("ProcessingOutputConfig") or {}).get("Outputs") or []
+    names = [output["OutputName"] for output in outputs]
+    for file in step.property_files:
+        if file.output_name not in names and not any(isinstance(n, Unresolved) for n in names):
+            yield (
+                f"the property file {file.name} is in the output {file.output_name!r:.80}, "
+                f"which the step does not have; it has {', '.join(names) or 'none'}"
+            )
 
 
 def _toolkit_faults(job: TrainingJob) -> Iterator[str]:
@@ -407,11 +442,8 @@ def _toolkit_faults(job: TrainingJob) -> Iterator[str]:
 def _program_faults(step: Step, job: Job, image: Image) -> Iterator[str]:
     """A program, or a library, that the environment does not have."""
     there = image.python if isinstance(image, Environment) else None
-    if (
-        job.algorithm == XGBOOST
-        and isinstance(image, Environment)
-        and not image.has_module("xgboost")
-    ):
+    is_xgboost = job.algorithm == XGBOOST
+    if is_xgboost and isinstance(image, Environment) and not image.has_module("xgboost"):
         yield (
             f"the built-in algorithm {XGBOOST} needs xgboost, which is not in {there}'s "
             f"environment: {there} -m pip install xgboost-cpu, or name an environment that "
@@ -426,7 +458,7 @@ def _program_faults(step: Step, job: Job, image: Image) -> Iterator[str]:
         return
     if program in _AWS_PROGRAMS:
         images, command = _AWS_PROGRAMS[program]
-        yield f"{program} is in {images} only; {_remedy(step.name, command)}"
+        yield f"{program} is in {images} only; {_remedy(step.name, repr(command))}"
     elif not folder and there is not None:
         where = f"neither beside {there} nor on PATH"
         yield f"its program {program} is {where}: install it, or {_remedy(step.name)}"
@@ -435,26 +467,24 @@ def _program_faults(step: Step, job: Job, image: Image) -> Iterator[str]:
 # Inputs: which will be there when their steps start
 
 
-def _call_needs(step: Step, scope: Scope) -> _Read:
+def _call_places(step: Step, scope: Scope) -> _Places:
     """A step that a function or a command stands for may write wherever its request says."""
     try:
         request = resolve({**step.arguments, **step.members}, scope)
     except (ExpressionError, StepError):
         request = {}
-    places = [place for text in _texts(request) for place in _PLACE.findall(text)]
-    return _Read(step, {}, None, (), tuple(places))
+    return _Places(step, outputs=tuple(_PLACE.findall(json.dumps(request, ensure_ascii=False))))
 
 
 def _input_faults(
-    steps: Iterable[_Read], graph: StepGraph, store: ObjectStore, later: Collection[str]
+    places: Mapping[str, _Places], graph: StepGraph, store: ObjectStore, later: Collection[str]
 ) -> Iterator[str]:
     """One sentence for each object that is neither there nor made by a step that comes before.
 
     `later` are places where a program puts objects while it runs, as the user says.
     """
-    by_name = {each.step.name: each for each in steps}
-    for name, each in by_name.items():
-        before = [by_name[other] for other in ancestors(graph, name) if other in by_name]
+    for name, each in places.items():
+        before = [places[other] for other in ancestors(graph, name) if other in places]
         for uri in dict.fromkeys(each.inputs):
             if isinstance(uri, Unresolved) or any(_overlap(uri, place) for place in later):
                 continue
@@ -463,25 +493,25 @@ def _input_faults(
             except ObjectStoreError as error:
                 yield f"{name}: {error}"
                 continue
-            if not there and not any(_makes(o, uri) or _speaks_of(o, uri) for o in before):
-                others = [other for other in by_name.values() if other is not each]
-                yield f"{name}: {uri} is not in the local store{_absent(uri, name, others, store)}"
+            if there or any(_makes(other, uri) or _names(other.job, uri) for other in before):
+                continue
+            absent = f"{name}: {uri} is not in the local store"
+            makers = (other for other in places if other != name and _makes(places[other], uri))
+            maker = next(makers, None)
+            if maker is not None:
+                yield (
+                    f"{absent}: {maker} makes it, but need not have ended when {name} starts; let "
+                    f"{name} depend on it (DependsOn)"
+                )
+            else:
+                yield (
+                    f"{absent} and no step before it makes it; put its files at {store.path(uri)}, "
+                    f"or say where they are: --data {uri}=FOLDER (=later if a program puts them "
+                    "there while it runs)"
+                )
 
 
-def _absent(uri: str, name: str, others: Iterable[_Read], store: ObjectStore) -> str:
-    maker = next((other.step.name for other in others if _makes(other, uri)), None)
-    if maker is not None:
-        return (
-            f": {maker} makes it, but need not have ended when {name} starts; let {name} depend on "
-            "it (DependsOn)"
-        )
-    return (
-        f" and no step before it makes it; put its files at {store.path(uri)}, or say where they "
-        f"are: --data {uri}=FOLDER (=later if a program puts them there while it runs)"
-    )
-
-
-def _makes(step: _Read, uri: str) -> bool:
+def _makes(step: _Places, uri: str) -> bool:
     # A training job writes below its own name, which nobody can know before.
     return any(
         _begins(prefix, uri) or (step.step.type != TRAINING and _within(uri, prefix))
@@ -490,40 +520,20 @@ def _makes(step: _Read, uri: str) -> bool:
     )
 
 
-def _speaks_of(step: _Read, uri: str) -> bool:
-    """Whether the step's own arguments, variables or hyperparameters name the place of `uri`."""
+def _names(job: Job | None, uri: str) -> bool:
+    """Whether a job's own arguments, variables or hyperparameters name the place of `uri`."""
+    if job is None:
+        return False
     bucket = re.escape(uri.removeprefix("s3://").partition("/")[0])
     word = re.compile(rf"(?<![\w.\-/]){bucket}(?![\w.\-])")
-    for text in _own_texts(step.arguments):
+    # What the toolkit reads names sources, not results.
+    own = {} if not isinstance(job, TrainingJob) else job.hyperparameters
+    hyperparameters = [text for name, text in own.items() if not name.startswith("sagemaker_")]
+    for text in (*job.entrypoint, *job.arguments, *job.environment.values(), *hyperparameters):
         places = _PLACE.findall(text)
-        if any(_overlap(uri, place) for place in places):
-            return True
-        if not places and word.search(text):
+        if any(_overlap(uri, place) for place in places) or (not places and word.search(text)):
             return True
     return False
-
-
-def _own_texts(arguments: Mapping[str, Any]) -> Iterator[str]:
-    for key in ("AppSpecification", "AlgorithmSpecification"):
-        section = arguments.get(key)
-        if isinstance(section, Mapping):
-            yield from _texts(section.get("ContainerArguments"))
-            yield from _texts(section.get("ContainerEntrypoint"))
-    yield from _texts(arguments.get("Environment"))
-    own = arguments.get("HyperParameters")
-    if isinstance(own, Mapping):  # what the toolkit reads names sources, not results
-        yield from _texts({k: v for k, v in own.items() if not str(k).startswith("sagemaker_")})
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _texts(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)
 
 
 def _begins(key: str, uri: str) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import string
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +23,24 @@ from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus
 from compilegate.job.files import whole_file
 from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
+from compilegate.local.checks import Checked
 from compilegate.local.errors import ExecutionError, ObjectStoreError
-from compilegate.local.explain import Explanation
-from compilegate.local.home.journal import check_writable, journal_of, resumable_steps
+from compilegate.local.home.journal import (
+    check_writable,
+    journal_of,
+    new_execution,
+    resumable_steps,
+)
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import list_groups, list_packages
+from compilegate.local.loop import Listener, carry_out
 from compilegate.local.options import Options
-from compilegate.local.run import Listener, LocalRun
+from compilegate.local.run import LocalRun
 from compilegate.local.selection import choose
 
 _PIPELINE_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,255}")
+_ALPHABET = string.ascii_lowercase + string.digits
+_ENDED_WELL = {ExecutionStatus.SUCCEEDED, ExecutionStatus.COMPLETED_WITH_FAILURES}
 
 
 def ignore_events(_event: Event) -> None:
@@ -64,7 +75,7 @@ class LocalExecutor(Options):
         check_writable(self._home)
         run.check()
         run.begin()
-        return run.facts.execution_id
+        return run.execution.execution_id
 
     def resume(self, reference: str, parameters: Mapping[str, Scalar]) -> str:
         """Reopen a stopped or failed execution: what had succeeded is kept.
@@ -75,7 +86,7 @@ class LocalExecutor(Options):
         journal = journal_of(self._home, reference)
         with journal.alive():
             self.as_started(journal.folder)
-            result, stored = journal.read_files(), journal.definition()
+            result, stored = journal.read_files(), journal.definition.read_bytes()
             if self.definition is not None and not _same_json(self.definition, stored):
                 raise ExecutionError(
                     f"the definition is not the one that execution {reference} started with; start "
@@ -88,15 +99,14 @@ class LocalExecutor(Options):
                     f"the parameters are not those that execution {reference} started with: "
                     f"{dict(result.parameters)}"
                 )
-            if result.status in {
-                ExecutionStatus.SUCCEEDED,
-                ExecutionStatus.COMPLETED_WITH_FAILURES,
-            }:
+            if result.status in _ENDED_WELL:
                 raise ExecutionError(
                     f"execution {reference} has ended ({result.status}): nothing to resume"
                 )
-            steps = resumable_steps(result)
-            journal.begin(result.pipeline_name, result.started, steps, result.parameters)
+            again = new_execution(
+                journal.folder, result.pipeline_name, result.parameters, result.started
+            )
+            journal.write_execution(replace(again, steps=resumable_steps(result)))
         return reference
 
     def follow(self, reference: str, listener: Listener = ignore_events) -> ExecutionResult:
@@ -112,18 +122,19 @@ class LocalExecutor(Options):
             result = journal.read_files()  # where nobody else can change it
             if result.status.ended:
                 return result
-            run = LocalRun.begun(result, journal.definition(), self._home, options)
-            return run.execute(result, listener)
+            text = journal.definition.read_bytes()
+            run = LocalRun(execution=result, text=text, home=self._home, options=options)
+            return carry_out(run, listener)
 
     def left_out(self, reference: str) -> Mapping[str, str]:
         """The steps that an execution does not carry out by choice, and why."""
         journal = journal_of(self._home, reference)
-        whole, _ = read_definition(journal.definition())
+        whole, _ = read_definition(journal.definition.read_bytes())
         return choose(whole, self.as_started(journal.folder).selection)[0]
 
-    def explain(self, pipeline: str, parameters: Mapping[str, Scalar]) -> Explanation:
+    def explain(self, pipeline: str, parameters: Mapping[str, Scalar]) -> Checked:
         """What each step of the definition would do here; nothing is started or written."""
-        return Explanation(self._new(pipeline, parameters).checked, self.commands)
+        return self._new(pipeline, parameters).checked
 
     def read(self, reference: str) -> ExecutionResult:
         """What became of an execution so far. Raises ExecutionError when there is none."""
@@ -142,11 +153,11 @@ class LocalExecutor(Options):
             except ObjectStoreError:
                 continue
             if (folder / VERDICT_FILE).is_file():
-                for name in GATE_FILES:
-                    _copy(folder / name, result.folder / name)
-                repros = folder / REPROS_FOLDER
-                for path in sorted(repros.rglob("*")):
-                    _copy(path, result.folder / REPROS_FOLDER / path.relative_to(repros))
+                files = [folder / name for name in GATE_FILES]
+                files += folder.glob(f"{REPROS_FOLDER}/**/*")
+                for file in filter(Path.is_file, files):
+                    with whole_file(result.folder / file.relative_to(folder)) as part:
+                        shutil.copyfile(file, part)
                 return True
         return False
 
@@ -177,7 +188,10 @@ class LocalExecutor(Options):
         if text is None:
             raise ExecutionError("a new execution needs a definition")
         text = text.encode() if isinstance(text, str) else text
-        return LocalRun.new(text, pipeline, parameters, self._home, self)
+        identifier = "".join(secrets.choice(_ALPHABET) for _ in range(12))  # as SageMaker's
+        folder = self._home / "executions" / identifier
+        execution = new_execution(folder, pipeline, parameters, time.time())
+        return LocalRun(execution=execution, text=text, home=self._home, options=self)
 
 
 def _same_json(left: bytes | str, right: bytes | str) -> bool:
@@ -187,22 +201,14 @@ def _same_json(left: bytes | str, right: bytes | str) -> bool:
         return False
 
 
-def _output_uris(properties: Mapping[str, Any]) -> list[str]:
-    """Where a step's outputs lie. A command says it, too, in any form."""
+def _output_uris(properties: Mapping[str, Any]) -> Iterator[str]:
+    """Where a step's outputs lie. A command may write that in any form."""
     section = properties.get("ProcessingOutputConfig")
     outputs = section.get("Outputs") if isinstance(section, Mapping) else None
     if isinstance(outputs, Mapping):
         outputs = list(outputs.values())
-    places = [
-        output.get("S3Output")
-        for output in (outputs if isinstance(outputs, list) else ())
-        if isinstance(output, Mapping)
-    ]
-    uris = [place.get("S3Uri") for place in places if isinstance(place, Mapping)]
-    return [uri for uri in uris if isinstance(uri, str)]
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.is_file():
-        with whole_file(target) as part:
-            shutil.copyfile(source, part)
+    for output in outputs if isinstance(outputs, list) else ():
+        place = output.get("S3Output") if isinstance(output, Mapping) else None
+        uri = place.get("S3Uri") if isinstance(place, Mapping) else None
+        if isinstance(uri, str):
+            yield uri

@@ -1,4 +1,4 @@
-"""How an execution is carried out here, beside its definition and its parameters.
+"""What an execution here runs with, beside its definition and its parameters.
 
     HOME/executions/ID/options.json
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from compilegate.job.files import settings_digest, write_json
 from compilegate.local.errors import ExecutionError
@@ -22,13 +22,13 @@ from compilegate.local.jobs.calls import FunctionSources, Handler
 from compilegate.local.selection import Selection
 
 DEFAULT_GRACE_SECONDS = 10.0
-Where = TypeVar("Where")
+Value = TypeVar("Value")
 _FILE = "options.json"
 _SPOKEN = {
     "containers": "the folder of images",
     "images": "--image",
     "functions": "--function",
-    "models": "--model",
+    "given_models": "--model",
     "commands": "--command",
     "variables": "--env",
     "later": "--data",
@@ -44,7 +44,7 @@ _SPOKEN = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What an execution runs with, for as long as it lasts."""
+    """What an execution runs with, from its start to its end."""
 
     images: ImageSources = field(default_factory=ImageSources)
     """Which Python environments stand for the images."""
@@ -60,8 +60,6 @@ class Options:
     """By step, the shell command that stands for it."""
     given_models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By name, the requests of models that no step of the definition makes."""
-    cores: Collection[int] | None = None
-    """CPU ids to use; by default all that this process may use."""
     cores_per_job: int | None = None
     """Physical cores for each job; by default as many as let all Training steps that can run at
     one moment do so, at least 1. All jobs get the same number, because they are compared."""
@@ -85,30 +83,30 @@ class Options:
         A variable that has the shell's own value may be a secret: its digest alone is kept.
         """
         document = _document(self)
-        document["variables"] = {
-            name: {"digest": _digest(folder, name, value)}
-            if os.environ.get(name) == value
-            else value
-            for name, value in self.variables.items()
-        }
+        for name, value in self.variables.items():
+            if os.environ.get(name) == value:
+                document["variables"][name] = {"digest": _digest(folder, name, value)}
         write_json(folder / _FILE, document)
 
-    def as_started(self, folder: Path) -> Self:
+    def as_started(self, folder: Path) -> Options:
         """The options that the execution in `folder` was started with.
 
         Raises ExecutionError, with a sentence for each, where these say something else; whatever
         these leave at its default is taken as it was.
         """
-        path = folder / _FILE
-        if not path.is_file():  # an earlier version kept none
-            return self
+        path, given, default = folder / _FILE, _document(self), _named(_document(Options()))
         try:
             kept = json.loads(path.read_bytes())
-            _follow_moves(self, kept)
-            changed = _take_variables(self, kept, folder)
-            others = _others(self, kept)
-            if not changed and not others:
-                return replace(self, **_fields(self, kept))
+            _follow_moves(given, kept)
+            changed = _take_variables(self, kept["variables"], folder)
+            before = _named(kept)
+            others = [
+                name
+                for name, value in _named(given).items()
+                if value not in (default.get(name), before.get(name))
+            ]
+            if not others and not changed:
+                return _read(kept, _firsts(self.functions.patterns))
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ExecutionError(f"{path} cannot be read: {error!r}") from error
         said = f"is not what execution {folder.name} was started with"
@@ -118,9 +116,8 @@ class Options:
         )
 
 
-def _follow_moves(options: Options, kept: dict[str, Any]) -> None:
+def _follow_moves(given: Mapping[str, Any], kept: dict[str, Any]) -> None:
     """Take the given path of what is no longer where it was: the project has been moved."""
-    given = _document(options)
     root = kept["containers"]
     if root is not None and not Path(root).exists() and given["containers"] is not None:
         kept["containers"] = given["containers"]
@@ -133,86 +130,76 @@ def _follow_moves(options: Options, kept: dict[str, Any]) -> None:
 def _take_variables(options: Options, kept: dict[str, Any], folder: Path) -> list[str]:
     """Put the shell's values in the place of their digests; returns those that have changed."""
     changed = []
-    for name, value in kept["variables"].items():
+    for name, value in kept.items():
         if isinstance(value, dict):
-            now = options.variables.get(name, os.environ.get(name))
-            if now is not None and _digest(folder, name, now) == value["digest"]:
-                kept["variables"][name] = now
-            else:
+            kept[name] = options.variables.get(name, os.environ.get(name, ""))
+            if _digest(folder, name, kept[name]) != value["digest"]:
                 changed.append(name)
-                kept["variables"][name] = options.variables.get(name)
     return changed
 
 
-def _others(options: Options, kept: Mapping[str, Any]) -> list[str]:
-    """What these options say and the kept ones do not, as the command line calls it."""
-    given, default, found = _document(options), _document(Options()), []
-    for key, value in given.items():
-        name = _SPOKEN.get(key, key)
+def _named(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a document says, by how the command line calls it."""
+    named: dict[str, Any] = {}
+    for key, value in document.items():
+        option = _SPOKEN.get(key, key)
         if isinstance(value, dict):
-            own = kept[key]
-            found += [f"{name} {it}" for it in value if it not in own or own[it] != value[it]]
-        elif isinstance(value, list) and key in {"later", "shared", "skip", "until"}:
-            found += [f"{name} {each}" for each in value if each not in kept[key]]
-        elif value not in (default[key], kept[key]):
-            found.append(f"{name} {value}" if key != "use_cache" else name)
-    return found
-
-
-def _fields(options: Options, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields as the kept document says them."""
-    own = dict(options.functions.patterns)  # with their environments, which are not kept
-    functions = tuple(
-        (pattern, own.get(pattern, Handler(Path(file), function)))
-        for pattern, (file, function) in kept["functions"].items()
-    )
-    root = kept["containers"]
-    images = tuple((str(pattern), str(where)) for pattern, where in kept["images"].items())
-    plain = ("commands", "cores", "cores_per_job", "gpus", "max_parallel_steps", "use_cache")
-    return {
-        **{name: kept[name] for name in (*plain, "own_root", "grace_seconds", "later")},
-        "images": ImageSources(None if root is None else Path(root), images),
-        "functions": FunctionSources(functions),
-        "variables": dict(kept["variables"]),
-        "given_models": dict(kept["models"]),
-        "selection": Selection(tuple(kept["until"]), tuple(kept["skip"])),
-        "shared": tuple(Path(each) for each in kept["shared"]),
-    }
+            named |= {f"{option} {name}": each for name, each in value.items()}
+        elif isinstance(value, bool):
+            named[option] = value
+        else:
+            several = value if isinstance(value, list) else [value]
+            named |= {f"{option} {each}": True for each in several}
+    return named
 
 
 def _document(options: Options) -> dict[str, Any]:
     """The options as JSON, with paths that mean the same in any folder."""
-    root = options.images.root
-    return {
-        "containers": None if root is None else str(root.absolute()),
-        # The first of two equal patterns is the one that counts.
+    document = {each.name: getattr(options, each.name) for each in fields(Options)}
+    images: ImageSources = document.pop("images")
+    selection: Selection = document.pop("selection")
+    return document | {
+        "containers": None if images.root is None else str(images.root.absolute()),
         "images": {
             pattern: where if where == HERE else str(Path(where).expanduser().absolute())
-            for pattern, where in _firsts(options.images.patterns)
+            for pattern, where in _firsts(images.patterns).items()
         },
         "functions": {
             pattern: [str(handler.file.absolute()), handler.function]
-            for pattern, handler in _firsts(options.functions.patterns)
+            for pattern, handler in _firsts(options.functions.patterns).items()
         },
-        "models": dict(options.given_models),
-        "commands": dict(options.commands),
-        "until": list(options.selection.until),
-        "skip": list(options.selection.skip),
         "variables": dict(options.variables),
+        "until": list(selection.until),
+        "skip": list(selection.skip),
         "later": sorted(options.later),
-        "shared": [str(folder.absolute()) for folder in options.shared],
-        "cores": None if options.cores is None else sorted(options.cores),
-        "cores_per_job": options.cores_per_job,
         "gpus": None if options.gpus is None else list(options.gpus),
-        "max_parallel_steps": options.max_parallel_steps,
-        "use_cache": options.use_cache,
-        "own_root": options.own_root,
-        "grace_seconds": options.grace_seconds,
+        "shared": [str(folder.absolute()) for folder in options.shared],
     }
 
 
-def _firsts(patterns: Sequence[tuple[str, Where]]) -> list[tuple[str, Where]]:
-    return [each for n, each in enumerate(patterns) if each[0] not in dict(patterns[:n])]
+def _read(kept: dict[str, Any], handlers: Mapping[str, Handler]) -> Options:
+    """The options that a document says; the handlers' own variables are not in it."""
+    root, until, skip = kept.pop("containers"), kept.pop("until"), kept.pop("skip")
+    images, functions = kept.pop("images"), kept.pop("functions")
+    return Options(
+        **kept | {"shared": [Path(each) for each in kept["shared"]]},
+        images=ImageSources(None if root is None else Path(root), tuple(images.items())),
+        functions=FunctionSources(
+            [
+                (pattern, handlers.get(pattern, Handler(Path(file), function)))
+                for pattern, (file, function) in functions.items()
+            ]
+        ),
+        selection=Selection(tuple(until), tuple(skip)),
+    )
+
+
+def _firsts(patterns: Sequence[tuple[str, Value]]) -> dict[str, Value]:
+    """By pattern; the first of two equal ones is the one that counts."""
+    found: dict[str, Value] = {}
+    for pattern, value in patterns:
+        found.setdefault(pattern, value)
+    return found
 
 
 def _digest(folder: Path, name: str, value: str) -> str:

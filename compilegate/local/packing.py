@@ -1,7 +1,4 @@
-"""An execution in one archive, to send to somebody who was not there.
-
-What it measured and what it said: evidence, verdict, report, logs. No model and no data.
-"""
+"""An execution as one shareable archive: evidence, verdict, report, logs; no model and no data."""
 
 from __future__ import annotations
 
@@ -53,12 +50,10 @@ def pack_execution(
 
 
 def _contents(result: ExecutionResult, store: ObjectStore) -> Iterator[tuple[str, bytes]]:
-    for name in (VERDICT_FILE, REPORT_FILE, REPORT_MARKDOWN_FILE):
-        if (result.folder / name).is_file():
-            yield name, (result.folder / name).read_bytes()
-    for path in sorted((result.folder / REPROS_FOLDER).rglob("*")):
-        if path.is_file():
-            yield path.relative_to(result.folder).as_posix(), path.read_bytes()
+    files = [result.folder / name for name in (VERDICT_FILE, REPORT_FILE, REPORT_MARKDOWN_FILE)]
+    files += sorted((result.folder / REPROS_FOLDER).rglob("*"))
+    for path in filter(Path.is_file, files):
+        yield path.relative_to(result.folder).as_posix(), path.read_bytes()
     for step in result.steps.values():
         if step.type == TRAINING:
             yield from _evidence(step, store)

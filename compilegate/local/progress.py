@@ -57,23 +57,11 @@ class Progress:
 
     def ready(self) -> list[str]:
         """The steps that may start now, in definition order."""
-        if self.failure_is_final():
-            return []
-        return [
-            name
-            for name in self._waiting()
-            if self._branch_taken(name) is True
-            and all(self._satisfied(d) is True for d in self.graph.dependencies[name])
-        ]
+        return [] if self.failure_is_final() else self._waiting(may_start=True)
 
     def not_to_be_executed(self) -> list[str]:
         """The waiting steps that can no longer start."""
-        return [
-            name
-            for name in self._waiting()
-            if self._branch_taken(name) is False
-            or any(self._satisfied(d) is False for d in self.graph.dependencies[name])
-        ]
+        return self._waiting(may_start=False)
 
     def failure_is_final(self) -> bool:
         """Whether some step's failure makes the whole execution fail."""
@@ -90,8 +78,17 @@ class Progress:
             return ExecutionStatus.COMPLETED_WITH_FAILURES
         return ExecutionStatus.SUCCEEDED
 
-    def _waiting(self) -> list[str]:
-        return [name for name, each in self.statuses.items() if each is StepStatus.WAITING]
+    def _waiting(self, *, may_start: bool) -> list[str]:
+        waiting = [name for name, each in self.statuses.items() if each is StepStatus.WAITING]
+        return [name for name in waiting if self._may_start(name) is may_start]
+
+    def _may_start(self, name: str) -> bool | None:
+        """True once all that the step waits for has ended as it asks, False once some of it has
+        ended otherwise, None before."""
+        wanted = [self._branch_taken(name), *map(self._satisfied, self.graph.dependencies[name])]
+        if False in wanted:
+            return False
+        return None if None in wanted else True
 
     def _handled(self, name: str) -> bool:
         if self.graph.steps[name].type == FAIL:

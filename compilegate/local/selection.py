@@ -26,21 +26,20 @@ class Selection:
 
 def choose(definition: Definition, selection: Selection) -> tuple[Mapping[str, str], list[str]]:
     """By step that is left out, why; and a sentence for each thing that cannot be chosen so."""
+    until, skip = selection.until, selection.skip
     faults = list(_faults(definition, selection))
     if faults:
         return {}, faults
     graph = build_graph(definition)
-    left_out = dict.fromkeys(selection.skip, "--skip")
-    if selection.until:
-        needed = set(selection.until)
-        for name in selection.until:
-            needed |= ancestors(graph, name, but=selection.skip)
+    left_out = dict.fromkeys(skip, "--skip")
+    if until:
+        needed = {*until}.union(*(ancestors(graph, name, but=skip) for name in until))
         others = [name for name in graph.steps if name not in needed and name not in left_out]
-        left_out |= dict.fromkeys(others, f"--until {', '.join(selection.until)}")
+        left_out |= dict.fromkeys(others, f"--until {', '.join(until)}")
     _spread(graph, left_out)
     left_out |= _not_registered(graph, selection)
     _spread(graph, left_out)
-    for name in selection.until:
+    for name in until:
         if name in left_out:
             faults.append(f"--until {name}: it would be left out: {left_out[name]}")
     return {name: left_out[name] for name in graph.steps if name in left_out}, faults
@@ -70,14 +69,13 @@ def _faults(definition: Definition, selection: Selection) -> Iterator[str]:
 
 def _spread(graph: StepGraph, left_out: dict[str, str]) -> None:
     """Leave out what cannot go on without a step that is left out."""
-    while True:
+    more: dict[str, str] | None = None
+    while more != {}:
         more = {
             name: why
             for name, step in graph.steps.items()
             if name not in left_out and (why := _cannot_go_on(step, left_out))
         }
-        if not more:
-            return
         left_out |= more
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from compilegate.account.plan.jobs import KINDS
 from compilegate.document.step_types import STEP_TYPES
-from compilegate.local.steps import INLINE_STEPS, JOB_REQUESTS
+from compilegate.local.checks import JOB_REQUESTS
+from compilegate.local.run import INLINE_STEPS
 
 SERVICE = botocore.session.get_session().get_service_model("sagemaker")
 CALLING = [name for name, known in STEP_TYPES.items() if known.operation is not None]

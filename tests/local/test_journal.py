@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import StepResult
 from compilegate.execution.status import StepStatus
 from compilegate.local import latest_unfinished
-from compilegate.local.home.journal import Journal
+from compilegate.local.home.journal import Journal, new_execution
 
 
 def journal_with(folder: Path, failure: StepFailure | None) -> Journal:
     step = StepResult("train", "Training", StepStatus.FAILED, log=folder / "log", failure=failure)
     journal = Journal(folder)
-    journal.begin("topics", 1.0, {"train": step}, {})
+    journal.write_execution(
+        replace(new_execution(folder, "topics", {}, 1.0), steps={"train": step})
+    )
     journal.write_step(step)
     return journal
 
@@ -48,7 +51,7 @@ def begun(
     home: Path, name: str, started: float, *, pipeline: str = "topics", **changed: Any
 ) -> None:
     journal = Journal(home / "executions" / name)
-    journal.begin(pipeline, started, {}, {})
+    journal.write_execution(new_execution(journal.folder, pipeline, {}, started))
     path = journal.folder / "execution.json"
     ended = {"status": "Stopped", **changed}
     path.write_text(json.dumps({**json.loads(path.read_bytes()), **ended}))

@@ -8,9 +8,7 @@ has come.
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -23,6 +21,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 from xml.sax.saxutils import escape, unescape
 
+from compilegate.job.files import whole_file
 from compilegate.local.errors import CapacityError, LocalRunError, ObjectStoreError
 from compilegate.local.home.object_store import ObjectStore, is_upload
 
@@ -49,8 +48,20 @@ Fields = Sequence[tuple[str, "str | Fields"]]
 """An XML element's children in order: names with texts, or with children of their own."""
 
 
-class BodyError(LocalRunError):
+class S3Error(LocalRunError):
+    """What is answered to a request that cannot be done."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class BodyError(S3Error):
     """A body that ends early or whose frames are malformed; nothing of it is stored."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(400, "IncompleteBody", message)
 
 
 @dataclass(frozen=True)
@@ -88,14 +99,14 @@ class Answer:
     body: bytes | Slice = b""
 
 
-def failure(status: int, code: str, message: str) -> Answer:
+def failure(error: S3Error) -> Answer:
     """An error as S3 sends it; clients show code and message."""
-    fields = [("Code", code), ("Message", message), ("RequestId", "local")]
-    return _xml_answer(f"<Error>{_xml(fields)}</Error>", status)
+    fields = [("Code", error.code), ("Message", str(error)), ("RequestId", "local")]
+    return _xml_answer(xml([("Error", fields)]), error.status)
 
 
 def _document(name: str, fields: Fields = ()) -> Answer:
-    return _xml_answer(f"<{name} {_NAMESPACE}>{_xml(fields)}</{name}>")
+    return _xml_answer(f"<{name} {_NAMESPACE}>{xml(fields)}</{name}>")
 
 
 def _xml_answer(element: str, status: int = 200) -> Answer:
@@ -103,9 +114,10 @@ def _xml_answer(element: str, status: int = 200) -> Answer:
     return Answer(status, {"Content-Type": "application/xml"}, text.encode())
 
 
-def _xml(fields: Fields) -> str:
+def xml(fields: Fields) -> str:
+    """Elements as text."""
     return "".join(
-        f"<{name}>{escape(value) if isinstance(value, str) else _xml(value)}</{name}>"
+        f"<{name}>{escape(value) if isinstance(value, str) else xml(value)}</{name}>"
         for name, value in fields
     )
 
@@ -117,34 +129,39 @@ class LocalS3:
         """A bucket whose name stands in the text `named` counts as made."""
         self._store = store
         self._named = named
-        self._uploads = _Uploads(scratch, store)
-        self._of_bucket: Mapping[tuple[str, str], Callable[[Asked], Answer]] = {
-            ("HEAD", ""): lambda _: Answer(200),
-            ("GET", ""): self._list,
-            ("POST", "delete"): self._delete_many,
-            ("GET", "location"): lambda _: _document("LocationConstraint"),
-        }
-        self._of_object: Mapping[tuple[str, str], Callable[[Asked], Answer]] = {
-            ("PUT", ""): self._put,
-            ("PUT", "uploadId"): self._put_part,
-            ("POST", "uploads"): self._begin,
-            ("POST", "uploadId"): self._complete,
-            ("DELETE", ""): self._delete,
-            ("DELETE", "uploadId"): self._abort,
+        self._scratch = scratch
+        """The folder of uploads in flight: a file each, or a folder with a file for each part."""
+        self._targets: dict[str, str] = {}
+        """By the ID of an upload in parts, the object's URI."""
+        # By method, whether there is a key, and what the query asks for.
+        self._operations: Mapping[tuple[str, bool, str], Callable[[Asked], Answer]] = {
+            ("HEAD", False, ""): lambda _: Answer(),
+            ("GET", False, ""): self._list,
+            ("POST", False, "delete"): self._delete_many,
+            ("GET", False, "location"): lambda _: _document("LocationConstraint"),
+            ("PUT", True, ""): self._put,
+            ("PUT", True, "uploadId"): self._put_part,
+            ("POST", True, "uploads"): self._begin,
+            ("POST", True, "uploadId"): self._complete,
+            ("DELETE", True, ""): self._delete,
+            ("DELETE", True, "uploadId"): self._abort,
         }
 
     def answer(self, asked: Asked) -> Answer:
-        """The response; a refusal of any kind is one, too."""
+        """The response; a refusal of any kind is one, too. Raises BodyError."""
         try:
             return self._answer(asked)
-        except BodyError as error:
-            return failure(400, "IncompleteBody", str(error))
+        except BodyError:
+            raise
+        except S3Error as error:
+            return failure(error)
         except CapacityError as error:
-            return failure(507, "InsufficientStorage", str(error))
+            return failure(S3Error(507, "InsufficientStorage", str(error)))
         except ObjectStoreError as error:
-            return failure(400, "InvalidArgument", str(error))
+            return failure(S3Error(400, "InvalidArgument", str(error)))
         except OSError as error:
-            return failure(400, "InvalidArgument", f"{asked.uri}: {error.strerror or error}")
+            text = f"{asked.uri}: {error.strerror or error}"
+            return failure(S3Error(400, "InvalidArgument", text))
 
     def _answer(self, asked: Asked) -> Answer:
         if not asked.bucket:
@@ -155,14 +172,15 @@ class LocalS3:
         if asked.method == "PUT" and not asked.key and not asked.query:
             folder.mkdir(parents=True, exist_ok=True)
             return Answer(200, {"Location": f"/{asked.bucket}"})
-        if not self._has(asked.bucket):
+        # A bucket that the definition names is made when it is first needed.
+        if re.search(rf"(?<![\w.\-]){re.escape(asked.bucket)}(?![\w.\-])", self._named):
+            folder.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
             text = f"there is no bucket {asked.bucket}; make the folder {folder}"
-            return failure(404, "NoSuchBucket", text)
-        if asked.key:
-            kind = _subresource(asked)
-            return self._of_object.get((asked.method, kind), _not_here)(asked)
-        kind = "&".join(sorted(set(asked.query) - _LISTING))
-        return self._of_bucket.get((asked.method, kind), _not_here)(asked)
+            raise S3Error(404, "NoSuchBucket", text)
+        kind = _subresource(asked) if asked.key else "&".join(sorted({*asked.query} - _LISTING))
+        operation = self._operations.get((asked.method, bool(asked.key), kind), _not_here)
+        return operation(asked)
 
     # Buckets
 
@@ -173,15 +191,6 @@ class LocalS3:
             ("Bucket", [("Name", path.name), ("CreationDate", _modified(path))]) for path in found
         ]
         return _document("ListAllMyBucketsResult", [("Buckets", names)])
-
-    def _has(self, bucket: str) -> bool:
-        """Whether there is such a bucket, which is made where the definition names it."""
-        folder = self._store.path(f"s3://{bucket}")
-        if not folder.is_dir() and re.search(
-            rf"(?<![\w.\-]){re.escape(bucket)}(?![\w.\-])", self._named
-        ):
-            folder.mkdir(parents=True, exist_ok=True)
-        return folder.is_dir()
 
     def _delete_many(self, asked: Asked) -> Answer:
         text = _document_of(asked)
@@ -207,7 +216,7 @@ class LocalS3:
             _keys_below(self._store.path(f"s3://{asked.bucket}"), prefix),
             prefix=prefix,
             delimiter=delimiter,
-            after=after if token is None else _from_token(token),
+            after=after if token is None else unquote(token, errors="surrogateescape"),
             most=most,
         )
 
@@ -217,16 +226,16 @@ class LocalS3:
         fields: list[tuple[str, str | Fields]] = [
             ("Name", asked.bucket),
             ("Prefix", written(prefix)),
+            ("Delimiter", written(delimiter)),
             ("MaxKeys", str(most)),
+            ("KeyCount", str(len(found.keys) + len(found.prefixes))),
             ("IsTruncated", "true" if found.next is not None else "false"),
-            *([("Delimiter", written(delimiter))] if delimiter else []),
             *([("EncodingType", "url")] if query.get("encoding-type") == "url" else []),
-            *([("KeyCount", str(len(found.keys) + len(found.prefixes)))] if second else []),
-            *([("ContinuationToken", token)] if token is not None else []),
         ]
         if found.next is not None:
             name = "NextContinuationToken" if second else "NextMarker"
-            fields.append((name, _token(found.next) if second else written(found.next)))
+            token = quote(found.next, errors="surrogateescape")
+            fields.append((name, token if second else written(found.next)))
         for key in found.keys:
             path = self._store.path(f"s3://{asked.bucket}/{key}")
             if path.is_file():  # it may have gone since it was listed
@@ -242,77 +251,86 @@ class LocalS3:
             return Answer(200, {"Content-Length": "0", "ETag": '"folder"'})
         if asked.key.endswith("/") or not path.is_file():
             text = f"{asked.uri} is not in the local store; put it at {path}, or let --data bring "
-            return failure(404, "NoSuchKey", f"{text}its folder")
+            raise S3Error(404, "NoSuchKey", f"{text}its folder")
         return _not_here(asked) if _subresource(asked) else _content(path, asked.headers)
 
     def _put(self, asked: Asked) -> Answer:
         path = self._store.path(asked.uri)
         if is_upload(path.name):
             text = f"{asked.uri}: a key may not end in {path.name} here"
-            return failure(400, "InvalidArgument", text)
+            raise S3Error(400, "InvalidArgument", text)
         if asked.headers.get("if-none-match") == "*" and path.is_file():
-            return failure(412, "PreconditionFailed", f"{asked.uri} exists")
+            raise S3Error(412, "PreconditionFailed", f"{asked.uri} exists")
         if asked.key.endswith("/"):  # what consoles and scripts make to have a folder
-            for _ in asked.body:
-                pass
             path.mkdir(parents=True, exist_ok=True)
             return Answer(200, {"ETag": '"folder"'})
         source = self._source(asked)
-        if isinstance(source, Answer):
-            return source
-        self._uploads.put(asked.body if source is None else _file_pieces(source), asked.uri)
+        part = self._scratch / secrets.token_hex(8)
+        try:
+            _write(asked.body if source is None else _file_pieces(source), part)
+            self._store.upload(part, asked.uri)
+        finally:
+            part.unlink(missing_ok=True)
         if source is None:
             return Answer(200, {"ETag": _tag(path)})
         fields = [("LastModified", _modified(path)), ("ETag", _tag(path))]
         return _document("CopyObjectResult", fields)
 
     def _begin(self, asked: Asked) -> Answer:
+        upload = secrets.token_hex(16)
+        (self._scratch / upload).mkdir(parents=True)
+        self._targets[upload] = asked.uri
         fields = [("Bucket", asked.bucket), ("Key", asked.key)]
-        upload = self._uploads.begin(asked.uri)
         return _document("InitiateMultipartUploadResult", [*fields, ("UploadId", upload)])
 
     def _put_part(self, asked: Asked) -> Answer:
-        identifier, number = asked.query["uploadId"], asked.query.get("partNumber", "")
-        if not self._uploads.is_of(identifier, asked.uri):
-            return _no_upload(asked)
+        upload, number = self._upload(asked), asked.query.get("partNumber", "")
         if not re.fullmatch(r"[1-9]\d{0,4}", number):
-            return failure(400, "InvalidArgument", f"partNumber is {number!r:.20}")
-        source = self._source(asked)
-        if isinstance(source, Answer):
-            return source
-        pieces = asked.body
+            raise S3Error(400, "InvalidArgument", f"partNumber is {number!r:.20}")
+        source, pieces = self._source(asked), asked.body
         if source is not None:
             wanted = _RANGE.fullmatch(asked.headers.get("x-amz-copy-source-range", ""))
             first, last = (int(wanted[1] or 0), int(wanted[2]) + 1) if wanted else (0, None)
             pieces = _file_pieces(source, first, last)
-        self._uploads.add(identifier, int(number), pieces)
+        _write(pieces, upload / number)
         tag = f'"{int(number):032x}"'
         if source is None:
             return Answer(200, {"ETag": tag})
         return _document("CopyPartResult", [("ETag", tag)])
 
     def _complete(self, asked: Asked) -> Answer:
-        identifier = asked.query["uploadId"]
-        if not self._uploads.is_of(identifier, asked.uri):
-            return _no_upload(asked)
-        found = re.findall(r"<PartNumber>\s*(\d+)\s*</PartNumber>", _document_of(asked))
-        numbers = [int(number) for number in found]
-        if not numbers or numbers != sorted(set(numbers)):
-            return failure(400, "InvalidPartOrder", "parts must be listed once, in order")
-        missing = set(numbers) - self._uploads.parts(identifier)
+        upload = self._upload(asked)
+        numbers = re.findall(r"<PartNumber>\s*(\d+)\s*</PartNumber>", _document_of(asked))
+        if not numbers or numbers != sorted(set(numbers), key=int):
+            raise S3Error(400, "InvalidPartOrder", "parts must be listed once, in order")
+        missing = [number for number in numbers if not (upload / number).is_file()]
         if missing:
-            return failure(400, "InvalidPart", f"part {min(missing)} of {asked.uri} has not come")
-        self._uploads.complete(identifier, numbers, asked.uri)
+            raise S3Error(400, "InvalidPart", f"part {missing[0]} of {asked.uri} has not come")
+        first, *others = [upload / number for number in numbers]
+        with first.open("ab") as whole:
+            for other in others:
+                whole.writelines(_file_pieces(other))
+                other.unlink()
+        self._store.upload(first, asked.uri)
+        self._abort(asked)
         tag = _tag(self._store.path(asked.uri))
         fields = [("Bucket", asked.bucket), ("Key", asked.key), ("ETag", tag)]
         return _document("CompleteMultipartUploadResult", fields)
 
     def _abort(self, asked: Asked) -> Answer:
-        if self._uploads.is_of(asked.query["uploadId"], asked.uri):
-            self._uploads.drop(asked.query["uploadId"])
+        shutil.rmtree(self._upload(asked), ignore_errors=True)
+        del self._targets[asked.query["uploadId"]]
         return Answer(204)
 
-    def _source(self, asked: Asked) -> Path | Answer | None:
+    def _upload(self, asked: Asked) -> Path:
+        """The folder of an upload in parts; each is there by its number."""
+        identifier = asked.query["uploadId"]
+        if self._targets.get(identifier) != asked.uri:
+            text = f"there is no upload {identifier:.40} of this object"
+            raise S3Error(404, "NoSuchUpload", text)
+        return self._scratch / identifier
+
+    def _source(self, asked: Asked) -> Path | None:
         """The file that is to be copied; None where the body is the object."""
         header = asked.headers.get("x-amz-copy-source")
         if header is None:
@@ -320,7 +338,7 @@ class LocalS3:
         uri = f"s3://{unquote(header).partition('?')[0].lstrip('/')}"
         path = self._store.path(uri)
         if not path.is_file():
-            return failure(404, "NoSuchKey", f"{uri} is not in the local store, at {path}")
+            raise S3Error(404, "NoSuchKey", f"{uri} is not in the local store, at {path}")
         return path
 
     def _delete(self, asked: Asked) -> Answer:
@@ -353,26 +371,21 @@ def _content(path: Path, headers: Mapping[str, str]) -> Answer:
     if headers.get("if-none-match") in {tag, "*"}:
         return Answer(304, common)
     if headers.get("if-match") not in {None, tag, "*"}:
-        return failure(412, "PreconditionFailed", f"{path} has changed")
+        raise S3Error(412, "PreconditionFailed", f"{path} has changed")
     wanted = _RANGE.fullmatch(headers.get("range", ""))
     if wanted is None or not (wanted[1] or wanted[2]):
         return Answer(200, common, Slice(path, 0, size))
     first = int(wanted[1]) if wanted[1] else max(0, size - int(wanted[2]))
     last = min(size - 1, int(wanted[2])) if wanted[1] and wanted[2] else size - 1
     if first > last:
-        return failure(416, "InvalidRange", f"{headers['range']} is not within {size} bytes")
+        raise S3Error(416, "InvalidRange", f"{headers['range']} is not within {size} bytes")
     place = {"Content-Range": f"bytes {first}-{last}/{size}"}
     return Answer(206, {**common, **place}, Slice(path, first, last - first + 1))
 
 
 def _not_here(asked: Asked) -> Answer:
     what = " ".join([asked.method, "&".join(sorted(asked.query))]).strip()
-    return failure(400, "NotImplemented", f"{what} of {asked.uri} is not answered here")
-
-
-def _no_upload(asked: Asked) -> Answer:
-    identifier = asked.query["uploadId"]
-    return failure(404, "NoSuchUpload", f"there is no upload {identifier:.40} of this object")
+    raise S3Error(400, "NotImplemented", f"{what} of {asked.uri} is not answered here")
 
 
 def _document_of(asked: Asked) -> str:
@@ -400,17 +413,6 @@ def _tag(path: Path) -> str:
 def _modified(path: Path) -> str:
     moment = datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(tzinfo=None)
     return f"{moment.isoformat(timespec='milliseconds')}Z"
-
-
-def _token(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode("utf-8", "surrogateescape")).decode()
-
-
-def _from_token(token: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(token).decode("utf-8", "surrogateescape")
-    except ValueError as error:
-        raise ObjectStoreError(f"the continuation token {token!r:.40} is malformed") from error
 
 
 # Listings
@@ -456,82 +458,13 @@ def page_of(keys: Iterable[str], *, prefix: str, delimiter: str, after: str, mos
     return Page(tuple(listed), tuple(prefixes), None)
 
 
-# Uploads
-
-
-@dataclass(frozen=True)
-class _Uploads:
-    """Uploads in flight, as files below `folder`."""
-
-    folder: Path
-    store: ObjectStore
-
-    def put(self, pieces: Iterable[bytes], uri: str) -> None:
-        """Store one object; raises what reading it raises, and stores nothing then."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        part = self.folder / secrets.token_hex(8)
-        try:
-            _write(pieces, part)
-            self.store.upload(part, uri)
-        finally:
-            part.unlink(missing_ok=True)
-
-    def begin(self, uri: str) -> str:
-        """A new upload in parts; returns its id."""
-        identifier = secrets.token_hex(16)
-        folder = self.folder / identifier
-        folder.mkdir(parents=True)
-        (folder / "target.json").write_text(json.dumps(uri), encoding="utf-8")
-        return identifier
-
-    def is_of(self, identifier: str, uri: str) -> bool:
-        """Whether there is such an upload of that object."""
-        target = self.folder / identifier / "target.json"
-        return (
-            re.fullmatch(r"[0-9a-f]{32}", identifier) is not None
-            and target.is_file()
-            and json.loads(target.read_text(encoding="utf-8")) == uri
-        )
-
-    def add(self, identifier: str, number: int, pieces: Iterable[bytes]) -> None:
-        """One part; a second one of the same number takes the first one's place."""
-        part = self.folder / identifier / secrets.token_hex(8)
-        try:
-            _write(pieces, part)
-            part.replace(self._part(identifier, number))
-        finally:
-            part.unlink(missing_ok=True)
-
-    def parts(self, identifier: str) -> set[int]:
-        """The numbers of the parts that have come."""
-        found = (self.folder / identifier).glob("part-*")
-        return {int(path.name.removeprefix("part-")) for path in found}
-
-    def complete(self, identifier: str, numbers: Sequence[int], uri: str) -> None:
-        """Store the object that these parts make. Raises FileNotFoundError when one is absent."""
-        first, *others = [self._part(identifier, number) for number in numbers]
-        for other in others:
-            other.stat()
-        with first.open("ab") as whole:
-            for other in others:
-                with other.open("rb") as part:
-                    shutil.copyfileobj(part, whole, PIECE)
-                other.unlink()
-        self.store.upload(first, uri)
-        self.drop(identifier)
-
-    def drop(self, identifier: str) -> None:
-        """Forget an upload and what has come of it."""
-        shutil.rmtree(self.folder / identifier, ignore_errors=True)
-
-    def _part(self, identifier: str, number: int) -> Path:
-        return self.folder / identifier / f"part-{number:05d}"
+# Files
 
 
 def _write(pieces: Iterable[bytes], path: Path) -> None:
-    with path.open("xb") as file:
-        for piece in pieces:
-            file.write(piece)
+    """Write a file, whole or not at all."""
+    with whole_file(path) as part, part.open("xb") as file:
+        file.writelines(pieces)
 
 
 def _file_pieces(path: Path, start: int = 0, end: int | None = None) -> Iterable[bytes]:

@@ -1,19 +1,36 @@
-"""The HTTP side: whose request it is, for which service, what is refused, and how bodies come."""
+"""The HTTP side: an endpoint for an execution's jobs, whose request it is and for which service,
+what is refused, and how bodies come."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
-import select
+import secrets
+import shutil
 import socket
+import socketserver
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
-from xml.sax.saxutils import escape
 
-from compilegate.local.aws.s3 import PIECE, Answer, Asked, BodyError, LocalS3, Slice, failure
+from compilegate.local.aws.s3 import (
+    PIECE,
+    Answer,
+    Asked,
+    BodyError,
+    Fields,
+    LocalS3,
+    S3Error,
+    Slice,
+    failure,
+    xml,
+)
+from compilegate.local.aws.variables import endpoint_variables
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.requests import ACCOUNT
 
@@ -21,43 +38,54 @@ _CREDENTIAL = re.compile(
     r"(?P<key>[^/,=\s]+)/\d{8}/(?:[^/,\s]+/)?(?P<service>[^/,\s]+)/aws4_request"
 )
 _ACCOUNT_ID = ACCOUNT.rpartition(":")[2]
+_DEFAULT_REGION = "us-east-1"
 _READS = frozenset({"GET", "HEAD"})
 _LONGEST_LINE = 1 << 16
 
 
-def serve(
-    listener: socket.socket,
-    stop: int,
-    *,
-    store: ObjectStore,
-    scratch: Path,
-    key: str,
-    named: str,
-) -> None:
-    """Answer requests until the pipe `stop` is closed at its other end."""
-    server = _Server(listener, LocalS3(store, scratch, named), key)
-    try:
-        while True:
-            readable, _, _ = select.select([listener, stop], [], [])
-            if stop in readable:
-                return
-            server.handle_request()
-    finally:
-        server.let_go()
+@contextmanager
+def aws_endpoint(
+    store: ObjectStore, scratch: Path, machine: Mapping[str, str], named: str = ""
+) -> Iterator[Mapping[str, str]]:
+    """Answer S3 from `store` as long as the block lasts; gives the variables that lead a job there.
+
+    `scratch` is the folder of uploads in flight, on the store's disk. `machine` is the runner's own
+    environment, of which the region alone is passed on. A bucket whose name stands in the text
+    `named` is made when a job first writes to it.
+    """
+    key = f"LOCAL{secrets.token_hex(8).upper()}"
+    region = machine.get("AWS_REGION") or machine.get("AWS_DEFAULT_REGION") or _DEFAULT_REGION
+    with _Server(LocalS3(store, scratch, named), key) as server:
+        thread = threading.Thread(target=server.serve, daemon=True)
+        thread.start()
+        try:
+            yield endpoint_variables(f"http://127.0.0.1:{server.server_port}", key, region)
+        finally:
+            server.stopping = True
+            socket.create_connection(("127.0.0.1", server.server_port)).close()  # wakes it
+            thread.join()
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True  # a job that keeps a connection open does not keep the runner
+    request_queue_size = 128
 
-    def __init__(self, listener: socket.socket, s3: LocalS3, key: str) -> None:
-        super().__init__(listener.getsockname(), _Handler, bind_and_activate=False)
-        self.socket.close()
-        self.socket = listener
+    def __init__(self, s3: LocalS3, key: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.s3 = s3
         self.key = key
+        self.stopping = False
 
-    def let_go(self) -> None:
-        """Nothing: the socket is its giver's."""
+    def server_bind(self) -> None:
+        """Without the look-up of a name, which may wait for the network."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_port = self.server_address[1]
+
+    def serve(self) -> None:
+        """Answer requests, asleep between them, until it is told to stop."""
+        while not self.stopping:
+            self.handle_request()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A job that goes away in the middle of an answer is no event."""
@@ -72,54 +100,47 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing is printed: the execution's own table is on the terminal."""
 
     def do_GET(self) -> None:
-        parts = urlsplit(self.path)
-        served = cast(_Server, self.server)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        said = _credential(headers.get("authorization", ""), query)
-        refusal = self._why_refused(headers.get("host", ""), said, served.key)
-        if refusal is not None:
-            self.close_connection = True
-            self._send(refusal)
-            return
-        service = "s3" if said is None else said[1]
-        if service not in {"s3", "s3express"}:
-            self._send(self._elsewhere(service, headers))
-            return
-        bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
-        body = _body_pieces(self.rfile, headers)
-        query.pop("x-id", None)
-        for name in [name for name in query if name.lower().startswith("x-amz-")]:
-            del query[name]
-        answer = served.s3.answer(Asked(self.command, bucket, key, query, headers, body))
         try:
+            body = _body_pieces(self.rfile, headers)
+            answer = self._answer(headers, body)
             for _ in body:  # what the answer did not need
                 pass
-        except BodyError:
+        except S3Error as error:
             self.close_connection = True
+            answer = failure(error)
         self._send(answer)
 
-    def _why_refused(self, host: str, said: tuple[str, str] | None, key: str) -> Answer | None:
-        """Why a request that is signed as `said` is not answered; None where it is."""
-        if not host.startswith("127.0.0.1"):
-            return failure(403, "AccessDenied", "this address is for the jobs of an execution")
-        if said is None and self.command not in _READS:
-            return failure(403, "AccessDenied", "a request that changes something is signed")
-        if said is None or said[0] == key:
-            return None
-        return failure(
-            403,
-            "InvalidAccessKeyId",
-            "this is the local S3, and the key is not the one that the job was given in "
-            "AWS_ACCESS_KEY_ID; to reach an account on purpose: "
-            "--env AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true and its keys with --env",
-        )
+    def _answer(self, headers: Mapping[str, str], body: Iterator[bytes]) -> Answer:
+        parts, served = urlsplit(self.path), cast(_Server, self.server)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        key, service = _credential(headers.get("authorization", ""), query) or (None, "s3")
+        if not headers.get("host", "").startswith("127.0.0.1"):
+            raise S3Error(403, "AccessDenied", "this address is for the jobs of an execution")
+        if key is None and self.command not in _READS:
+            raise S3Error(403, "AccessDenied", "a request that changes something is signed")
+        if key not in (None, served.key):
+            raise S3Error(
+                403,
+                "InvalidAccessKeyId",
+                "this is the local S3, and the key is not the one that the job was given in "
+                "AWS_ACCESS_KEY_ID; to reach an account on purpose: "
+                "--env AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true and its keys with --env",
+            )
+        if service != "s3":
+            return self._elsewhere(service, headers, b"".join(body))
+        asks = {
+            name: value
+            for name, value in query.items()
+            if name != "x-id" and not name.lower().startswith("x-amz-")
+        }
+        bucket, _, name = unquote(parts.path).lstrip("/").partition("/")
+        return served.s3.answer(Asked(self.command, bucket, name, asks, headers, body))
 
     do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = do_GET  # noqa: N815
 
-    def _elsewhere(self, service: str, headers: Mapping[str, str]) -> Answer:
+    def _elsewhere(self, service: str, headers: Mapping[str, str], content: bytes) -> Answer:
         """The answer for another service: who one is, and otherwise that it is not here."""
-        content = b"".join(_body_pieces(self.rfile, headers))
         operation = _operation(headers, content, self.command, self.path)
         if service == "sts" and operation == "GetCallerIdentity":
             return _identity()
@@ -155,9 +176,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _credential(authorization: str, query: Mapping[str, str]) -> tuple[str, str] | None:
     """(key, service) that a request is signed with; None for one that is not signed."""
-    old = re.fullmatch(r"AWS ([^:\s]+):\S+", authorization)
-    if old is not None:
-        return old[1], "s3"
     match = _CREDENTIAL.search(authorization or query.get("X-Amz-Credential", ""))
     if match is not None:
         return match["key"], match["service"]
@@ -178,13 +196,9 @@ def _operation(headers: Mapping[str, str], content: bytes, method: str, path: st
 
 def _identity() -> Answer:
     arn = f"arn:aws:sts::{_ACCOUNT_ID}:assumed-role/local/job"
-    text = (
-        '<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'
-        f"<GetCallerIdentityResult><Arn>{arn}</Arn><UserId>LOCAL:job</UserId>"
-        f"<Account>{_ACCOUNT_ID}</Account></GetCallerIdentityResult>"
-        "<ResponseMetadata><RequestId>local</RequestId></ResponseMetadata>"
-        "</GetCallerIdentityResponse>"
-    )
+    who: Fields = [("Arn", arn), ("UserId", "LOCAL:job"), ("Account", _ACCOUNT_ID)]
+    name, namespace = "GetCallerIdentityResponse", "https://sts.amazonaws.com/doc/2011-06-15/"
+    text = f'<{name} xmlns="{namespace}">{xml([("GetCallerIdentityResult", who)])}</{name}>'
     return Answer(200, {"Content-Type": "text/xml"}, text.encode())
 
 
@@ -192,11 +206,8 @@ def _refusal(content_type: str, sentence: str) -> Answer:
     """In the form of the protocol that was spoken, so that the client shows the sentence."""
     code = "NotOnThisMachine"
     if "form-urlencoded" in content_type:
-        text = (
-            f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code>"
-            f"<Message>{escape(sentence)}</Message></Error><RequestId>local</RequestId>"
-            "</ErrorResponse>"
-        )
+        error: Fields = [("Type", "Sender"), ("Code", code), ("Message", sentence)]
+        text = xml([("ErrorResponse", [("Error", error), ("RequestId", "local")])])
         return Answer(400, {"Content-Type": "text/xml"}, text.encode())
     body = json.dumps({"__type": code, "message": sentence, "Message": sentence}).encode()
     kind = content_type or "application/json"
@@ -206,31 +217,16 @@ def _refusal(content_type: str, sentence: str) -> Answer:
 # Bodies, without what their transport wraps around them
 
 
-class _Stream(Protocol):
-    """Where bytes come from."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; none at the end."""
-
-    def readline(self, limit: int, /) -> bytes:
-        """A line with its end, or what is left."""
-
-
-def _body_pieces(stream: _Stream, headers: Mapping[str, str]) -> Iterator[bytes]:
+def _body_pieces(stream: io.BufferedIOBase, headers: Mapping[str, str]) -> Iterator[bytes]:
     """The body's bytes; exactly as many as were announced, or BodyError."""
     if headers.get("transfer-encoding", "").lower() == "chunked":
         raw = _chunks(stream)
     else:
         raw = _exactly(stream, _length(headers))
-    if _is_aws_chunked(headers):
-        return _chunks(_Joined(raw))
+    signed = headers.get("x-amz-content-sha256", "").startswith("STREAMING-")
+    if signed or "aws-chunked" in headers.get("content-encoding", ""):
+        return _chunks(io.BufferedReader(_Joined(raw)))
     return raw
-
-
-def _is_aws_chunked(headers: Mapping[str, str]) -> bool:
-    return "aws-chunked" in headers.get("content-encoding", "") or headers.get(
-        "x-amz-content-sha256", ""
-    ).startswith("STREAMING-")
 
 
 def _length(headers: Mapping[str, str]) -> int:
@@ -240,7 +236,7 @@ def _length(headers: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _exactly(stream: _Stream, length: int) -> Iterator[bytes]:
+def _exactly(stream: io.BufferedIOBase, length: int) -> Iterator[bytes]:
     while length:
         piece = stream.read(min(length, PIECE))
         if not piece:
@@ -249,7 +245,7 @@ def _exactly(stream: _Stream, length: int) -> Iterator[bytes]:
         yield piece
 
 
-def _chunks(stream: _Stream) -> Iterator[bytes]:
+def _chunks(stream: io.BufferedIOBase) -> Iterator[bytes]:
     """SIZE in hexadecimal[;EXTENSION], a line end, that many bytes, a line end; 0 is the last.
 
     HTTP's own chunks and those of AWS's signed streams have the same form; signatures and trailing
@@ -271,28 +267,20 @@ def _chunks(stream: _Stream) -> Iterator[bytes]:
         pass  # trailers
 
 
-class _Joined:
+class _Joined(io.RawIOBase):
     """Pieces as one stream."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._rest = b""
 
-    def read(self, size: int) -> bytes:
-        """At most `size` bytes; none at the end."""
-        if not self._rest:
-            self._rest = next(self._pieces, b"")
-        taken, self._rest = self._rest[:size], self._rest[size:]
-        return taken
+    def readable(self) -> bool:
+        """As a buffer over it asks."""
+        return True
 
-    def readline(self, limit: int) -> bytes:
-        """A line with its end, or what is left."""
-        line = b""
-        while not line.endswith(b"\n") and len(line) < limit:
-            if not self._rest:
-                self._rest = next(self._pieces, b"")
-            if not self._rest:
-                break
-            end = self._rest.find(b"\n") + 1 or len(self._rest)
-            line, self._rest = line + self._rest[:end], self._rest[end:]
-        return line
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer, or some of it; returns with how many bytes, 0 at the end."""
+        piece = self._rest or next(self._pieces, b"")
+        taken, self._rest = piece[: len(buffer)], piece[len(buffer) :]
+        buffer[: len(taken)] = taken
+        return len(taken)

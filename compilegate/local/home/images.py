@@ -17,7 +17,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from compilegate.job.files import lock
 from compilegate.local.errors import ImageEnvironmentError
@@ -55,7 +59,8 @@ class Environment:
     @property
     def identity(self) -> str:
         """Changes with anything that is installed, as what pip installs on top of it does."""
-        return f"{self.interpreter} {_digest(_installed(self._folders))}"
+        found = {path.name for each in self._folders for path in Path(each).glob("*.dist-info")}
+        return f"{self.interpreter} {_digest(found)}"
 
     def closure(self, *own: str) -> str:
         """Changes with what a result depends on: the interpreter, and the packages that the image
@@ -65,8 +70,8 @@ class Environment:
         if self.requirements is None:
             return self.identity
         texts = (self.requirements.read_text(encoding="utf-8"), *own)
-        lines = [line for text in texts for line in _requirements(text)]
-        return f"{self.interpreter} {_digest(_closure(tuple(lines), tuple(self._folders)))}"
+        lines = tuple(line for text in texts for line in _requirements(text))
+        return f"{self.interpreter} {_digest(_closure(lines, tuple(self._folders)))}"
 
     @property
     def _folders(self) -> Sequence[str]:
@@ -101,10 +106,8 @@ def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnviro
         if fnmatchcase(image, pattern):
             return _from_target(image, target)
     name = repository_name(image)
-    if sources.root is not None:
-        requirements = sources.root / name / "requirements.txt"
-        if requirements.is_file():
-            return _from_requirements(requirements)
+    if sources.root is not None and (sources.root / name / "requirements.txt").is_file():
+        return _from_requirements(sources.root / name / "requirements.txt")
     if algorithm_of(image) == XGBOOST:
         return _running_environment(None)
     where = f" and {sources.root} has no folder {name}" if sources.root else ""
@@ -136,15 +139,12 @@ def _from_target(image: str, target: str) -> Environment | UnbuiltEnvironment:
 
 def _from_requirements(requirements: Path) -> Environment | UnbuiltEnvironment:
     unmet = first_unmet(requirements)
-    if unmet is not None:
-        return UnbuiltEnvironment(requirements, unmet)
-    return _running_environment(requirements)
+    here = _running_environment(requirements)
+    return here if unmet is None else UnbuiltEnvironment(requirements, unmet)
 
 
 def _running_environment(requirements: Path | None) -> Environment:
-    return Environment(
-        Path(sys.executable), here=True, interpreter=_INTERPRETER, requirements=requirements
-    )
+    return Environment(Path(sys.executable), True, _INTERPRETER, requirements)
 
 
 def _package_folders(python: Path) -> list[str]:
@@ -155,37 +155,37 @@ def _digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
-def _installed(folders: Iterable[str]) -> set[str]:
-    """Name and version of everything that is installed there."""
-    return {path.name for folder in folders for path in Path(folder).glob("*.dist-info")}
+def _parsed(line: str) -> Requirement | None:
+    """A line of a requirements.txt; None where it is an option, or another file."""
+    try:
+        return Requirement(line)
+    except InvalidRequirement:
+        return None
+
+
+def _distribution(name: str, folders: Sequence[str]) -> metadata.Distribution | None:
+    return next(iter(metadata.distributions(name=name, path=list(folders))), None)
 
 
 @functools.lru_cache(maxsize=64)
 def _closure(lines: tuple[str, ...], folders: tuple[str, ...]) -> set[str]:
     """`name==version` of each package that requirement lines ask for, and of all that these need
     here; a line that cannot be judged, or is not met, stands for itself."""
-    from importlib import metadata  # noqa: PLC0415 - 20 ms that only some runs need
-
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415
-    from packaging.utils import canonicalize_name  # noqa: PLC0415
-
     found: set[str] = set()
     seen: set[tuple[str, frozenset[str]]] = set()
     waiting = [(line, "") for line in lines]
     while waiting:
         line, extra = waiting.pop()
-        try:
-            wanted = Requirement(line)
-        except InvalidRequirement:
+        wanted = _parsed(line)
+        if wanted is None:
             found.add(line)
             continue
-        if wanted.marker is not None and not wanted.marker.evaluate({"extra": extra}):
-            continue
         name, extras = canonicalize_name(wanted.name), frozenset(wanted.extras)
-        if (name, extras) in seen:
+        unwanted = wanted.marker is not None and not wanted.marker.evaluate({"extra": extra})
+        if unwanted or (name, extras) in seen:
             continue
         seen.add((name, extras))
-        package = next(iter(metadata.distributions(name=name, path=list(folders))), None)
+        package = _distribution(name, folders)
         if package is None:
             found.add(line)
             continue
@@ -215,21 +215,14 @@ def _requirements(text: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _holds(requirement: str, folders: Sequence[str]) -> bool:
-    from importlib import metadata  # noqa: PLC0415 - 20 ms that only some runs need
-
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415
-
-    try:
-        parsed = Requirement(requirement)
-    except InvalidRequirement:
+def _holds(line: str, folders: Sequence[str]) -> bool:
+    wanted = _parsed(line)
+    if wanted is None:
         return False
-    if parsed.marker is not None and not parsed.marker.evaluate():
+    if wanted.marker is not None and not wanted.marker.evaluate():
         return True
-    if parsed.url is not None:
-        return False
-    found = next(iter(metadata.distributions(name=parsed.name, path=list(folders))), None)
-    return found is not None and parsed.specifier.contains(found.version, prereleases=True)
+    found = None if wanted.url is not None else _distribution(wanted.name, folders)
+    return found is not None and wanted.specifier.contains(found.version, prereleases=True)
 
 
 def build_environment(
@@ -242,10 +235,10 @@ def build_environment(
     own path; a marker written last tells a whole one from a piece.
     Raises ImageEnvironmentError with the log's path when pip fails.
     """
-    digest = _requirements_digest(unbuilt.requirements)
+    content = f"{_INTERPRETER}\n".encode() + unbuilt.requirements.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()[:16]
     folder = home / "environments" / digest
-    marker = folder / "complete"
-    python = folder / "bin" / "python"
+    marker, python = folder / "complete", folder / "bin" / "python"
     with lock(home / "locks" / f"environment-{digest}.lock"):
         if not marker.is_file():
             log = home / "environments" / f"{digest}.log"
@@ -253,25 +246,15 @@ def build_environment(
             shutil.rmtree(folder, ignore_errors=True)
             _build(unbuilt, folder, log)
             marker.touch()
-    return Environment(
-        python, here=False, interpreter=_INTERPRETER, requirements=unbuilt.requirements
-    )
-
-
-def _requirements_digest(requirements: Path) -> str:
-    content = f"{_INTERPRETER}\n".encode()
-    return hashlib.sha256(content + requirements.read_bytes()).hexdigest()[:16]
+    return Environment(python, False, _INTERPRETER, unbuilt.requirements)
 
 
 def _build(unbuilt: UnbuiltEnvironment, folder: Path, log: Path) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
-    commands = (
-        [sys.executable, "-m", "venv", str(folder)],
-        [*pip, "--no-input", "-r", str(unbuilt.requirements)],
-    )
+    install = [*pip, "--no-input", "-r", str(unbuilt.requirements)]
     with log.open("wb") as output:
-        for command in commands:
+        for command in ([sys.executable, "-m", "venv", str(folder)], install):
             end = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
             if end.returncode != 0:
                 raise ImageEnvironmentError(

@@ -2,7 +2,7 @@
 
     HOME/executions/ID/execution.json    status, parameters, order of the steps
                        definition.json   the definition as it was given
-                       options.json      with what it is carried out (`local/options.py`)
+                       options.json      what it runs with (`local/options.py`)
                        steps/NAME.json   one StepResult each, written at every change
                        jobs/JOB/         the jobs' sandboxes
                        alive.lock        locked as long as a runner works on the execution
@@ -20,7 +20,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from compilegate.document.model import Scalar
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
-from compilegate.job.files import try_lock, write_bytes, write_json
+from compilegate.job.files import try_lock, write_json
 from compilegate.local.errors import ExecutionError
 
 SCHEMA_VERSION = 1
@@ -58,60 +58,21 @@ class Journal:
         """Where the sandboxes are."""
         return self.folder / "jobs"
 
-    def definition(self) -> bytes:
+    @property
+    def definition(self) -> Path:
         """The definition as it was given when the execution started."""
-        return (self.folder / "definition.json").read_bytes()
-
-    def write_definition(self, text: bytes) -> None:
-        """Keep the definition."""
-        write_bytes(self.folder / "definition.json", text)
-
-    def begin(
-        self,
-        pipeline_name: str,
-        started: float,
-        steps: Mapping[str, StepResult],
-        parameters: Mapping[str, Scalar],
-    ) -> None:
-        """Write down an execution that is to be carried out, or to continue."""
-        self.write_execution(
-            ExecutionResult(
-                execution_id=self.folder.name,
-                pipeline_name=pipeline_name,
-                status=ExecutionStatus.EXECUTING,
-                steps=steps,
-                parameters=parameters,
-                failed_by=None,
-                failure=None,
-                folder=self.folder,
-                started=started,
-                ended=None,
-            )
-        )
+        return self.folder / "definition.json"
 
     def write_execution(self, result: ExecutionResult) -> None:
-        """Keep everything but the steps."""
-        write_json(
-            self.folder / "execution.json",
-            {
-                "schema_version": SCHEMA_VERSION,
-                "execution_id": result.execution_id,
-                "pipeline_name": result.pipeline_name,
-                "status": result.status,
-                "parameters": dict(result.parameters),
-                "failed_by": result.failed_by,
-                "failure": result.failure,
-                "started": result.started,
-                "ended": result.ended,
-                "steps": {name: step.type for name, step in result.steps.items()},
-            },
-        )
+        """Keep everything but the steps' states."""
+        types = {name: step.type for name, step in result.steps.items()}
+        document = {"schema_version": SCHEMA_VERSION, **vars(result), "steps": types}
+        del document["folder"]  # it may be moved
+        write_json(self.folder / "execution.json", document)
 
     def write_step(self, step: StepResult) -> None:
         """Keep one step's state."""
-        document = asdict(step) | {"log": _written(step.log)}
-        if step.failure is not None:
-            document["failure"] = asdict(step.failure) | {"log": _written(step.failure.log)}
+        document = json.loads(json.dumps(asdict(step), default=str))  # paths become text
         write_json(self.folder / "steps" / f"{step.name}.json", document)
 
     def read(self) -> ExecutionResult:
@@ -127,21 +88,16 @@ class Journal:
         path = self.folder / "execution.json"
         try:
             raw = json.loads(path.read_bytes())
-            if raw["schema_version"] != SCHEMA_VERSION:
-                raise ExecutionError(f"{path} has schema version {raw['schema_version']!r}")
-            steps = {name: self._read_step(name, kind) for name, kind in raw["steps"].items()}
-            return ExecutionResult(
-                execution_id=raw["execution_id"],
-                pipeline_name=raw["pipeline_name"],
-                status=ExecutionStatus(raw["status"]),
-                steps=steps,
-                parameters=raw["parameters"],
-                failed_by=raw["failed_by"],
-                failure=raw["failure"],
-                folder=self.folder,
-                started=raw["started"],
-                ended=raw["ended"],
-            )
+            version = raw.pop("schema_version")
+            if version != SCHEMA_VERSION:
+                raise ExecutionError(
+                    f"{path} has schema version {version!r}, expected {SCHEMA_VERSION}"
+                )
+            raw["steps"] = {
+                name: self._read_step(name, kind) for name, kind in raw["steps"].items()
+            }
+            raw["status"] = ExecutionStatus(raw["status"])
+            return ExecutionResult(**raw, folder=self.folder)
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ExecutionError(f"{path} cannot be read: {error!r}") from error
 
@@ -151,10 +107,9 @@ class Journal:
             return StepResult(name, kind)
         raw: dict[str, Any] = json.loads(path.read_bytes())
         raw["status"] = StepStatus(raw["status"])
-        raw["log"] = None if raw["log"] is None else Path(raw["log"])
-        raw["failure"] = _read_failure(raw.get("failure"))
-        known = {field.name for field in fields(StepResult)}  # not so what another version wrote
-        return StepResult(**{name: value for name, value in raw.items() if name in known})
+        raw["log"] = _path(raw["log"])
+        raw["failure"] = _failure(raw["failure"])
+        return StepResult(**raw)
 
     def drop_sandboxes(self) -> None:
         """Remove what ended jobs leave but for their logs, code and messages.
@@ -195,6 +150,7 @@ class Journal:
 
 
 def _drop_others(folder: Path, sandbox: Path) -> None:
+    """Remove everything but `_KEPT_OF_A_JOB`."""
     for path in folder.iterdir():
         name = path.relative_to(sandbox).as_posix()
         is_folder = path.is_dir() and not path.is_symlink()
@@ -206,17 +162,35 @@ def _drop_others(folder: Path, sandbox: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _written(log: Path | str | None) -> str | None:
-    return None if log is None else str(log)
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
 
 
-def _read_failure(raw: Mapping[str, Any] | str | None) -> StepFailure | None:
-    if raw is None or raw == "":
+def _failure(raw: Mapping[str, Any] | str | None) -> StepFailure | None:
+    if not raw:
         return None
     if isinstance(raw, str):
         return StepFailure(raw)  # an earlier version kept all of it as one text
-    log = None if raw["log"] is None else Path(raw["log"])
-    return StepFailure(raw["sentence"], log, tuple(raw["last_lines"]), raw["unread"])
+    log, lines = _path(raw["log"]), tuple(raw["last_lines"])
+    return StepFailure(raw["sentence"], log, lines, raw["unread"])
+
+
+def new_execution(
+    folder: Path, pipeline_name: str, parameters: Mapping[str, Scalar], started: float
+) -> ExecutionResult:
+    """An execution whose folder is yet to be made, and none of whose steps has started."""
+    return ExecutionResult(
+        execution_id=folder.name,
+        pipeline_name=pipeline_name,
+        status=ExecutionStatus.EXECUTING,
+        steps={},
+        parameters=parameters,
+        failed_by=None,
+        failure=None,
+        folder=folder,
+        started=started,
+        ended=None,
+    )
 
 
 def journal_of(home: Path, execution_id: str) -> Journal:
@@ -245,14 +219,12 @@ def check_writable(home: Path) -> None:
 def execution_named(home: Path, beginning: str) -> str:
     """The ID of the execution whose ID begins so. Raises ExecutionError for none or several."""
     known = [journal.folder.name for journal in _journals(home)]
-    found = [each for each in known if each.startswith(beginning)] if beginning else []
-    if beginning in found:
-        return beginning
+    found = [each for each in known if beginning and each.startswith(beginning)]
     if not found:
         raise ExecutionError(f"there is no execution {beginning!r} in {home}")
-    if len(found) > 1:
+    if len(found) > 1 and beginning not in found:
         raise ExecutionError(f"execution {beginning!r} may be any of {', '.join(found)}")
-    return found[0]
+    return beginning if beginning in found else found[0]
 
 
 def _journals(home: Path) -> list[Journal]:
@@ -275,8 +247,8 @@ def list_executions(home: Path) -> list[ExecutionResult]:
 
 def latest_unfinished(home: Path, pipeline_name: str) -> ExecutionResult | None:
     """The newest execution of a pipeline that can go on, whatever ran after it: it was stopped or
-    interrupted, or one of its steps failed. None where there is none; what a Fail step ended would
-    only end so again. A date in the future is a wrong one, and comes last."""
+    interrupted, or one of its steps failed. What a Fail step ended would only end so again. A start
+    in the future is a wrong clock's, and comes last."""
     now = time.time()
     unfinished = [
         result

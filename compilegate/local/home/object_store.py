@@ -203,21 +203,26 @@ def place_data(store: ObjectStore, uri: str, where: Path) -> int:
                 f"--data: {link} is an object that was stored there; remove it, or let {file} "
                 "stand for another URI"
             )
-    _drop_links(target, keep=wanted)
+    # What an earlier folder or file at the same place has left.
+    below = [] if target.is_symlink() else [*target.rglob("*")]
+    above = [parent for parent in target.parents if not parent.is_dir()]
+    for path in (target, *below, *above):
+        if path.is_symlink() and path.readlink() != wanted.get(path):
+            path.unlink()
     for link, file in wanted.items():
-        _let_stand(link, file)
+        if not link.is_symlink():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(file)
     return len(wanted)
 
 
 def _links(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
+    """Each link that is wanted, and the file that it leads to."""
     if source.is_file():
         yield target, source
-        return
-    for parent, _, names in os.walk(source, followlinks=True):
-        for name in sorted(names):
-            file = Path(parent) / name
-            if file.is_file():
-                yield target / file.relative_to(source), file
+    for file in sorted(_files_below(source)):
+        if file.is_file():
+            yield target / file.relative_to(source), file
 
 
 def _occupied(link: Path) -> bool:
@@ -225,23 +230,3 @@ def _occupied(link: Path) -> bool:
     if link.exists() and not link.is_symlink():
         return True
     return any(parent.is_file() and not parent.is_symlink() for parent in link.parents)
-
-
-def _drop_links(target: Path, *, keep: dict[Path, Path]) -> None:
-    """Remove what an earlier folder at the same place has left."""
-    links = [target] if target.is_symlink() else sorted(target.rglob("*"))
-    for path in links:
-        if path.is_symlink() and path not in keep:
-            path.unlink()
-
-
-def _let_stand(link: Path, file: Path) -> None:
-    if link.is_symlink():
-        if link.readlink() == file:
-            return
-        link.unlink()
-    for parent in reversed(link.parents):
-        if parent.is_symlink() and not parent.is_dir():
-            parent.unlink()
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(file)

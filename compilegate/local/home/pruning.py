@@ -46,19 +46,19 @@ def prune(
     cannot be resumed. `dry_run` removes nothing. Raises ExecutionError.
     """
     if older_than is None and larger_than is None:
-        raise ExecutionError("what to prune is not said: give an age, a size or both")
+        raise ExecutionError("prune needs an age, a size or both")
     home = home.resolve()
     executions = list_executions(home)
     old = [it for it in executions if _is_old(it, older_than)]
     objects = _objects_by_execution(home, {it.execution_id for it in old})
-    chosen = [it for it in old if larger_than is None or _freed(_files(it, objects)) > larger_than]
+    chosen = [it for it in old if larger_than is None or _freed(it, objects) > larger_than]
     going = {it.execution_id for it in chosen}
     named = set(_named(home, [it for it in executions if it.execution_id not in going]))
     pruned = []
     for result in chosen:
         own = objects[result.execution_id]
         own[:] = [path for path in own if not _is_named(home, path, result.execution_id, named)]
-        pruned.append(Pruned(result, _freed(_files(result, objects))))
+        pruned.append(Pruned(result, _freed(result, objects)))
         if not dry_run:
             _remove(result, own, home / "s3")
     return pruned
@@ -79,21 +79,17 @@ def _objects_by_execution(home: Path, known: set[str]) -> dict[str, list[Path]]:
     return found
 
 
-def _files(result: ExecutionResult, objects: dict[str, list[Path]]) -> Iterator[Path]:
-    yield from _below(result.folder)
-    yield from objects[result.execution_id]
-
-
 def _below(folder: Path) -> Iterator[Path]:
     for parent, _, names in os.walk(folder):
         yield from (Path(parent) / name for name in names)
 
 
-def _freed(files: Iterable[Path]) -> int:
-    """What removing them gives back: of a file with several links, only if all of them go."""
+def _freed(result: ExecutionResult, objects: dict[str, list[Path]]) -> int:
+    """The bytes that removing an execution and its objects gives back: of a file with several
+    links, only if all of them go."""
     links: Counter[tuple[int, int]] = Counter()
     size = 0
-    for path in files:
+    for path in (*_below(result.folder), *objects[result.execution_id]):
         status = path.lstat()
         links[status.st_dev, status.st_ino] += 1
         if links[status.st_dev, status.st_ino] == status.st_nlink:
@@ -121,8 +117,7 @@ def _uris(value: Any) -> Iterator[str]:
     if isinstance(value, str) and value.startswith("s3://"):
         yield value.rstrip("/")
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from _uris(each)
+        yield from _uris(list(value.values()))
     elif isinstance(value, list):
         for each in value:
             yield from _uris(each)

@@ -24,22 +24,8 @@ APPROVAL_STATUSES = ("Approved", "Rejected", "PendingManualApproval")
 
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
-# The members of a CreateModelPackage request that describe the package and are kept as they are.
-_KEPT = (
-    "ModelPackageDescription",
-    "ApprovalDescription",
-    "InferenceSpecification",
-    "ModelMetrics",
-    "CustomerMetadataProperties",
-    "MetadataProperties",
-    "DriftCheckBaselines",
-    "Domain",
-    "Task",
-    "SamplePayloadUrl",
-    "SourceUri",
-    "SkipModelValidation",
-    "ModelCard",
-)
+_NOT_DESCRIBED = ("ClientToken", "Tags")
+"""The members of a CreateModelPackage request that DescribeModelPackage does not give."""
 
 
 @dataclass(frozen=True)
@@ -53,36 +39,16 @@ class ModelPackage:
 
     @property
     def arn(self) -> str:
-        return package_arn(self.group, self.version)
+        return str(self.description["ModelPackageArn"])
 
     @property
     def approval_status(self) -> str:
         return str(self.description["ModelApprovalStatus"])
 
     @property
-    def origin(self) -> PackageOrigin | None:
-        """What registered it; None where an earlier version did not write that down."""
-        found = self.description.get("Origin", {})
-        step = found.get("Step")
-        return None if step is None else PackageOrigin(found.get("ExecutionId", ""), step)
-
-    @property
     def execution_id(self) -> str:
         """The execution that registered it."""
-        return "" if self.origin is None else self.origin.execution_id
-
-
-@dataclass(frozen=True)
-class PackageOrigin:
-    """The step of an execution that registers a package; a step registers only one."""
-
-    execution_id: str
-    step: str
-
-
-def package_arn(group: str, version: int) -> str:
-    """The ARN of a version of a group."""
-    return f"{ACCOUNT}:model-package/{group}/{version}"
+        return str(self.description.get("Origin", {}).get("ExecutionId", ""))
 
 
 @dataclass(frozen=True)
@@ -123,45 +89,43 @@ def read_package_request(raw: Mapping[str, Any]) -> PackageRequest:
 
 
 def create_package(
-    home: Path, request: PackageRequest, origin: PackageOrigin, store: ObjectStore
+    home: Path, request: PackageRequest, store: ObjectStore, *, execution_id: str, step: str
 ) -> ModelPackage:
     """Register a request as its group's next version.
 
     A step that registers again, because its execution was interrupted right after it did, gets the
-    package that it made.
+    package that it made: a step registers only one.
     """
+    origin = {"ExecutionId": execution_id, "Step": step}
     with lock(_lock(home, request.group)):
         packages = list_packages(home, request.group)
         for package in packages:
-            if package.origin == origin:
+            if package.description.get("Origin") == origin:
                 return package
         version = max((package.version for package in packages), default=0) + 1
-        description = {**_description(request, version, origin), **_card(request, store)}
+        now = iso_time(time.time())
+        raw = request.raw.items()
+        kept = {key: each for key, each in raw if each is not None and key not in _NOT_DESCRIBED}
+        description = {
+            **kept,
+            "ModelPackageGroupName": request.group,
+            "ModelPackageVersion": version,
+            "ModelPackageArn": f"{ACCOUNT}:model-package/{request.group}/{version}",
+            "ModelPackageStatus": "Completed",
+            "ModelApprovalStatus": request.approval_status,
+            "CreationTime": now,
+            "LastModifiedTime": now,
+            "Origin": origin,
+            **_card(request, store),
+        }
         write_json(_path(home, request.group, version), description)
     return ModelPackage(request.group, version, description)
-
-
-def _description(request: PackageRequest, version: int, origin: PackageOrigin) -> dict[str, Any]:
-    now = iso_time(time.time())
-    return {
-        "ModelPackageGroupName": request.group,
-        "ModelPackageVersion": version,
-        "ModelPackageArn": package_arn(request.group, version),
-        "ModelPackageStatus": "Completed",
-        "ModelApprovalStatus": request.approval_status,
-        "CreationTime": now,
-        "LastModifiedTime": now,
-        "Origin": {"ExecutionId": origin.execution_id, "Step": origin.step},
-        **{key: request.raw[key] for key in _KEPT if request.raw.get(key) is not None},
-    }
 
 
 def _card(request: PackageRequest, store: ObjectStore) -> dict[str, Any]:
     """The card that the metadata name, as an account attaches it to a model once it is there."""
     uri = (request.raw.get("CustomerMetadataProperties") or {}).get("model_card")
-    if request.raw.get("ModelCard") is not None or not isinstance(uri, str):
-        return {}
-    if not store.exists(uri):
+    if request.raw.get("ModelCard") or not isinstance(uri, str) or not store.exists(uri):
         return {}
     content = store.read(uri).decode("utf-8", errors="replace")
     return {"ModelCard": {"ModelCardContent": content, "ModelCardStatus": "PendingReview"}}
@@ -201,19 +165,15 @@ def set_approval(
     if status not in APPROVAL_STATUSES:
         allowed = ", ".join(APPROVAL_STATUSES)
         raise RegistryError(f"approval status {status!r} is unknown, allowed are {allowed}")
-    group, version = _parse_reference(reference)
-    describe_package(home, reference)
+    described = describe_package(home, reference)
+    group, version = described.group, described.version
+    changed = {"ModelApprovalStatus": status, "LastModifiedTime": iso_time(time.time())}
+    if description is not None:
+        changed["ApprovalDescription"] = description
     with lock(_lock(home, group)):
-        now = iso_time(time.time())
-        changed = {
-            **_read(home, group, version).description,
-            "ModelApprovalStatus": status,
-            "LastModifiedTime": now,
-        }
-        if description is not None:
-            changed["ApprovalDescription"] = description
-        write_json(_path(home, group, version), changed)
-    return ModelPackage(group, version, changed)
+        document = {**_read(home, group, version).description, **changed}
+        write_json(_path(home, group, version), document)
+    return ModelPackage(group, version, document)
 
 
 def _parse_reference(reference: str) -> tuple[str, int]:

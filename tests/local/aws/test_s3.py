@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from compilegate.local import ObjectStore
 from compilegate.local.aws.s3 import page_of
-from compilegate.local.aws.variables import aws_endpoint
+from compilegate.local.aws.server import aws_endpoint
 
 pytestmark = pytest.mark.slow
 
@@ -154,7 +154,7 @@ def test_who_does_not_sign_may_read_and_not_write(variables: dict[str, str], s3:
     assert opener.open(signed).read() == b"read me"
 
 
-def test_an_endpoint_that_nobody_calls_starts_no_server(store: ObjectStore, tmp_path: Path) -> None:
+def test_an_endpoint_that_nobody_calls_writes_nothing(store: ObjectStore, tmp_path: Path) -> None:
     with aws_endpoint(store, tmp_path / "uploads", {}) as variables:
         assert variables["AWS_ENDPOINT_URL"].startswith("http://127.0.0.1:")
         assert variables["AWS_DEFAULT_REGION"] == "us-east-1"
