@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
+import subprocess
+import sys
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +19,77 @@ import pytest
 
 from compilegate.execution.events import Event
 from compilegate.execution.result import ExecutionResult
-from compilegate.local import ImageSources, LocalExecutor, ObjectStore
+from compilegate.execution.status import ExecutionStatus
+from compilegate.local import ImageSources, LocalExecutor, ObjectStore, RefusedDefinitionError
 
 Json = dict[str, Any]
 
 HERE = ImageSources(patterns=(("*", "here"),))
 PIPELINE = "tests"
+PROJECT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main()"]
+CACHED = {"Enabled": True, "ExpireAfter": "P30D"}
+MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}
+FOLDER = "/opt/ml/processing"
+RESOURCES = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 30}
+
+RUNNER = """
+import json, sys
+from pathlib import Path
+from compilegate.execution.events import StopAsked
+from compilegate.local import ImageSources, LocalExecutor
+definition, home, name, options = sys.argv[1:]
+executor = LocalExecutor(
+    definition=Path(definition).read_bytes(), home=Path(home), shared=[Path(home).parent],
+    images=ImageSources(patterns=(("*", "here"),)), **json.loads(options),
+)
+def tell(event):
+    if isinstance(event, StopAsked):
+        print(event.sentence)
+result = executor.follow(executor.start(name, {}), tell)
+print(result.status, result.failure)
+"""
+
+
+def archive(files: Mapping[str, str | bytes]) -> bytes:
+    """A tar.gz with these files."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def changed(step: Json, members: Mapping[str, Any]) -> Json:
+    """The step with members of its request replaced, each named by its path, as in `A.0.B`."""
+    step = copy.deepcopy(step)
+    for path, value in members.items():
+        *way, last = path.split(".")
+        place = step["Arguments"]
+        for each in way:
+            place = place[int(each)] if isinstance(place, list) else place.setdefault(each, {})
+        place[last] = value
+    return step
+
+
+def statuses(result: ExecutionResult) -> dict[str, str]:
+    return {name: str(step.status) for name, step in result.steps.items()}
+
+
+def log_of(result: ExecutionResult, step: str) -> str:
+    path = result.steps[step].log
+    assert path is not None
+    return path.read_text()
+
+
+def failure_of(result: ExecutionResult, step: str) -> str:
+    """Its sentence, and below it the last lines of the job."""
+    failure = result.steps[step].failure
+    assert failure is not None, f"{step} did not fail"
+    return "\n".join([failure.sentence, *failure.last_lines])
 
 
 @dataclass
@@ -35,23 +103,21 @@ class Workbench:
     def store(self) -> ObjectStore:
         return ObjectStore(self.home / "s3")
 
+    @property
+    def folder(self) -> Path:
+        """Beside the home: the one folder of this machine that jobs may write to."""
+        return self.home.parent
+
     def put(self, uri: str, content: bytes | str) -> str:
         path = self.store.path(uri)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return uri
 
-    def source(self, code: str, program: str = "train.py", **others: str) -> str:
+    def source(self, files: Mapping[str, str]) -> str:
         """Store a source archive; its key is its content's hash."""
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-            for name, text in {program: dedent(code), **others}.items():
-                content = text.encode()
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                tar.addfile(member, io.BytesIO(content))
-        digest = hashlib.sha256(dedent(code).encode()).hexdigest()[:16]
-        return self.put(f"s3://bucket/code/{digest}/source.tar.gz", buffer.getvalue())
+        digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
+        return self.put(f"s3://bucket/code/{digest}/source.tar.gz", archive(files))
 
     def training(
         self,
@@ -59,6 +125,7 @@ class Workbench:
         code: str = "",
         *,
         program: str = "train.py",
+        files: Mapping[str, str] | None = None,
         hyperparameters: Mapping[str, Any] | None = None,
         channels: Mapping[str, Any] | None = None,
         metrics: Mapping[str, str] | None = None,
@@ -66,32 +133,24 @@ class Workbench:
         **step: Any,
     ) -> Json:
         """A Training step that runs `code` as its script; `request` replaces members."""
+        source = self.source({program: dedent(code), **(files or {})})
         own = {
             "sagemaker_program": json.dumps(program),
-            "sagemaker_submit_directory": json.dumps(self.source(code, program)),
+            "sagemaker_submit_directory": json.dumps(source),
         }
         arguments = {
             "AlgorithmSpecification": {
                 "TrainingImage": "registry.example/training:1",
                 "TrainingInputMode": "File",
-                "MetricDefinitions": [
-                    {"Name": key, "Regex": regex} for key, regex in (metrics or {}).items()
-                ],
+                "MetricDefinitions": [{"Name": k, "Regex": v} for k, v in (metrics or {}).items()],
             },
             "HyperParameters": {**own, **(hyperparameters or {})},
             "InputDataConfig": [
-                {
-                    "ChannelName": channel,
-                    "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": uri}},
-                }
+                {"ChannelName": channel, "DataSource": {"S3DataSource": {"S3Uri": uri}}}
                 for channel, uri in (channels or {}).items()
             ],
             "OutputDataConfig": {"S3OutputPath": "s3://bucket/training"},
-            "ResourceConfig": {
-                "InstanceType": "ml.m5.xlarge",
-                "InstanceCount": 1,
-                "VolumeSizeInGB": 30,
-            },
+            "ResourceConfig": RESOURCES,
             "StoppingCondition": {"MaxRuntimeInSeconds": 900},
             "RoleArn": "arn:aws:iam::111122223333:role/any",
             **(request or {}),
@@ -120,31 +179,16 @@ class Workbench:
                 "ContainerArguments": list(arguments),
             },
             "ProcessingInputs": [
-                {
-                    "InputName": key,
-                    "S3Input": {"S3Uri": uri, "LocalPath": f"/opt/ml/processing/{key}"},
-                }
+                {"InputName": key, "S3Input": {"S3Uri": uri, "LocalPath": f"{FOLDER}/{key}"}}
                 for key, uri in (inputs or {}).items()
             ],
             "ProcessingOutputConfig": {
                 "Outputs": [
-                    {
-                        "OutputName": key,
-                        "S3Output": {
-                            "S3Uri": f"s3://bucket/{name}/{key}",
-                            "LocalPath": f"/opt/ml/processing/{key}",
-                        },
-                    }
-                    for key in outputs
+                    {"OutputName": key, "S3Output": {"S3Uri": uri, "LocalPath": f"{FOLDER}/{key}"}}
+                    for key, uri in ((key, f"s3://bucket/{name}/{key}") for key in outputs)
                 ]
             },
-            "ProcessingResources": {
-                "ClusterConfig": {
-                    "InstanceType": "ml.m5.xlarge",
-                    "InstanceCount": 1,
-                    "VolumeSizeInGB": 30,
-                }
-            },
+            "ProcessingResources": {"ClusterConfig": RESOURCES},
             "StoppingCondition": {"MaxRuntimeInSeconds": 900},
             **(request or {}),
         }
@@ -158,11 +202,8 @@ class Workbench:
         otherwise: Sequence[Json] = (),
         **step: Any,
     ) -> Json:
-        arguments = {
-            "Conditions": list(conditions),
-            "IfSteps": list(then),
-            "ElseSteps": list(otherwise),
-        }
+        branches = {"IfSteps": list(then), "ElseSteps": list(otherwise)}
+        arguments = {"Conditions": list(conditions), **branches}
         return {"Name": name, "Type": "Condition", "Arguments": arguments, **step}
 
     @staticmethod
@@ -175,13 +216,35 @@ class Workbench:
 
     @staticmethod
     def register(name: str, group: str, model_data: Any, **step: Any) -> Json:
+        container = {"Image": "registry.example/serve:1", "ModelDataUrl": model_data}
         arguments = {
             "ModelPackageGroupName": group,
-            "InferenceSpecification": {
-                "Containers": [{"Image": "registry.example/serve:1", "ModelDataUrl": model_data}]
-            },
+            "InferenceSpecification": {"Containers": [container]},
         }
         return {"Name": name, "Type": "RegisterModel", "Arguments": arguments, **step}
+
+    @staticmethod
+    def model(
+        name: str, data: Any, image: str = "registry.example/serve:1", **environment: str
+    ) -> Json:
+        container = {"Image": image, "ModelDataUrl": data, "Environment": environment}
+        return {"Name": name, "Type": "Model", "Arguments": {"PrimaryContainer": container}}
+
+    @staticmethod
+    def transform(name: str, model: str, uri: str) -> Json:
+        """A Transform step that answers the lines at this URI by what a Model step made."""
+        source = {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": uri}}
+        arguments = {
+            "ModelName": {"Get": f"Steps.{model}.ModelName"},
+            "TransformInput": {
+                "DataSource": source,
+                "ContentType": "text/csv",
+                "SplitType": "Line",
+            },
+            "TransformOutput": {"S3OutputPath": f"s3://bucket/out/{name}", "AssembleWith": "Line"},
+            "TransformResources": {"InstanceType": "ml.m5.large", "InstanceCount": 1},
+        }
+        return {"Name": name, "Type": "Transform", "Arguments": arguments}
 
     @staticmethod
     def definition(*steps: Json, parameters: Sequence[Json] = ()) -> str:
@@ -189,25 +252,52 @@ class Workbench:
             {"Version": "2020-12-01", "Parameters": list(parameters), "Steps": list(steps)}
         )
 
+    def written(self, *steps: Json, parameters: Sequence[Json] = ()) -> Path:
+        """A file with the definition of these steps, beside the home."""
+        path = self.folder / f"{steps[0]['Name']}.json"
+        path.write_text(self.definition(*steps, parameters=parameters))
+        return path
+
     def run(
         self, *steps: Json, parameters: Sequence[Json] = (), given: Any = None, **options: Any
     ) -> ExecutionResult:
         """Run a definition of these steps to its end."""
         listener = options.pop("listener", self.events.append)
         name, resume = options.pop("pipeline_name", PIPELINE), options.pop("resume", None)
-        executor = LocalExecutor(
-            definition=self.definition(*steps, parameters=parameters),
-            home=self.home,
-            images=options.pop("images", HERE),
-            shared=options.pop("shared", (self.home.parent,)),
-            **options,
-        )
-        reference = (
-            executor.start(name, given or {})
-            if resume is None
-            else executor.resume(resume, given or {})
-        )
+        definition = self.definition(*steps, parameters=parameters) if steps else None
+        options = {"images": HERE, "shared": (self.folder,), **options}
+        executor = LocalExecutor(definition=definition, home=self.home, **options)
+        if resume is None:
+            reference = executor.start(name, given or {})
+        else:
+            reference = executor.resume(resume, given or {})
         return executor.follow(reference, listener)
+
+    def start(self, *steps: Json, name: str = PIPELINE, **options: Any) -> subprocess.Popen[str]:
+        """Run these steps in a process of its own, which prints what it says of its end."""
+        arguments = [str(self.written(*steps)), str(self.home), name, json.dumps(options)]
+        command = [sys.executable, "-c", RUNNER, *arguments]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def succeed(self, *steps: Json, **options: Any) -> ExecutionResult:
+        result = self.run(*steps, **options)
+        failures = [step.failure for step in result.steps.values() if step.failure]
+        assert result.status is ExecutionStatus.SUCCEEDED, (result.failure, failures)
+        return result
+
+    def run_each(self, *steps: Json, **options: Any) -> ExecutionResult:
+        """Run all of these, also when some fail: a step that waits for any end takes a failure."""
+        waits = {f"after-{it['Name']}": [{"Step": it["Name"], "Trigger": "Any"}] for it in steps}
+        ends = [self.processing(name, DependsOn=any_end) for name, any_end in waits.items()]
+        commands = dict.fromkeys(waits, "true") | options.pop("commands", {})
+        return self.run(*steps, *ends, commands=commands, **options)
+
+    def refused(self, *steps: Json, **options: Any) -> list[str]:
+        """Why these steps cannot run here; nothing has started."""
+        with pytest.raises(RefusedDefinitionError) as caught:
+            self.run(*steps, **options)
+        assert not (self.home / "executions").exists()
+        return list(caught.value.problems)
 
 
 @pytest.fixture

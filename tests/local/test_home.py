@@ -1,4 +1,4 @@
-"""A home that may not be written to, is full, or has grown: nothing that is finished gets lost."""
+"""What stays in a home: results for the step cache, registered models; and a home in need."""
 
 from __future__ import annotations
 
@@ -9,24 +9,53 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from compilegate.document.model import CachePolicy
+from compilegate.document.step_types import STEP_TYPES
 from compilegate.execution.events import StepOutput
-from compilegate.execution.status import ExecutionStatus
-from compilegate.local import ExecutionError, list_executions, prune, set_approval
-from tests.local.conftest import PIPELINE, Workbench
+from compilegate.execution.result import ExecutionResult
+from compilegate.local import (
+    ExecutionError,
+    ObjectStore,
+    RegistryError,
+    describe_package,
+    list_executions,
+    list_groups,
+    list_packages,
+    prune,
+    set_approval,
+)
+from compilegate.local.cache import CachedResult, CacheSlot, cache_slot
+from compilegate.local.home.registry import (
+    ModelPackage,
+    PackageOrigin,
+    create_package,
+    read_package_request,
+)
+from tests.local.conftest import (
+    CACHED,
+    COMMAND,
+    MODEL,
+    PIPELINE,
+    PROJECT,
+    Json,
+    Workbench,
+    changed,
+    failure_of,
+    log_of,
+)
 
 pytestmark = pytest.mark.slow
 
-PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main()"]
-CACHED = {"Enabled": True, "ExpireAfter": "P30D"}
 BIG = "import os; open('/opt/ml/model/weights', 'wb').write(os.urandom(3 << 20))"
-MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}
 MEGABYTE = 1 << 20
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT)}
 
 
 def as_a_user() -> None:
@@ -37,87 +66,49 @@ def as_a_user() -> None:
             ctypes.CDLL(None).prctl(drop_from_bounding_set, capability, 0, 0, 0)
 
 
-def started(bench: Workbench, *steps: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    """`compilegate run` in a process that permissions hold for."""
-    definition = bench.home.parent / "d.json"
-    definition.write_text(bench.definition(*steps))
-    command = [*COMMAND, "pipeline", "run", str(definition), "--image", "*=here"]
-    return subprocess.run(
-        [*command, "--home", str(bench.home)],
+def refusal(bench: Workbench, *command: str) -> str:
+    """What `compilegate` says, with status 2, in a process that permissions hold for."""
+    done = subprocess.run(
+        [*COMMAND, *command, "--home", str(bench.home)],
         capture_output=True,
         text=True,
         check=False,
-        cwd=bench.home.parent,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        cwd=bench.folder,
+        env=ENVIRONMENT,
         preexec_fn=as_a_user,
     )
-
-
-@pytest.mark.parametrize("name", ["", "cache", "registry", "registry/g", "s3", "executions"])
-def test_without_permission_nothing_starts_and_the_folder_is_named(
-    bench: Workbench, name: str
-) -> None:
-    folder = bench.home / name
-    folder.mkdir(parents=True)
-    folder.chmod(0o555)
-    done = started(bench, bench.processing("one"))
     assert done.returncode == 2, done.stderr
-    assert f"error: {folder.resolve()} cannot be written to" in done.stderr
     assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_without_permission_nothing_starts_and_the_folders_are_named(bench: Workbench) -> None:
+    run = ("pipeline", "run", str(bench.written(bench.processing("one"))), "--image", "*=here")
+    folders = [
+        bench.home / name for name in ("cache", "registry", "registry/g", "s3", "executions")
+    ]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    for folder in folders:
+        folder.chmod(0o555)
+    told = refusal(bench, *run)
+    for folder in folders:
+        assert f"{folder.resolve()} cannot be written to" in told
     assert list_executions(bench.home) == []
-
-
-def test_a_home_that_may_not_be_read_is_not_called_empty(bench: Workbench) -> None:
-    (bench.home / "executions").mkdir(parents=True)
+    bench.home.chmod(0o555)
+    assert f"error: {bench.home.resolve()} cannot be written to" in refusal(bench, *run)
     (bench.home / "executions").chmod(0)
-    listed = subprocess.run(
-        [*COMMAND, "executions", "--home", str(bench.home)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-        preexec_fn=as_a_user,
-    )
-    assert listed.returncode == 2
-    assert str(bench.home / "executions") in listed.stderr
+    assert str(bench.home / "executions") in refusal(bench, "executions")  # and not "none"
 
 
 def test_a_training_whose_result_cannot_be_cached_is_not_lost(bench: Workbench) -> None:
     folder = bench.home / "cache" / PIPELINE
     folder.mkdir(parents=True)
     (folder / "train").write_text("a file where a folder must be")
-    result = bench.run(bench.training("train", CacheConfig=CACHED))
-    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+    result = bench.succeed(bench.training("train", CacheConfig=CACHED))
     told = [event.line for event in bench.events if isinstance(event, StepOutput)]
     assert any("step cache" in line and str(folder / "train") in line for line in told)
     assert list_executions(bench.home) == [result]
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        None,
-        [],
-        "text",
-        {"outputs": []},
-        {"outputs": {"no-uri": []}},
-        {"outputs": {"s3://bucket/x": 1}},
-        {"properties": "text"},
-        {"job_name": 1},
-        {"finished": "yesterday"},
-        {"finished": None},
-    ],
-)
-def test_a_cache_entry_of_another_shape_is_none(bench: Workbench, changed: Any) -> None:
-    step = bench.processing("one", CacheConfig=CACHED)
-    first = bench.run(step)
-    (path,) = (bench.home / "cache").rglob("*.json")
-    whole = json.loads(path.read_bytes())
-    path.write_text(json.dumps(whole | changed if isinstance(changed, dict) else changed))
-    again = bench.run(step)
-    assert again.status is ExecutionStatus.SUCCEEDED
-    assert again.steps["one"].cached_from is None
-    assert bench.run(step).steps["one"].cached_from == again.execution_id != first.execution_id
 
 
 FULL = """
@@ -130,9 +121,7 @@ words=$(sed -n 's/.*continue with compilegate //p' errors)
 """
 
 
-def test_on_a_full_disk_the_path_the_space_and_the_line_to_go_on_are_told(
-    bench: Workbench,
-) -> None:
+def test_on_a_full_disk_the_path_the_space_and_the_line_to_go_on_are_told(bench: Workbench) -> None:
     """A job fills the disk and ends well; then its model cannot be registered."""
     unshare = ["unshare", "--user", "--map-root-user", "--mount"]
     if (
@@ -140,7 +129,7 @@ def test_on_a_full_disk_the_path_the_space_and_the_line_to_go_on_are_told(
         or subprocess.run([*unshare, "true"], check=False).returncode
     ):
         pytest.skip("mounts of one's own are not allowed here")
-    folder = bench.home.parent
+    folder = bench.folder
     bench.home.mkdir()
     fill = """
         try:
@@ -152,10 +141,7 @@ def test_on_a_full_disk_the_path_the_space_and_the_line_to_go_on_are_told(
     """
     register = bench.register("keep", "g", "s3://bucket/fill/out/full", DependsOn=["fill"])
     register["Arguments"]["ModelPackageDescription"] = "x" * 2_000_000
-    definition = folder / "d.json"
-    definition.write_text(
-        bench.definition(bench.processing("fill", fill, outputs=["out"]), register)
-    )
+    definition = bench.written(bench.processing("fill", fill, outputs=["out"]), register)
     command = [*COMMAND, "pipeline", "run", str(definition), "--image", "*=here"]
     done = subprocess.run(
         [*unshare, "sh", "-c", f"{{ {FULL}\n}} 2> errors", "sh", *command, "--home", "home"],
@@ -163,11 +149,7 @@ def test_on_a_full_disk_the_path_the_space_and_the_line_to_go_on_are_told(
         text=True,
         check=False,
         cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(PROJECT),
-            "COMPILEGATE_OWN_ROOT": "0",
-        },
+        env=ENVIRONMENT | {"COMPILEGATE_OWN_ROOT": "0"},
     )
     if done.returncode == 77:
         pytest.skip("a tmpfs cannot be mounted here")
@@ -187,7 +169,7 @@ def size_of(folder: Path) -> int:
 def test_what_jobs_unpacked_goes_when_the_execution_ends(bench: Workbench) -> None:
     read = "import shutil; shutil.unpack_archive('/opt/ml/processing/in/model.tar.gz', '/opt/ml/x')"
     policy = {"ExceptionType": ["SageMaker.JOB_INTERNAL_ERROR"], "IntervalSeconds": 1}
-    flag = bench.home.parent / "flag"
+    flag = bench.folder / "flag"
     crash = f"""
         import os, pathlib, signal
         open('/opt/ml/model/weights', 'wb').write(os.urandom(3 << 20))
@@ -205,7 +187,7 @@ def test_what_jobs_unpacked_goes_when_the_execution_ends(bench: Workbench) -> No
     assert len(list(result.folder.glob("jobs/*/log.txt"))) == 4
     assert size_of(result.folder) < MEGABYTE
     assert bench.store.path(result.steps["train"].properties["ModelArtifacts"]["S3ModelArtifacts"])
-    assert (result.steps["read"].log or Path()).read_text() == "read\n"
+    assert log_of(result, "read") == "read\n"
     assert size_of(bench.store.root) > 3 * MEGABYTE
 
 
@@ -245,3 +227,217 @@ def test_pruning_leaves_what_is_registered_cached_or_used(bench: Workbench) -> N
     assert len(everything) == 3
     assert list_executions(bench.home) == []
     assert len(models()) == 2
+
+
+def steps(bench: Workbench, rate: str = "0.1") -> list[Json]:
+    """A step and one that reads what it made."""
+    uri = {"Get": "Steps.prepare.ProcessingOutputConfig.Outputs['out'].S3Output.S3Uri"}
+    return [
+        prepare(bench),
+        bench.training(
+            "train", hyperparameters={"rate": rate}, channels={"train": uri}, CacheConfig=CACHED
+        ),
+    ]
+
+
+def prepare(bench: Workbench, config: Any = CACHED) -> Json:
+    write = "open('/opt/ml/processing/out/x', 'w').write('x')"
+    return bench.processing("prepare", write, outputs=["out"], CacheConfig=config)
+
+
+def cached(result: ExecutionResult) -> set[str]:
+    return {name for name, step in result.steps.items() if step.cached}
+
+
+def test_a_result_is_used_again_until_its_arguments_or_its_outputs_change(bench: Workbench) -> None:
+    first, second = bench.succeed(*steps(bench)), bench.succeed(*steps(bench))
+    assert cached(first) == set()
+    assert cached(second) == {"prepare", "train"}
+    for name in ("prepare", "train"):
+        assert second.steps[name].job_name == first.steps[name].job_name
+        assert second.steps[name].properties == first.steps[name].properties
+    assert cached(bench.succeed(*steps(bench, rate="0.2"))) == {"prepare"}
+    bench.put("s3://bucket/prepare/out/y", "somebody else's")
+    assert cached(bench.succeed(*steps(bench))) == {"train"}
+    shutil.rmtree(bench.home / "s3" / "bucket" / "training")
+    # The other run of prepare has overwritten the very same bytes, so it is a hit no more either.
+    assert cached(bench.succeed(*steps(bench))) == {"prepare"}
+
+
+def test_what_ran_in_other_circumstances_is_a_miss(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_hit(config: Any = CACHED, **options: Any) -> bool:
+        return bool(cached(bench.succeed(prepare(bench, config), **options)))
+
+    assert not is_hit()
+    assert is_hit()
+    assert not is_hit(pipeline_name="other")
+    assert not is_hit(use_cache=False)
+    assert not is_hit(None)
+    assert not is_hit({**CACHED, "Enabled": False})
+    assert not is_hit(variables={"MINE": "1"})
+    assert is_hit(variables={"MINE": "1"})
+    assert not is_hit(variables={"MINE": "2"})
+    monkeypatch.setenv("COMPILEGATE_MACHINE", '{"accelerator": "V100"}')
+    assert not is_hit()
+    assert is_hit()
+    monkeypatch.setenv("COMPILEGATE_MACHINE", '{"accelerator": "A10G"}')
+    assert not is_hit()
+
+
+def test_a_failed_run_is_never_a_hit(bench: Workbench) -> None:
+    step = bench.processing("bad", "raise SystemExit(1)", CacheConfig=CACHED)
+    assert [bench.run(step).steps["bad"].attempts for _ in range(2)] == [1, 1]
+
+
+def slot(
+    bench: Workbench, kind: str = "Processing", identity: str = "e", **request: Any
+) -> CacheSlot:
+    return cache_slot(
+        bench.home,
+        bench.store,
+        pipeline="p",
+        step="s",
+        step_type=kind,
+        request=request,
+        environment_identity=identity,
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        b"",
+        b'{"finished": 1',
+        None,
+        [],
+        "text",
+        {"outputs": []},
+        {"outputs": {"no-uri": []}},
+        {"outputs": {"s3://bucket/x": 1}},
+        {"properties": "text"},
+        {"job_name": 1},
+        {"finished": "yesterday"},
+        {"finished": None},
+        {"finished": time.time() - 31 * 86400},
+    ],
+)
+def test_an_entry_of_another_shape_or_too_old_is_none(bench: Workbench, changes: Any) -> None:
+    made = slot(bench)
+    result = CachedResult("job", "execution", {"a": 1})
+    bench.put("s3://bucket/x", "x")
+    made.record(result, ["s3://bucket/x"])
+    policy = CachePolicy(timedelta(days=30))
+    assert made.find(policy) == result
+    whole = json.loads(made.path.read_bytes())
+    written = whole | changes if isinstance(changes, dict) else changes
+    made.path.write_bytes(written if isinstance(written, bytes) else json.dumps(written).encode())
+    assert made.find(policy) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "member"), [(kind, m) for kind, known in STEP_TYPES.items() for m in known.cache_key]
+)
+def test_the_key_holds_each_documented_attribute(bench: Workbench, kind: str, member: str) -> None:
+    one = slot(bench, kind, **{member: {"a": 1, "b": 2}})
+    assert one == slot(bench, kind, **{member: {"b": 2, "a": 1}})
+    assert one != slot(bench, kind, **{member: {"a": 1, "b": 3}})
+
+
+def test_the_key_ignores_where_results_go_but_not_the_environment(bench: Workbench) -> None:
+    one = slot(bench, "Training", OutputDataConfig={"S3OutputPath": "s3://a"})
+    assert one == slot(bench, "Training", OutputDataConfig={"S3OutputPath": "s3://b"})
+    assert one != slot(bench, "Training", identity="torch upgraded")
+
+
+def register(home: Path, step: str = "s") -> ModelPackage:
+    request = read_package_request({"ModelPackageGroupName": "g"})
+    return create_package(home, request, PackageOrigin("e", step), ObjectStore(home / "s3"))
+
+
+def test_a_registered_model_is_the_groups_next_version(bench: Workbench) -> None:
+    package = bench.register("register", "reuters", MODEL)
+    members = {
+        "ModelApprovalStatus": "PendingManualApproval",
+        "CustomerMetadataProperties": {"arm": "inductor"},
+    }
+    arn = {"Get": "Steps.register.ModelPackageArn"}
+    arns = [f"arn:aws:sagemaker:local:000000000000:model-package/reuters/{it}" for it in (1, 2)]
+    for expected in arns:
+        result = bench.succeed(
+            bench.training("train"),
+            changed(package, members),
+            bench.condition(
+                "is-it", bench.equals(arn, expected), otherwise=[bench.fail("no", arn)]
+            ),
+        )
+    assert list_groups(bench.home) == ["reuters"]
+    packages = list_packages(bench.home, "reuters")
+    assert [package.version for package in packages] == [1, 2]
+    assert describe_package(bench.home, arns[0]) == packages[0]
+    described = describe_package(bench.home, "reuters/2").description
+    job = result.steps["train"].job_name
+    assert described["InferenceSpecification"]["Containers"][0]["ModelDataUrl"] == (
+        f"s3://bucket/training/{job}/output/model.tar.gz"
+    )
+    assert described["CustomerMetadataProperties"] == {"arm": "inductor"}
+    origin = described["Origin"]
+    assert (origin["ExecutionId"], origin["Step"]) == (result.execution_id, "register")
+
+
+def test_a_model_that_nobody_made_is_not_registered(bench: Workbench) -> None:
+    """Its place was declared as one that a program fills, and none did."""
+    result = bench.run(
+        bench.register("register", "g", "s3://bucket/training/none.tar.gz"),
+        later=["s3://bucket/training/"],
+    )
+    assert "none.tar.gz is not in the local store" in failure_of(result, "register")
+    assert list_packages(bench.home, "g") == []
+
+
+def test_approval_can_be_given_and_taken_back_with_a_reason(tmp_path: Path) -> None:
+    register(tmp_path)
+    assert describe_package(tmp_path, "g/1").approval_status == "PendingManualApproval"
+    set_approval(tmp_path, "g/1", "Approved", "looked at by two")
+    approved = describe_package(tmp_path, "g/1")
+    assert approved.approval_status == "Approved"
+    assert approved.description["ApprovalDescription"] == "looked at by two"
+    set_approval(tmp_path, approved.arn, "Rejected")
+    assert describe_package(tmp_path, "g/1").approval_status == "Rejected"
+    with pytest.raises(RegistryError, match="there is no model package g/2; g/1"):
+        describe_package(tmp_path, "g/2")
+    with pytest.raises(RegistryError, match="is neither GROUP/VERSION nor"):
+        describe_package(tmp_path, "../g/1")
+    with pytest.raises(RegistryError, match="'Fine' is unknown, allowed are Approved"):
+        set_approval(tmp_path, "g/1", "Fine")
+
+
+def test_a_step_registers_once_even_when_it_runs_twice(tmp_path: Path) -> None:
+    first = register(tmp_path)
+    assert register(tmp_path) == first
+    assert register(tmp_path, step="other").version == 2
+
+
+def test_writers_at_once_get_different_versions(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from compilegate.local.home.registry import PackageOrigin, create_package\n"
+        "from compilegate.local.home.registry import read_package_request\n"
+        "from compilegate.local.home.object_store import ObjectStore\n"
+        "home, name = Path(sys.argv[1]), sys.argv[2]\n"
+        "asked = {'ModelPackageGroupName': 'g', 'ModelPackageDescription': f'by {name}'}\n"
+        "request = read_package_request(asked)\n"
+        "for index in range(10):\n"
+        "    origin = PackageOrigin(name, str(index))\n"
+        "    create_package(home, request, origin, ObjectStore(home / 's3'))\n"
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", program, str(tmp_path), name])
+        for name in ("one", "two")
+    ]
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    packages = list_packages(tmp_path, "g")
+    assert [package.version for package in packages] == list(range(1, 21))
+    origins = {tuple(package.description["Origin"].values()) for package in packages}
+    assert len(origins) == 20

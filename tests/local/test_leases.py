@@ -1,9 +1,11 @@
-"""A Training job shares its cores, and a job its GPUs, with nobody, across executions."""
+"""A Training job shares its cores, and a job its GPUs and its port, with nobody."""
+
+from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from compilegate.document.graph import build_graph, most_in_parallel
 from compilegate.document.model import Definition, Dependency, Step
 from compilegate.execution.events import StepStarted, StepWaiting
-from compilegate.local import ExecutionError, RefusedDefinitionError, list_executions
+from compilegate.local import ExecutionError, list_executions
 from compilegate.local.jobs.leases import (
     CorePool,
     GpuPool,
@@ -23,40 +25,38 @@ from compilegate.local.jobs.leases import (
     gpus_wanted,
     physical_cores,
 )
-from tests.local.conftest import Json, Workbench
-
-RUNNER = """
-import sys
-from pathlib import Path
-from compilegate.local import ImageSources, LocalExecutor
-executor = LocalExecutor(
-    definition=Path(sys.argv[1]).read_bytes(), home=Path(sys.argv[2]),
-    images=ImageSources(patterns=(("*", "here"),)), shared=[Path(sys.argv[2]).parent],
-    cores_per_job=None if sys.argv[4:] else 1,
-)
-result = executor.follow(executor.start(sys.argv[3], {}))
-print(result.status)
-"""
+from tests.local.conftest import Json, Workbench, changed, log_of
 
 RECORD = """
-import json, os, sys, time
+import json, os, time
 started = time.monotonic()
 while time.process_time() < 0.1:
     pass
-kind = "training" if "SM_MODEL_DIR" in os.environ else "processing"
+record = {
+    "kind": "training" if "SM_MODEL_DIR" in os.environ else "processing",
+    "cpus": sorted(os.sched_getaffinity(0)),
+    "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    "number": os.environ.get("SM_NUM_GPUS"),
+    "order": os.environ.get("CUDA_DEVICE_ORDER"),
+}
 job = os.environ.get("TRAINING_JOB_NAME") or os.environ["PROCESSING_JOB_NAME"]
-record = {"kind": kind, "cpus": sorted(os.sched_getaffinity(0))}
 with open(os.path.join(FOLDER, job), "w") as file:
     json.dump({**record, "from": started, "to": time.monotonic()}, file)
 """
 
 
-def pool(folder: Path, *cores: tuple[int, ...]) -> CorePool:
-    return CorePool(cores, folder)
+def recording(folder: Path) -> str:
+    """A program that leaves in this folder when it ran and with what."""
+    folder.mkdir(exist_ok=True)
+    return f"FOLDER = {str(folder)!r}\n{RECORD}"
 
 
-def test_exclusive_leases_never_share_a_core(tmp_path: Path) -> None:
-    cores = pool(tmp_path, (100,), (101,), (102,))
+def overlap(one: Json, other: Json) -> bool:
+    return bool(one["from"] < other["to"] and other["from"] < one["to"])
+
+
+def test_leases_of_cores_are_exclusive_or_shared_with_other_shared_ones(tmp_path: Path) -> None:
+    cores = CorePool(((100,), (101,), (102,)), tmp_path)
     first, second = cores.acquire_exclusive(2), cores.acquire_exclusive(1)
     assert first is not None
     assert second is not None
@@ -65,19 +65,10 @@ def test_exclusive_leases_never_share_a_core(tmp_path: Path) -> None:
     assert cores.acquire_shared(1) is None
     first.release()
     assert cores.acquire_exclusive(3) is None
-    third = cores.acquire_shared(3)
-    assert third is not None
-    assert third.cpus == (100, 101)
-
-
-def test_shared_leases_share_among_themselves_only(tmp_path: Path) -> None:
-    cores = pool(tmp_path, (100,), (101,))
-    first, second = cores.acquire_shared(2), cores.acquire_shared(2)
-    assert first is not None
-    assert second is not None
-    assert first.cpus == second.cpus == (100, 101)
-    first.release()
-    assert cores.acquire_exclusive(1) is None
+    shared = [cores.acquire_shared(3) for _ in range(2)]
+    assert [each.cpus for each in shared if each] == [(100, 101), (100, 101)]
+    second.release()
+    assert cores.acquire_exclusive(2) is None
 
 
 def test_cpus_are_grouped_by_physical_core(tmp_path: Path) -> None:
@@ -90,57 +81,57 @@ def test_cpus_are_grouped_by_physical_core(tmp_path: Path) -> None:
 
 
 @st.composite
-def layered_graphs(draw: st.DrawFn) -> tuple[Definition, list[str]]:
-    count = draw(st.integers(1, 7))
-    steps = []
-    for index in range(count):
-        earlier = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set()
-        steps.append(
-            Step(f"s{index}", "Training", {}, tuple(Dependency(f"s{i}") for i in sorted(earlier)))
-        )
-    return Definition((), tuple(steps)), [step.name for step in steps]
+def orders(draw: st.DrawFn) -> list[set[int]]:
+    """For each of up to seven steps, the earlier ones that it waits for."""
+    earlier = [st.sets(st.integers(0, max(0, it - 1)), max_size=3 if it else 0) for it in range(7)]
+    return [draw(each) for each in earlier[: draw(st.integers(1, 7))]]
 
 
 @pytest.mark.slow
-@given(layered_graphs())
-def test_the_most_steps_in_parallel_is_the_largest_set_without_an_order(
-    made: tuple[Definition, list[str]],
-) -> None:
-    definition, names = made
-    graph = build_graph(definition)
-    ancestors: dict[str, set[str]] = {}
-    for name in names:
-        parents = graph.parents(name)
-        ancestors[name] = set(parents).union(*(ancestors[parent] for parent in parents))
-    largest = max(
-        bin(chosen).count("1")
-        for chosen in range(1 << len(names))
-        if not any(
-            b in ancestors[a]
-            for i, a in enumerate(names)
-            for j, b in enumerate(names)
-            if chosen >> i & 1 and chosen >> j & 1
-        )
+@given(orders())
+def test_most_in_parallel_is_the_largest_set_without_an_order(parents: list[set[int]]) -> None:
+    steps = [
+        Step(f"s{index}", "Training", {}, tuple(Dependency(f"s{it}") for it in sorted(each)))
+        for index, each in enumerate(parents)
+    ]
+    before: list[set[int]] = []
+    for each in parents:
+        before.append(each.union(*(before[it] for it in each)))
+    sets = (
+        chosen
+        for size in range(len(steps), 0, -1)
+        for chosen in combinations(range(len(steps)), size)
+        if not any(before[it] & set(chosen) for it in chosen)
     )
-    assert most_in_parallel(graph, names) == largest
+    graph = build_graph(Definition((), tuple(steps)))
+    assert most_in_parallel(graph, [step.name for step in steps]) == len(next(sets))
 
 
 @pytest.mark.slow
-def test_training_steps_in_parallel_divide_the_cores_evenly(bench: Any) -> None:
+def test_training_steps_in_parallel_divide_the_cores_evenly(bench: Workbench) -> None:
     code = "import os; print(len(os.sched_getaffinity(0)))"
-    result = bench.run(bench.training("one", code), bench.training("two", code))
+    result = bench.succeed(bench.training("one", code), bench.training("two", code))
     cores = physical_cores(available_cpus())
     expected = f"{len(cores[0]) * max(1, len(cores) // 2)}\n"
-    assert {step.log.read_text() for step in result.steps.values()} == {expected}
+    assert {log_of(result, name) for name in result.steps} == {expected}
 
 
-def test_more_cores_for_a_job_than_there_are_is_refused(bench: Any) -> None:
+def test_more_cores_or_gpus_for_a_job_than_there_are_is_refused(bench: Workbench) -> None:
     with pytest.raises(ExecutionError, match="1000 cores for each job"):
         bench.run(bench.training("train"), cores_per_job=1000)
+    with pytest.raises(ExecutionError, match="choose from the CPUs of this process"):
+        bench.run(bench.training("train"), cores=[100_000])
+    own = {"distribution": "torchrun", "processes": "4"}
+    step = changed(
+        bench.training("train", hyperparameters=own),
+        {"ResourceConfig.InstanceType": "ml.g5.12xlarge"},
+    )
+    (found,) = bench.refused(step, gpus=("0", "1", "2"))
+    assert "train: its job starts 4 processes, each with a GPU of its own, and there are 3" in found
 
 
 @pytest.mark.slow
-def test_a_second_run_says_for_which_execution_it_waits(bench: Any, tmp_path: Path) -> None:
+def test_a_second_run_says_for_which_execution_it_waits(bench: Workbench, tmp_path: Path) -> None:
     """The first run's job ends when the second has said so."""
     for name in ("started", "told"):
         os.mkfifo(tmp_path / name)
@@ -148,175 +139,106 @@ def test_a_second_run_says_for_which_execution_it_waits(bench: Any, tmp_path: Pa
         open({str(tmp_path / "started")!r}, "w").write("x")
         open({str(tmp_path / "told")!r}).read()
     """
-    path = tmp_path / "first.json"
-    path.write_text(bench.definition(bench.training("train", code)))
-    command = [sys.executable, "-c", RUNNER, str(path), str(bench.home), "first", "all"]
-    runner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    runner = bench.start(bench.training("train", code), name="first")
     (tmp_path / "started").read_text()
     (first,) = list_executions(bench.home)
+    waited: list[StepWaiting] = []
 
     def listener(event: object) -> None:
-        if isinstance(event, StepWaiting) and not any(map(is_wait, bench.events)):
-            (tmp_path / "told").write_text("x")
-        bench.events.append(event)
+        if isinstance(event, StepWaiting):
+            if not waited:
+                (tmp_path / "told").write_text("x")
+            waited.append(event)
 
-    def is_wait(event: object) -> bool:
-        return isinstance(event, StepWaiting)
-
-    second = bench.run(
+    bench.succeed(
         bench.training("one"), bench.processing("other"), cores_per_job=1, listener=listener
     )
-    assert (second.status, runner.communicate(timeout=60)[0]) == ("Succeeded", "Succeeded\n")
-    waited = list(filter(is_wait, bench.events))
-    assert waited[0].holders == (first.execution_id,)
-    assert waited[0].what == "cores"
+    assert runner.communicate(timeout=60)[0] == "Succeeded None\n"
+    assert (waited[0].holders, waited[0].what) == ((first.execution_id,), "cores")
     assert len({each.step for each in waited}) == len(waited)
 
 
 @pytest.mark.slow
-def test_two_executions_at_once_keep_training_jobs_apart(bench: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "records"
-    folder.mkdir()
-    code = f"FOLDER = {str(folder)!r}\n{RECORD}"
-    runners = []
-    for name in ("left", "right"):
-        steps = [bench.training(f"train-{index}", code) for index in range(3)]
-        steps.append(bench.processing("process", code))
-        path = tmp_path / f"{name}.json"
-        path.write_text(bench.definition(*steps))
-        command = [sys.executable, "-c", RUNNER, str(path), str(bench.home), name]
-        runners.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-    assert [runner.communicate(timeout=60)[0] for runner in runners] == ["Succeeded\n"] * 2
+def test_two_executions_at_once_keep_training_jobs_apart(bench: Workbench, tmp_path: Path) -> None:
+    code = recording(tmp_path / "records")
+    runners = [
+        bench.start(
+            bench.processing(name, code),
+            *(bench.training(f"train-{index}", code) for index in range(2)),
+            name=name,
+            cores_per_job=1,
+        )
+        for name in ("left", "right")
+    ]
+    assert [runner.communicate(timeout=60)[0] for runner in runners] == ["Succeeded None\n"] * 2
 
-    records = [json.loads(path.read_text()) for path in folder.iterdir()]
-    assert len(records) == 8
+    records = [json.loads(path.read_text()) for path in (tmp_path / "records").iterdir()]
+    assert len(records) == 6
     for index, one in enumerate(records):
         for other in records[index + 1 :]:
-            overlap = one["from"] < other["to"] and other["from"] < one["to"]
-            if overlap and "training" in {one["kind"], other["kind"]}:
+            if overlap(one, other) and "training" in {one["kind"], other["kind"]}:
                 assert not set(one["cpus"]) & set(other["cpus"]), (one, other)
 
 
-GPU_RECORD = """
-import json, os, time
-started = time.monotonic()
-while time.process_time() < 0.1:
-    pass
-seen = os.environ.get("CUDA_VISIBLE_DEVICES")
-record = {"gpus": seen, "number": os.environ.get("SM_NUM_GPUS"), "from": started}
-with open(os.path.join(FOLDER, STEP), "w") as file:
-    json.dump({**record, "to": time.monotonic()}, file)
-"""
+def on_instance(bench: Workbench, name: str, instance: str, **environment: str) -> Json:
+    members = {"ResourceConfig.InstanceType": instance, "Environment": environment}
+    code = recording(bench.folder / "records")
+    return changed(bench.training(name, code), members)
 
 
-def on_instance(bench: Workbench, folder: Path, name: str, instance: str, **more: Any) -> Json:
-    resources = {"InstanceType": instance, "InstanceCount": 1, "VolumeSizeInGB": 30}
-    code = GPU_RECORD.replace("FOLDER", repr(str(folder))).replace("STEP", repr(name))
-    return bench.training(name, code, request={"ResourceConfig": resources, **more})
+def records(bench: Workbench, result: Any) -> dict[str, Json]:
+    folder = bench.folder / "records"
+    jobs = {name: folder / step.job_name for name, step in result.steps.items()}
+    return {name: json.loads(path.read_text()) for name, path in jobs.items()}
 
 
-def records(folder: Path) -> dict[str, Json]:
-    return {each.name: json.loads(each.read_text()) for each in folder.iterdir()}
-
-
-def test_jobs_on_gpus_share_none_and_other_jobs_see_none(bench: Workbench, tmp_path: Path) -> None:
-    folder = tmp_path / "records"
-    folder.mkdir()
-    instances = {"a": "ml.g5.xlarge", "b": "ml.p3.2xlarge", "c": "ml.g5.xlarge", "d": "ml.c5.large"}
-    steps = [on_instance(bench, folder, name, each) for name, each in instances.items()]
-    result = bench.run(*steps, gpus=("3", "5"), cores_per_job=1)
-    assert result.status == "Succeeded"
-    found = records(folder)
-    assert {name: each["number"] for name, each in found.items()} == dict(
-        zip("abcd", ["1", "1", "1", "0"], strict=True)
+@pytest.mark.slow
+def test_jobs_on_gpus_share_none_and_other_jobs_see_none(bench: Workbench) -> None:
+    two = {"COMPILEGATE_PROCESSES": "2", "CUDA_VISIBLE_DEVICES": "7"}
+    result = bench.succeed(
+        *(on_instance(bench, name, "ml.g5.xlarge") for name in "abc"),
+        on_instance(bench, "cpu", "ml.c5.large"),
+        on_instance(bench, "two", "ml.g5.12xlarge", **two),
+        gpus=("3", "5"),
+        cores_per_job=1,
     )
-    assert found["d"]["gpus"] == ""
-    takers = [found[name] for name in "abc"]
-    assert {each["gpus"] for each in takers} <= {"3", "5"}
-    together = [
-        (one, other)
-        for one in takers
-        for other in takers
-        if one is not other and one["gpus"] == other["gpus"]
-    ]
-    assert all(one["to"] <= other["from"] or other["to"] <= one["from"] for one, other in together)
+    found = records(bench, result)
+    numbers = {name: (each["number"], each["gpus"]) for name, each in found.items()}
+    assert numbers["cpu"] == ("0", "")
+    assert numbers["two"] == ("2", "3,5")
+    takers = [found[name] for name in ("a", "b", "c", "two")]
+    assert {it["order"] for it in takers} == {"PCI_BUS_ID"}  # numbers as nvidia-smi has them
+    assert {(it["number"], it["gpus"]) for it in takers[:3]} <= {("1", "3"), ("1", "5")}
+    for index, one in enumerate(takers):
+        for other in takers[index + 1 :]:
+            shared = set(one["gpus"].split(",")) & set(other["gpus"].split(","))
+            assert not (shared and overlap(one, other)), (one, other)
     told = {each.step: each.gpus for each in bench.events if isinstance(each, StepStarted)}
     assert told == {
-        name: tuple(filter(None, [each["gpus"]])) for name, each in sorted(found.items())
+        name: tuple(filter(None, each["gpus"].split(","))) for name, each in found.items()
     }
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_for_a_gpu_holds_up_no_job_that_needs_none(
-    bench: Workbench, tmp_path: Path
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "records"
-    folder.mkdir()
-    locks = bench.home / "locks" / "gpus"
-    other = GpuPool(("0",), locks).acquire(1)
+    """And on a machine without GPUs nothing of this applies."""
+    other = GpuPool(("0",), bench.home / "locks" / "gpus").acquire(1)
     assert other is not None
-    waiting = on_instance(bench, folder, "waiting", "ml.g5.xlarge")
-    # Lets the GPU go when the job that needs none has run, which is later in the definition.
-    steps = [waiting, on_instance(bench, folder, "other", "ml.m5.large")]
 
-    def listener(event: object) -> None:
-        bench.events.append(event)  # type: ignore[arg-type]
-        if (folder / "other").exists():
+    def listener(event: Any) -> None:
+        """Lets the GPU go when the later job, which needs none, has started."""
+        bench.events.append(event)
+        if isinstance(event, StepStarted):
             other.release()
 
-    assert bench.run(*steps, gpus=("0",), listener=listener).status == "Succeeded"
-    started = [each.step for each in bench.events if isinstance(each, StepStarted)]
-    assert started == ["other", "waiting"]
-
-
-def test_a_job_has_a_gpu_for_each_process(bench: Workbench, tmp_path: Path) -> None:
-    folder = tmp_path / "records"
-    folder.mkdir()
-    told = {"COMPILEGATE_PROCESSES": "2", "CUDA_VISIBLE_DEVICES": "7"}
-    one = on_instance(bench, folder, "own", "ml.g5.12xlarge", Environment=told)
-    assert bench.run(one, gpus=("0", "1", "2")).status == "Succeeded"
-    assert records(folder)["own"]["gpus"] == "0,1"
-
-    built_in = bench.training(
-        "built-in",
-        hyperparameters={"distribution": "torchrun", "processes": "4"},
-        request={"ResourceConfig": one["Arguments"]["ResourceConfig"]},
-    )
-    with pytest.raises(RefusedDefinitionError) as refused:
-        bench.run(built_in, gpus=("0", "1", "2"))
-    assert "built-in: its job starts 4 processes, each with a GPU of its own, and there are 3" in (
-        str(refused.value)
-    )
-
-
-def test_nothing_changes_on_a_machine_without_gpus(
-    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "records"
-    folder.mkdir()
+    steps = [on_instance(bench, "waits", "ml.g5.xlarge"), on_instance(bench, "cpu", "ml.m5.large")]
+    bench.succeed(*steps, gpus=("0",), listener=listener)
+    assert [it.step for it in bench.events if isinstance(it, StepStarted)] == ["cpu", "waits"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    result = bench.run(on_instance(bench, folder, "one", "ml.g5.xlarge"), gpus=())
-    assert result.status == "Succeeded"
-    assert (records(folder)["one"]["gpus"], records(folder)["one"]["number"]) == (None, "0")
-
-
-def test_a_gpu_is_leased_once_among_all_processes_of_the_home(tmp_path: Path) -> None:
-    pool = GpuPool(("0", "GPU-5d4c/1"), tmp_path)
-    lease = pool.acquire(1)
-    assert lease is not None
-    assert lease.variables == {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    program = (
-        "import sys; from pathlib import Path\n"
-        "from compilegate.local.jobs.leases import GpuPool\n"
-        "pool = GpuPool(('0', 'GPU-5d4c/1'), Path(sys.argv[1]))\n"
-        "print(pool.acquire(2), pool.acquire(1).names)"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert found == "None ('GPU-5d4c/1',)\n"
-    lease.release()
-    both = pool.acquire(2)
-    assert both is not None
-    assert both.variables["CUDA_VISIBLE_DEVICES"] == "0,GPU-5d4c/1"
+    found = records(bench, bench.succeed(steps[0], gpus=()))["waits"]
+    assert (found["gpus"], found["number"]) == (None, "0")
 
 
 @pytest.mark.parametrize(
@@ -338,11 +260,95 @@ def test_the_gpus_are_those_that_cuda_would_see(named: str | None, found: tuple[
     assert gpus_here(variables, 0) == ()
 
 
-@given(st.sampled_from(["ml.g4dn.xlarge", "ml.p4d.24xlarge", "ml.gr6.4xlarge", "local"]))
-def test_instances_with_gpus_and_this_machine_want_one_for_each_process(kind: str) -> None:
-    assert gpus_wanted(kind, 3) == 3
+def test_instances_with_gpus_want_one_for_each_process() -> None:
+    for instance in ("ml.g4dn.xlarge", "ml.p4d.24xlarge", "ml.gr6.4xlarge", "local"):
+        assert gpus_wanted(instance, 3) == 3
+    for instance in ("ml.m5.large", "ml.c6g.large", "ml.r5.large", "ml.trn1.2xlarge"):
+        assert gpus_wanted(instance, 3) == 0
 
 
-@given(st.sampled_from(["ml.m5.large", "ml.c6g.large", "ml.r5.large", "ml.trn1.2xlarge"]))
-def test_other_instances_want_none(kind: str) -> None:
-    assert gpus_wanted(kind, 3) == 0
+MEET = """
+    import json, os
+    import torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    total = torch.ones(1)
+    if dist.get_rank() == 0:
+        # The two jobs hold their ports at the same moment: each waits for the other.
+        for name in ("left", "right"):
+            mode = "w" if name == os.environ["SIDE"] else "r"
+            with open(os.path.join(os.environ["FOLDER"], name), mode) as pipe:
+                pipe.write("here") if mode == "w" else pipe.read()
+    dist.all_reduce(total)
+    if dist.get_rank() == 0:
+        told = {"sum": total.item(), "port": os.environ["MASTER_PORT"]}
+        json.dump(told, open(f"{os.environ['FOLDER']}/{os.environ['SIDE']}.json", "w"))
+    dist.destroy_process_group()
+"""
+BY_ITSELF = """
+    import os, subprocess, sys
+    if "RANK" not in os.environ:
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+        sys.exit(subprocess.run([*torchrun, __file__]).returncode)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_jobs_of_several_processes_side_by_side_meet_at_ports_of_their_own(tmp_path: Path) -> None:
+    """One is started by the toolkit's torchrun, the other starts torchrun's default by itself."""
+    for name in ("left", "right"):
+        os.mkfifo(tmp_path / name)
+
+    def told(side: str) -> Json:
+        # In homes of their own, so that no lease of cores keeps them apart.
+        bench = Workbench(tmp_path / f"home-{side}")
+        left = side == "left"
+        step = bench.training(
+            "train",
+            MEET if left else BY_ITSELF + MEET,
+            hyperparameters={"sagemaker_torch_distributed_enabled": "true"} if left else {},
+        )
+        members = {
+            "Environment": {"SIDE": side, "FOLDER": str(tmp_path)},
+            "ResourceConfig.InstanceCount": 2 if left else 1,
+        }
+        bench.succeed(changed(step, members), cores_per_job=1)
+        found: Json = json.loads((tmp_path / f"{side}.json").read_text())
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        left, right = pool.map(told, ["left", "right"])
+    assert (left["sum"], right["sum"]) == (2.0, 2.0)
+    assert left["port"] != right["port"]
+
+
+@pytest.mark.slow
+def test_one_host_gets_the_processes_and_data_of_all_instances(bench: Workbench) -> None:
+    for name in "abcd":
+        bench.put(f"s3://bucket/in/{name}", name)
+    show = """
+        import os, sys
+        print(os.environ["SM_HOSTS"], os.environ.get("COMPILEGATE_PROCESSES"), *sys.argv[1:])
+    """
+    by_argument = {"distribution": "torchrun", "processes": "3"}
+    listed = "import os; print(sorted(os.listdir('/opt/ml/processing/in')))"
+    sharded = bench.processing("sharded", listed, inputs={"in": "s3://bucket/in"})
+    two = {"ResourceConfig.InstanceCount": 2}
+    result = bench.succeed(
+        changed(
+            bench.training("variable", show), {**two, "Environment.COMPILEGATE_PROCESSES": "3"}
+        ),
+        changed(bench.training("argument", show, hyperparameters=by_argument), two),
+        changed(
+            sharded,
+            {
+                "ProcessingInputs.0.S3Input.S3DataDistributionType": "ShardedByS3Key",
+                "ProcessingResources.ClusterConfig.InstanceCount": 2,
+            },
+        ),
+    )
+    assert log_of(result, "variable") == '["algo-1"] 6\n'
+    argument = log_of(result, "argument").split()
+    assert argument[0] == '["algo-1"]'
+    assert argument[argument.index("--processes") + 1] == "6"
+    assert log_of(result, "sharded") == "['a', 'b', 'c', 'd']\n"

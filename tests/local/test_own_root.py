@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 import textwrap
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from compilegate.execution.events import PathsChosen
-from compilegate.execution.status import ExecutionStatus
 from compilegate.local.errors import StepError
-from compilegate.local.jobs.attempt import HOST_CHANGED, check_unchanged, stamps
-from compilegate.local.jobs.launcher import Bind, JobCommand, RunningJob, View
 from compilegate.local.jobs.sandbox import (
     OWN_ROOT_VARIABLE,
     SHARED_VARIABLE,
+    HostFolder,
+    Sandbox,
     choose_root,
 )
-from tests.local.conftest import Workbench
+from tests.local.conftest import FOLDER, Json, Workbench, changed, log_of
 
 pytestmark = pytest.mark.slow
-
-HARDCODED = """
-    import os
-    base = "/opt" + "/ml/processing/out"
-    os.makedirs(base, exist_ok=True)
-    open(base + "/f", "w").write("x")
-"""
 
 
 @pytest.fixture
@@ -42,72 +34,152 @@ def own_root(tmp_path: Path) -> None:
         pytest.skip(chosen.sentence)
 
 
-@pytest.mark.usefixtures("own_root")
-def test_a_program_that_names_opt_ml_itself_is_stored_and_writes_nowhere_else(bench: Any) -> None:
-    before = Path("/opt/ml").exists()
-    result = bench.run(bench.processing("job", HARDCODED, outputs=["out"]), shared=())
-    assert Path("/opt/ml").exists() is before
-    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
-    assert bench.store.exists("s3://bucket/job/out/f")
-
-
-def test_an_execution_says_how_its_jobs_find_opt_ml(
-    bench: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench.run(bench.processing("job"))
-    monkeypatch.setenv(OWN_ROOT_VARIABLE, "0")
-    bench.run(bench.processing("job"))
-    told = [event for event in bench.events if isinstance(event, PathsChosen)]
-    assert not told[1].own_root
-    assert f"jobs share this machine's root, because {OWN_ROOT_VARIABLE} is 0: " in told[1].sentence
-
-
-def test_without_a_root_of_its_own_a_program_that_wrote_to_the_machines_opt_ml_fails(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "kept").write_text("there before")
-    before = stamps(tmp_path.rglob("*"))
-    check_unchanged(before, tmp_path.rglob("*"), HOST_CHANGED)
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "weights").write_text("lost")
-    with pytest.raises(StepError, match=f"wrote to {tmp_path}.* outside its sandbox"):
-        check_unchanged(before, tmp_path.rglob("*"), HOST_CHANGED)
+ANYWHERE = """
+import json, os, subprocess, sys, tempfile
+source, *folders = sys.argv[1:]
+for folder in [*folders, os.environ["TARGET"]]:
+    with open(folder + "/f", "w") as file:
+        file.write(open(source.removeprefix("--in=") + "/x").read())
+for name in ("HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+    os.makedirs(os.environ[name], exist_ok=True)
+    assert os.listdir(os.environ[name]) == [], name
+assert len(tempfile.gettempdir()) < 40
+child = "import os, signal; os.setsid(); print(os.getpid(), flush=True); signal.pause()"
+process = subprocess.Popen(
+    [sys.executable, "-c", child], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+)
+print(json.dumps({
+    "user": [os.getuid(), os.getgid()],
+    "base": sys.base_prefix,
+    "prefix": sys.prefix,
+    "file": tempfile.mkstemp()[1],
+    "child": int(process.stdout.readline()),
+}))
+"""
+BY_SHELL = """
+echo hi > /opt/ml/processing/out/f; python3 -c "print(1)" >> /opt/ml/processing/out/f
+"""
 
 
 @pytest.mark.parametrize("rewriting", [False, True])
-def test_a_home_with_spaces_is_as_good_as_any(tmp_path: Path, rewriting: bool) -> None:
+def test_declared_paths_may_be_anywhere_and_a_job_leaves_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewriting: bool
+) -> None:
+    """In a home with spaces; the job keeps its user and what its interpreter stands on."""
+    if rewriting:
+        monkeypatch.setenv(OWN_ROOT_VARIABLE, "0")
     bench = Workbench(tmp_path / "my project" / "a home")
-    step = bench.processing("job", outputs=["out"])
-    script = 'echo hi > /opt/ml/processing/out/f; python3 -c "print(1)" >> /opt/ml/processing/out/f'
-    step["Arguments"]["AppSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", script]
-    result = bench.run(step, own_root=False if rewriting else None)
-    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
-    assert bench.store.read("s3://bucket/job/out/f") == b"hi\n1\n"
+    bench.put("s3://bucket/in/x", "hello")
+    folders = ["/usr/local/data/x", "/tmp/data", "/data", "/data/in"]
+    outputs = "ProcessingOutputConfig.Outputs"
+    members: Json = {f"{outputs}.{i}.S3Output.LocalPath": it for i, it in enumerate(folders)}
+    members["Environment"] = {"TARGET": f"{FOLDER}/t"}
+    anywhere = bench.processing(
+        "anywhere",
+        ANYWHERE,
+        inputs={"in": "s3://bucket/in"},
+        outputs=list("0123t"),
+        arguments=[f"--in={FOLDER}/in", *folders],
+    )
+    by_shell = changed(
+        bench.processing("by-shell", outputs=["out"]),
+        {"AppSpecification.ContainerEntrypoint": ["/bin/sh", "-c", BY_SHELL]},
+    )
+    # A script without a first line that names its interpreter.
+    script = '\n\nprintf "%s|" "$@" \n'
+    text = {"text": '"it\'s a; b"'}
+    train = bench.training("train", script, program="launcher.sh", hyperparameters=text)
+    result = bench.succeed(changed(anywhere, members), by_shell, train)
+    assert all(bench.store.read(f"s3://bucket/anywhere/{it}/f") == b"hello" for it in "0123t")
+    assert bench.store.read("s3://bucket/by-shell/out/f") == b"hi\n1\n"
+    assert log_of(result, "train") == "--text|it's a; b|"
     assert not list(tmp_path.glob("my"))
 
+    seen = json.loads(log_of(result, "anywhere"))
+    assert seen["user"] == [os.getuid(), os.getgid()]
+    assert seen["base"] == sys.base_prefix
+    assert seen["prefix"] != sys.prefix
+    assert not Path(f"/proc/{seen['child']}").exists()
+    file = Path(seen["file"])
+    assert not file.exists()
+    assert not list(result.folder.rglob(file.name))
+    if rewriting:
+        (told,) = [event for event in bench.events if isinstance(event, PathsChosen)]
+        assert not told.own_root
+        assert f"share this machine's root, because {OWN_ROOT_VARIABLE} is 0: " in told.sentence
+
 
 @pytest.mark.usefixtures("own_root")
-def test_what_a_job_writes_beside_its_folders_stays_in_its_sandbox(bench: Any) -> None:
-    code = """
-        import os
-        for path in ("/opt/ml/mine/x", "/of_its_own/y", "/tmp/z"):
+def test_a_job_writes_to_its_sandbox_and_to_shared_folders_and_nowhere_else(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_option, by_variable, other = (tmp_path / name for name in ("option", "variable", "other"))
+    for folder in (by_option, by_variable, other):
+        folder.mkdir()
+    monkeypatch.setenv(SHARED_VARIABLE, f"{by_variable}{os.pathsep}{tmp_path / 'absent'}")
+    outside = [str(other / "x"), str(Path(__file__).with_name("written_by_a_job"))]
+    code = f"""
+        import os, socket
+        inside = ["/opt" + "/ml/processing/out/f", "/opt" + "/ml/mine/x", "/of_its_own/y", "/tmp/z"]
+        for path in [*inside, {str(by_option / "x")!r}, {str(by_variable / "x")!r}]:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             open(path, "w").write("here")
+        for path in {outside!r}:
+            try:
+                open(path, "w")
+            except OSError as error:
+                print(error.strerror)
+        print(socket.gethostbyname("algo-1"))
     """
-    result = bench.run(bench.processing("job", code), shared=())
-    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
-    sandbox = result.steps["job"].log.parent
-    assert (sandbox / "root/of_its_own/y").read_text() == "here"
-    assert sorted(path.name for path in (sandbox / "root").iterdir()) == ["of_its_own"]
-    assert not Path("/of_its_own").exists()
-    assert not Path("/opt/ml/mine").exists()
-    assert not Path("/tmp/z").exists()
+    before = Path("/opt/ml").exists()
+    result = bench.succeed(bench.processing("job", code, outputs=["out"]), shared=(by_option,))
+    assert bench.store.read("s3://bucket/job/out/f") == b"here"
+    assert log_of(result, "job").splitlines() == [
+        "No such file or directory",  # what is in this machine's /tmp is not there at all
+        "Read-only file system",
+        "127.0.0.1",
+    ]
+    assert [(folder / "x").exists() for folder in (by_option, by_variable, other)] == [
+        *(True, True, False)
+    ]
+    log = result.steps["job"].log
+    assert log is not None
+    assert (log.parent / "root/of_its_own/y").read_text() == "here"
+    assert sorted(path.name for path in (log.parent / "root").iterdir()) == ["of_its_own"]
+    assert Path("/opt/ml").exists() is before
+    assert not any(
+        Path(path).exists() for path in (outside[1], "/of_its_own", "/opt/ml/mine", "/tmp/z")
+    )
+
+
+def test_only_container_paths_are_rewritten() -> None:
+    sandbox = Sandbox(Path("/job"), ["/data"])
+    root = sandbox.alias.name
+    for text, rewritten in {
+        "/opt/ml/model": f"{root}/opt/ml/model",
+        "--out=/opt/ml/x": f"--out={root}/opt/ml/x",
+        "/opt/ml/a:/opt/ml/b": f"{root}/opt/ml/a:{root}/opt/ml/b",
+        '{"dir": "/opt/ml/x"}': f'{{"dir": "{root}/opt/ml/x"}}',
+        "/data,/data/in": f"{root}/data,{root}/data/in",
+    }.items():
+        assert sandbox.rewrite(text) == rewritten
+        assert Sandbox(Path("/job"), ["/data"], own_root=True).rewrite(text) == text
+    others = ["/opt/mlflow", "/opt/ml-data", "/database", "s3://bucket/opt/ml", "/mnt/opt/ml", ""]
+    assert [sandbox.rewrite(text) for text in others] == others
+
+
+def test_a_job_that_wrote_to_this_machines_opt_ml_fails(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("there before")
+    folder = HostFolder(tmp_path)
+    folder.check()
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_text("lost")
+    with pytest.raises(StepError, match=f"wrote to {tmp_path}.* outside its sandbox"):
+        folder.check()
 
 
 @pytest.mark.usefixtures("own_root")
-def test_a_folder_of_this_machine_at_a_jobs_path_may_go_while_it_runs(
-    bench: Any, tmp_path: Path
-) -> None:
+def test_somebodys_folder_at_a_jobs_path_may_go(bench: Workbench, tmp_path: Path) -> None:
     """Somebody's /opt/ml: the kernel ends what is mounted on a folder that is removed."""
     # Not below /tmp, which every job has for itself.
     theirs = Path(tempfile.mkdtemp(dir=Path(__file__).parent))
@@ -124,157 +196,44 @@ def test_a_folder_of_this_machine_at_a_jobs_path_may_go_while_it_runs(
         open({str(gate)!r}).read()
         open({str(theirs / "f")!r}, "w").write("kept")
     """
-    step = bench.processing("job", code)
-    output = {"S3Uri": "s3://bucket/out", "LocalPath": str(theirs)}
-    step["Arguments"]["ProcessingOutputConfig"]["Outputs"] = [
-        {"OutputName": "out", "S3Output": output}
-    ]
+    step = changed(
+        bench.processing("job", code, outputs=["out"]),
+        {"ProcessingOutputConfig.Outputs.0.S3Output.LocalPath": str(theirs)},
+    )
     threading.Thread(target=remove, daemon=True).start()
-    result = bench.run(step, shared=(gate.parent,))
-    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
-    assert bench.store.read("s3://bucket/out/f") == b"kept"
+    bench.succeed(step, shared=(gate.parent,))
+    assert bench.store.read("s3://bucket/job/out/f") == b"kept"
     assert not theirs.exists()
 
 
 @pytest.mark.usefixtures("own_root")
-def test_the_rest_of_the_machine_is_read_only_to_a_job(bench: Any) -> None:
-    outside = Path(__file__).with_name("written_by_a_job")
-    code = f"open({str(outside)!r}, 'w')"
-    result = bench.run(bench.processing("job", code), shared=())
-    assert result.status is ExecutionStatus.FAILED
-    assert any("Read-only file system" in line for line in result.steps["job"].failure.last_lines)
-    assert not outside.exists()
-
-
-def test_a_declared_path_may_be_anywhere(bench: Any) -> None:
-    folders = ["/usr/local/data/x", "/tmp/data", "/data", "/data/in"]
-    step = bench.processing("job", "import sys; [open(f + '/f', 'w') for f in sys.argv[1:]]")
-    step["Arguments"]["AppSpecification"]["ContainerArguments"] = folders
-    step["Arguments"]["ProcessingOutputConfig"]["Outputs"] = [
-        {"OutputName": f"o{i}", "S3Output": {"S3Uri": f"s3://bucket/{i}", "LocalPath": folder}}
-        for i, folder in enumerate(folders)
-    ]
-    result = bench.run(step)
-    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
-    assert all(bench.store.exists(f"s3://bucket/{i}/f") for i in range(len(folders)))
-
-
-def test_a_job_keeps_its_user(bench: Any) -> None:
-    result = bench.run(bench.processing("job", "import os; print(os.getuid(), os.getgid())"))
-    assert result.steps["job"].log.read_text().split() == [str(os.getuid()), str(os.getgid())]
-
-
-def test_a_training_script_without_a_first_line_is_run_by_a_shell(bench: Any) -> None:
-    script = '\n\nprintf "%s|" "$@" \n'
-    step = bench.training(
-        "train", script, program="launcher.sh", hyperparameters={"text": '"it\'s a; b"'}
-    )
-    result = bench.run(step)
-    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
-    assert result.steps["train"].log.read_text() == "--text|it's a; b|"
-
-
-def test_this_interpreter_is_what_a_jobs_python_stands_on(bench: Any) -> None:
-    result = bench.run(bench.processing("job", "import sys; print(sys.base_prefix, sys.prefix)"))
-    base, prefix = result.steps["job"].log.read_text().split()
-    assert base == sys.base_prefix
-    assert prefix != sys.prefix
-
-
-def test_a_root_that_cannot_be_made_says_what_and_why(tmp_path: Path) -> None:
-    (tmp_path / "root").mkdir()
-    gone = tmp_path / "gone"
-    command = JobCommand(
-        argv=["/bin/true"],
-        working_directory="/",
-        environment={},
-        cpus=(),
-        max_seconds=60,
-        grace_seconds=0,
-        view=View(tmp_path / "root", [Bind(gone, "/data")]),
-    )
-    end = RunningJob().run(command, tmp_path / "log.txt", print)
-    assert end.reason == "not started"
-    assert end.error.startswith("its own root could not be made: at ")
-    assert not end.succeeded
-
-
-@pytest.mark.usefixtures("own_root")
-def test_a_job_finds_its_host_by_name(bench: Any) -> None:
-    code = "import socket; print(socket.gethostbyname('algo-1'))"
-    result = bench.run(bench.processing("job", code))
-    assert result.steps["job"].log.read_text() == "127.0.0.1\n"
-
-
-@pytest.mark.usefixtures("own_root")
-@pytest.mark.parametrize("by_variable", [False, True], ids=["option", "variable"])
-def test_a_job_writes_to_shared_folders_and_nowhere_else(
-    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_variable: bool
-) -> None:
-    shared, other = tmp_path / "shared", tmp_path / "other"
-    shared.mkdir()
-    other.mkdir()
-    if by_variable:
-        monkeypatch.setenv(SHARED_VARIABLE, f"{shared}{os.pathsep}{tmp_path / 'absent'}")
-    code = f"open({str(shared / 'written')!r}, 'w').write('x')"
-    options = {"shared": () if by_variable else (shared,)}
-    result = bench.run(bench.processing("job", code), **options)
-    assert result.status is ExecutionStatus.SUCCEEDED, result.steps["job"].failure
-    assert (shared / "written").read_text() == "x"
-    code = f"open({str(other / 'written')!r}, 'w').write('x')"
-    result = bench.run(bench.processing("job", code), **options)
-    assert result.status is ExecutionStatus.FAILED
-    assert not (other / "written").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_root")
-def test_the_script_of_a_framework_processor_unpacks_installs_and_runs(bench: Any) -> None:
-    """As the SDK's FrameworkProcessor writes it."""
-    script = textwrap.dedent(
-        """
-        #!/bin/bash
-
-        cd /opt/ml/processing/input/code/
-        tar -xzf sourcedir.tar.gz
-
-        # Exit on any error. SageMaker uses error code to mark failed job.
-        set -e
-
-        if [[ -f 'requirements.txt' ]]; then
-            # Some py3 containers has typing, which may breaks pip install
-            pip uninstall --yes typing
-
-            pip install -r requirements.txt
-        fi
-
-        python prepare.py "$@"
-        """
-    )
+def test_the_script_of_a_framework_processor_unpacks_installs_and_runs(bench: Workbench) -> None:
+    """As the SDK's FrameworkProcessor writes it, an empty line first."""
+    script = """
+#!/bin/bash
+cd /opt/ml/processing/input/code/
+tar -xzf sourcedir.tar.gz
+set -e
+if [[ -f 'requirements.txt' ]]; then
+    pip uninstall --yes typing
+    pip install -r requirements.txt
+fi
+python prepare.py "$@"
+"""
     code = """
         import sys, packaging
         print("told", *sys.argv[1:])
         open("/opt/ml/processing/out/f", "w").write("made")
     """
-    source = bench.source(code, "prepare.py", **{"requirements.txt": "packaging\n"})
+    source = bench.source({"prepare.py": textwrap.dedent(code), "requirements.txt": "packaging\n"})
     bench.put("s3://bucket/fp/sourcedir.tar.gz", bench.store.read(source))
     bench.put("s3://bucket/fp/runproc.sh", script)
-    step = bench.processing("job", outputs=["out"], arguments=["--rate", "1"])
-    step["Arguments"]["AppSpecification"]["ContainerEntrypoint"] = [
-        "/bin/bash",
-        "/opt/ml/processing/input/entrypoint/runproc.sh",
-    ]
-    step["Arguments"]["ProcessingInputs"] = [
-        {
-            "InputName": name,
-            "S3Input": {"S3Uri": uri, "LocalPath": f"/opt/ml/processing/input/{name}"},
-        }
-        for name, uri in {
-            "code": "s3://bucket/fp/sourcedir.tar.gz",
-            "entrypoint": "s3://bucket/fp/runproc.sh",
-        }.items()
-    ]
-    result = bench.run(step, shared=())
-    assert result.status is ExecutionStatus.SUCCEEDED, result.steps["job"].failure
-    assert result.steps["job"].log.read_text().splitlines()[-1] == "told --rate 1"
+    inputs = {"code": "s3://bucket/fp/sourcedir.tar.gz", "entrypoint": "s3://bucket/fp/runproc.sh"}
+    step = bench.processing("job", inputs=inputs, outputs=["out"], arguments=["--rate", "1"])
+    command = ["/bin/bash", f"{FOLDER}/input/entrypoint/runproc.sh"]
+    members: Json = {"AppSpecification.ContainerEntrypoint": command}
+    for index, name in enumerate(inputs):
+        members[f"ProcessingInputs.{index}.S3Input.LocalPath"] = f"{FOLDER}/input/{name}"
+    result = bench.succeed(changed(step, members), shared=())
+    assert log_of(result, "job").splitlines()[-1] == "told --rate 1"
     assert bench.store.read("s3://bucket/job/out/f") == b"made"

@@ -1,27 +1,30 @@
-"""--until, --skip and --command: a step that cannot run here does not block the others."""
+"""--until, --skip, --command, explain: a step that cannot run here does not block the others."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from compilegate.cli import main
-from compilegate.execution.status import ExecutionStatus, StepStatus
+from compilegate.execution.status import ExecutionStatus
 from compilegate.local import (
-    ImageSources,
     LocalExecutor,
     RefusedDefinitionError,
     Selection,
+    explanation_lines,
+    list_executions,
     list_groups,
 )
+from tests.local.conftest import HERE, Json, Workbench, failure_of, statuses
 
 pytestmark = pytest.mark.slow
 
-HERE = ImageSources(patterns=(("*", "here"),))
-FOREIGN = {"Name": "deploy", "Type": "Teleport", "Arguments": {}, "Beam": 3}
-MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}
+GOLDEN = Path(__file__).with_name("explained.txt")
+FOREIGN = {"Name": "deploy", "Type": "Teleport", "Arguments": {"Where": "there"}, "Beam": 3}
 CALLBACK = {
     "Name": "ask",
     "Type": "Callback",
@@ -29,11 +32,14 @@ CALLBACK = {
     "SqsQueueUrl": "https://sqs.example/queue",
     "OutputParameters": [{"OutputName": "approved", "OutputType": "Boolean"}],
 }
-ANSWER = {"Get": "Steps.ask.OutputParameters['approved']"}
-COMMAND = """
+ANSWER = """
 grep -q anna "$COMPILEGATE_REQUEST" && grep -q SqsQueueUrl "$COMPILEGATE_REQUEST" &&
 mkdir -p "$COMPILEGATE_S3/bucket" && echo x > "$COMPILEGATE_S3/bucket/said" &&
 echo '{"OutputParameters": {"approved": true}}' > "$COMPILEGATE_RESULT"
+"""
+SCORES = """
+folder="$COMPILEGATE_S3/bucket/$COMPILEGATE_STEP/o"
+mkdir -p "$folder" && echo '{"a": {"b": 3}}' > "$folder/scores.json"
 """
 
 
@@ -42,206 +48,177 @@ def giving(result: str) -> str:
     return f"""echo '{result}' > "$COMPILEGATE_RESULT" """
 
 
-def statuses(result: Any) -> dict[str, str]:
-    return {name: str(step.status) for name, step in result.steps.items()}
+def asked(bench: Workbench, command: str, file: Path, *options: str) -> Result:
+    common = ["pipeline", command, str(file), "--image", "*=here", "--home", str(bench.home)]
+    return CliRunner().invoke(main, [*common, *options], catch_exceptions=False)
 
 
-def test_a_step_that_is_skipped_does_not_hold_up_one_that_only_waits_for_it(bench: Any) -> None:
-    result = bench.run(
+def test_what_is_skipped_holds_up_only_what_reads_it(bench: Workbench) -> None:
+    model = bench.put("s3://bucket/model.tar.gz", b"weights")
+    said = bench.equals({"Get": "Steps.deploy.Url"}, "x")
+    file = bench.written(
         FOREIGN,
-        bench.processing("last", DependsOn=["deploy"]),
-        selection=Selection(skip=("deploy",)),
+        bench.processing("waits", DependsOn=["deploy"]),
+        bench.condition("reads", said, then=[bench.processing("inside")]),
+        bench.processing("after", DependsOn=["reads"]),
+        bench.register("register", "models", model, DependsOn=["deploy"]),
     )
-    assert result.status is ExecutionStatus.SUCCEEDED
-    assert statuses(result) == {"deploy": "NotExecuted", "last": "Succeeded"}
-
-
-def test_what_reads_a_skipped_step_or_lies_on_its_branch_is_left_out_too(bench: Any) -> None:
-    said = {"Get": "Steps.deploy.Url"}
-    steps = (
-        FOREIGN,
-        bench.condition("is-it", bench.equals(said, "x"), then=[bench.processing("inside")]),
-        bench.processing("after", DependsOn=["is-it"]),
-    )
-    result = bench.run(*steps, selection=Selection(skip=("deploy",)))
-    assert statuses(result) == {
-        "deploy": "NotExecuted",
-        "is-it": "NotExecuted",
-        "inside": "NotExecuted",
-        "after": "Succeeded",
+    done = asked(
+        bench, "run", file, *("--skip", "deploy"), *("--command", "waits=true"),
+        *("--command", "after=true"),
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "left out: deploy (--skip)" in done.output
+    (result,) = list_executions(bench.home)
+    assert {name for name, it in statuses(result).items() if it == "Succeeded"} == {
+        *("waits", "after")
     }
+    assert list_groups(bench.home) == []
 
 
-def test_until_carries_out_what_a_step_needs_and_nothing_else(bench: Any) -> None:
-    result = bench.run(
+def test_until_carries_out_what_a_step_needs_and_nothing_else(bench: Workbench) -> None:
+    result = bench.succeed(
         bench.processing("first"),
         bench.processing("second", DependsOn=["first"]),
         bench.processing("aside"),
         FOREIGN,
         bench.processing("third", DependsOn=["second"]),
         selection=Selection(until=("second",)),
+        commands={"first": "true", "second": "true"},
     )
-    assert result.status is ExecutionStatus.SUCCEEDED
-    assert [name for name, status in statuses(result).items() if status == "Succeeded"] == [
-        "first",
-        "second",
-    ]
-
-
-@pytest.mark.parametrize("skipped", [True, False])
-def test_a_model_is_registered_behind_a_command_and_not_behind_a_step_that_is_left_out(
-    bench: Any, skipped: bool
-) -> None:
-    model = bench.put("s3://bucket/model.tar.gz", b"weights")
-    result = bench.run(
-        bench.processing("check"),
-        bench.register("register", "models", model, DependsOn=["check"]),
-        selection=Selection(skip=("check",) if skipped else ()),
-        commands={} if skipped else {"check": "true"},
-    )
-    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
-    assert list_groups(bench.home) == ([] if skipped else ["models"])
+    ran = [name for name, status in statuses(result).items() if status == "Succeeded"]
+    assert ran == ["first", "second"]
 
 
 @pytest.mark.parametrize(
-    ("selection", "told"),
+    ("options", "told"),
     [
-        (Selection(until=("b",)), "--until: 'b' is not a step of this definition; there are a"),
-        (Selection(until=("a",), skip=("a",)), "--until: a is given to --skip as well"),
+        ({"selection": Selection(until=("b",))}, "--until: 'b' is not a step of this definition"),
+        ({"selection": Selection(until=("no",), skip=("no",))}, "--until: no is given to --skip"),
+        (
+            {"selection": Selection(until=("inside",), skip=("deploy",))},
+            "--until inside: it would be left out: it is",
+        ),
+        ({"commands": {"b": "true"}}, "--command: 'b' is not a step"),
+        ({"commands": {"no": "true"}}, "no is a Fail step, which no command can stand for"),
     ],
 )
-def test_a_choice_that_cannot_be_made_is_told(bench: Any, selection: Any, told: str) -> None:
-    with pytest.raises(RefusedDefinitionError, match=told):
-        bench.run(bench.processing("a"), selection=selection)
-
-
-def test_a_step_that_is_asked_for_is_never_left_out_in_silence(bench: Any) -> None:
+def test_a_choice_that_cannot_be_made_is_told(bench: Workbench, options: Any, told: str) -> None:
     reads = bench.equals({"Get": "Steps.deploy.Url"}, "x")
-    steps = (FOREIGN, bench.condition("is-it", reads, then=[bench.processing("inside")]))
-    with pytest.raises(RefusedDefinitionError, match="--until inside: it would be left out: it is"):
-        bench.run(*steps, selection=Selection(until=("inside",), skip=("deploy",)))
-
-
-def test_a_resumed_execution_keeps_its_choice(bench: Any) -> None:
-    flag = bench.home.parent / "flag"
-    code = f"import pathlib, sys; sys.exit(not pathlib.Path({str(flag)!r}).exists())"
-    steps = (bench.processing("first", code), FOREIGN)
-    failed = bench.run(*steps, selection=Selection(skip=("deploy",)))
-    assert failed.status is ExecutionStatus.FAILED
-    flag.touch()
-    result = bench.run(*steps, resume=failed.execution_id)
-    assert result.status is ExecutionStatus.SUCCEEDED
-    assert result.steps["deploy"].status is StepStatus.NOT_EXECUTED
-
-
-def test_the_terminal_names_what_is_left_out(bench: Any, tmp_path: Any) -> None:
-    definition = tmp_path / "d.json"
-    definition.write_text(bench.definition(bench.processing("first"), FOREIGN))
-    given = ["pipeline", "run", str(definition), "--home", str(bench.home), "--image", "*=here"]
-    done = CliRunner().invoke(main, [*given, "--skip", "deploy"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    assert "left out: deploy (--skip)" in done.output
-
-
-def test_a_command_answers_a_callback(bench: Any) -> None:
-    result = bench.run(
-        CALLBACK,
-        bench.condition("is-it", bench.equals(ANSWER, True), then=[bench.processing("yes")]),
-        commands={"ask": COMMAND},
+    found = bench.refused(
+        FOREIGN,
+        bench.condition("is-it", reads, then=[bench.processing("inside")]),
+        bench.fail("no"),
+        **options,
     )
-    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
-    assert statuses(result)["yes"] == "Succeeded"
-    assert bench.store.read("s3://bucket/said") == b"x\n"
+    assert told in found[0]
 
 
-@pytest.mark.parametrize(
-    ("command", "told"),
-    [
-        ("exit 7", "the command ended with code 7"),
-        ("true", "the function returned None"),
-        (giving("3"), "expected an object"),
-        (giving("{"), "cannot be read"),
-    ],
-)
-def test_a_command_that_does_not_answer_fails_its_step(bench: Any, command: str, told: str) -> None:
-    result = bench.run(CALLBACK, commands={"ask": command})
-    assert result.status is ExecutionStatus.FAILED
-    assert told in result.failure
-
-
-@pytest.mark.parametrize(
-    "kind", ["Tuning", "Teleport", "Callback", "QualityCheck", "ClarifyCheck", "EMR"]
-)
-def test_a_type_that_cannot_run_here_is_refused_with_what_to_do(bench: Any, kind: str) -> None:
-    with pytest.raises(RefusedDefinitionError, match=rf"{kind}.*--command ask=.*--skip ask"):
-        bench.run({"Name": "ask", "Type": kind, "Arguments": {}})
-
-
-@pytest.mark.parametrize(
-    ("commands", "told"),
-    [
-        ({"b": "true"}, "--command: 'b' is not a step"),
-        ({"no": "true"}, "no is a Fail step, which no command can stand for"),
-    ],
-)
-def test_a_command_for_what_it_cannot_stand_for_is_refused(
-    bench: Any, commands: Any, told: str
-) -> None:
-    with pytest.raises(RefusedDefinitionError, match=told):
-        bench.run(bench.processing("a"), bench.fail("no"), commands=commands)
-
-
-def test_a_command_gives_what_later_steps_read_and_the_request_says_the_rest(bench: Any) -> None:
-    asked = {"Name": "beam", "Type": "Teleport", "Arguments": {"Where": "there"}, "Speed": 3}
-    both = [{"Get": "Steps.beam.Where"}, {"Get": "Steps.beam.Url"}]
-    joined = {"Std:Join": {"On": " ", "Values": both}}
-    result = bench.run(
-        asked,
-        bench.condition("is-it", bench.equals(joined, "there u"), then=[bench.processing("yes")]),
-        commands={"beam": giving('{"Url": "u"}')},
-    )
-    assert statuses(result)["yes"] == "Succeeded", result.failure
-
-
-def test_a_command_writes_the_property_file_of_its_step(bench: Any) -> None:
+def test_commands_answer_give_and_write_what_later_steps_read(bench: Workbench) -> None:
+    """What a command does not give comes from the step's own request."""
     files = [{"PropertyFileName": "scores", "OutputName": "o", "FilePath": "scores.json"}]
-    score = {
-        "Std:JsonGet": {"PropertyFile": {"Get": "Steps.judge.PropertyFiles.scores"}, "Path": "a.b"}
-    }
-    folder = '"$COMPILEGATE_S3/bucket/judge/o"'
-    result = bench.run(
-        bench.processing("judge", "raise SystemExit(1)", outputs=["o"], PropertyFiles=files),
-        bench.condition("is-it", bench.equals(score, 3), then=[bench.processing("yes")]),
-        commands={
-            "judge": f"""mkdir -p {folder} && echo '{{"a": {{"b": 3}}}}' > {folder}/scores.json"""
-        },
+    score = {"PropertyFile": {"Get": "Steps.judge.PropertyFiles.scores"}, "Path": "a.b"}
+    both = [{"Get": "Steps.deploy.Where"}, {"Get": "Steps.deploy.Url"}]
+    model = bench.put("s3://bucket/model.tar.gz", b"weights")
+    bench.succeed(
+        CALLBACK,
+        FOREIGN,
+        bench.processing("judge", outputs=["o"], PropertyFiles=files),
+        bench.condition(
+            "all",
+            bench.equals({"Get": "Steps.ask.OutputParameters['approved']"}, True),
+            bench.equals({"Std:Join": {"On": " ", "Values": both}}, "there u"),
+            bench.equals({"Std:JsonGet": score}, 3),
+            then=[bench.register("register", "models", model, DependsOn=["judge"])],
+        ),
+        commands={"ask": ANSWER, "deploy": giving('{"Url": "u"}'), "judge": SCORES},
     )
-    assert statuses(result)["yes"] == "Succeeded", result.failure
+    assert bench.store.read("s3://bucket/said") == b"x\n"
+    assert list_groups(bench.home) == ["models"]
 
 
-def test_an_image_that_only_a_step_would_name_is_refused(bench: Any) -> None:
+def test_a_command_that_does_not_answer_fails_its_step(bench: Workbench) -> None:
+    told = {
+        "exit 7": "the command ended with code 7",
+        "true": "the function returned None",
+        giving("3"): "expected an object",
+        giving("{"): "cannot be read",
+    }
+    names = [f"ask-{index}" for index in range(len(told))]
+    result = bench.run_each(
+        *(CALLBACK | {"Name": name} for name in names), commands=dict(zip(names, told, strict=True))
+    )
+    assert result.status is ExecutionStatus.COMPLETED_WITH_FAILURES
+    for name, sentence in zip(names, told.values(), strict=True):
+        assert sentence in failure_of(result, name)
+
+
+def test_an_image_that_only_a_step_would_name_is_refused(bench: Workbench) -> None:
     train = bench.training("train")
     train["Arguments"]["AlgorithmSpecification"]["TrainingImage"] = {"Get": "Steps.deploy.Image"}
-    with pytest.raises(
-        RefusedDefinitionError, match=r"the image Steps\.deploy\.Image.*--skip train"
-    ):
-        bench.run(FOREIGN, train, commands={"deploy": "true"})
+    (found,) = bench.refused(FOREIGN, train, commands={"deploy": "true"})
+    assert "the image Steps.deploy.Image" in found
+    assert "--skip train" in found
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        '{"Outputs": {"out": {"OutputName": "out", "S3Output": {"S3Uri": "s3://b/eval"}}}}',
+def test_what_a_command_says_of_outputs_may_have_any_form(bench: Workbench) -> None:
+    forms = [
         '{"Outputs": [{"S3Output": {"S3Uri": "here"}}, "odd", {"S3Output": 3}]}',
         '{"Outputs": 3}',
         "[]",
-    ],
-    ids=["by name", "odd members", "number", "list"],
-)
-def test_what_a_command_says_of_outputs_may_have_any_form(bench: Any, given: str) -> None:
-    step = bench.processing("first")
+        '{"Outputs": {"out": {"OutputName": "out", "S3Output": {"S3Uri": "s3://b/eval"}}}}',
+    ]
     bench.put("s3://b/eval/verdict.json", "{}")
-    result = bench.run(step, commands={"first": giving(f'{{"ProcessingOutputConfig": {given}}}')})
-    executor = LocalExecutor(definition=bench.definition(step), home=bench.home, images=HERE)
-    assert statuses(result) == {"first": "Succeeded"}
-    assert executor.fetch_verdict(result) == ("eval" in given)
+    commands = {
+        f"step-{i}": giving(f'{{"ProcessingOutputConfig": {it}}}') for i, it in enumerate(forms)
+    }
+    result = bench.succeed(*map(bench.processing, commands), commands=commands)
+    assert LocalExecutor(home=bench.home).fetch_verdict(result)
+
+
+def foreign_steps(bench: Workbench) -> list[Json]:
+    said = {"Get": "Steps.check.Outcome"}
+    return [
+        bench.processing("prepare", outputs=["o"]),
+        bench.processing("train", DependsOn=["prepare"]),
+        {"Name": "check", "Type": "QualityCheck", "Arguments": {}, "DependsOn": ["train"]},
+        {"Name": "beam", "Type": "Teleport", "Arguments": {}},
+        bench.condition(
+            "good",
+            bench.equals(1, 1),
+            then=[bench.processing("deploy", arguments=[said])],
+            otherwise=[bench.fail("bad", "no <good>")],
+            DependsOn=["train"],
+        ),
+    ]
+
+
+def test_explain_prints_the_text_that_was_kept_and_writes_nothing(bench: Workbench) -> None:
+    file = bench.written(*foreign_steps(bench))
+    result = asked(bench, "explain", file)
+    assert result.exit_code == 2
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(result.output, encoding="utf-8")
+    assert GOLDEN.read_text(encoding="utf-8") == result.output
+    chosen = asked(bench, "explain", file, "--skip", "beam", "--command", "check=true")
+    assert chosen.exit_code == 0, chosen.output
+    assert "left out: --skip" in chosen.output
+    assert "the command true" in chosen.output
+    assert not bench.home.exists()
+
+
+def test_a_run_names_all_that_explain_names(bench: Workbench) -> None:
+    steps = foreign_steps(bench)
+    steps[1] = bench.processing("train", inputs={"x": "s3://bucket/absent"}, request={"Zoo": {}})
+    definition = bench.definition(*steps, parameters=[{"Name": "Missing", "Type": "String"}])
+    executor = LocalExecutor(home=bench.home, definition=definition, images=HERE)
+    explained = explanation_lines(executor.explain("tests", {}))
+    with pytest.raises(RefusedDefinitionError) as refused:
+        executor.start("tests", {})
+    assert len(refused.value.problems) == 6
+    assert sum("refused: " in line for line in explained) == 6
+    for problem in refused.value.problems:
+        start, _, rest = problem.partition(": ")
+        reason = rest if start in {"deploy", "train", "check", "beam"} else problem
+        assert any(line.endswith(f"refused: {reason}") for line in explained)
+    assert not bench.home.exists()

@@ -1,226 +1,187 @@
 """Steps start when what they wait for has ended as they ask, and the execution ends accordingly."""
 
+from __future__ import annotations
+
+import json
+import os
 import random
+from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compilegate.cli import main
 from compilegate.document.graph import StepGraph, build_graph
 from compilegate.document.model import TRIGGERS, Branch, Definition, Dependency, Step
 from compilegate.execution.events import StepEnded, StepRetried, StepStarted
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.status import ExecutionStatus, StepStatus
+from compilegate.local import (
+    FunctionSources,
+    ImageSources,
+    LocalExecutor,
+    list_executions,
+    list_packages,
+    parse_handler,
+)
 from compilegate.local.progress import Progress
+from tests.local.conftest import Json, Workbench, archive, failure_of, log_of, statuses
 
 pytestmark = pytest.mark.slow
 
-SUCCEEDED, FAILED, SKIPPED = StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.NOT_EXECUTED
-CRASH = "raise SystemExit(3)"
+BAD = {StepStatus.FAILED, StepStatus.STOPPED}
 
 
-def statuses(result: Any) -> dict[str, StepStatus]:
-    return {name: step.status for name, step in result.steps.items()}
+def after(step: str, trigger: str) -> list[dict[str, str]]:
+    return [{"Step": step, "Trigger": trigger}]
 
 
-def started(bench: Any) -> list[str]:
-    return [event.step for event in bench.events if isinstance(event, StepStarted)]
-
-
-def test_a_step_waits_for_the_steps_it_reads_from_and_depends_on(bench: Any) -> None:
-    result = bench.run(
-        bench.processing("last", DependsOn=["second"]),
-        bench.processing("second", arguments=[{"Get": "Steps.first.ProcessingJobName"}]),
-        bench.processing("first"),
-    )
-    assert result.status is ExecutionStatus.SUCCEEDED
-    assert started(bench) == ["first", "second", "last"]
-
-
-def test_ready_steps_start_in_definition_order(bench: Any) -> None:
-    names = ["c", "a", "b"]
-    bench.run(*(bench.processing(name) for name in names), max_parallel_steps=1)
-    assert started(bench) == names
-
-
-def test_no_more_jobs_run_at_once_than_allowed(bench: Any) -> None:
-    bench.run(*(bench.processing(name) for name in "abc"), max_parallel_steps=1)
-    changes = [type(e) for e in bench.events if isinstance(e, StepStarted | StepEnded)]
-    assert changes == [StepStarted, StepEnded] * 3
-
-
-def test_only_the_branch_that_is_taken_runs_nested_ones_included(bench: Any) -> None:
+def test_steps_follow_their_dependencies_and_the_branches_that_are_taken(bench: Workbench) -> None:
     inner = bench.condition(
         "inner",
-        bench.equals("x", "y"),
+        *(bench.equals("x", "x"), bench.equals("x", "y")),  # all must hold
         then=[bench.fail("no")],
         otherwise=[bench.processing("yes")],
     )
-    result = bench.run(
-        bench.condition(
-            "outer", bench.equals(1, 1.0), then=[inner], otherwise=[bench.fail("never")]
-        ),
+    outer = bench.condition(
+        "outer", bench.equals(1, 1.0), then=[inner], otherwise=[bench.fail("never")]
+    )
+    jobs = ("first", "b", "a")
+    commands = ("second", "last", "yes", "after-never", "after-yes", "rescue")
+    result = bench.succeed(
+        bench.processing("last", DependsOn=["second"]),
+        bench.processing("second", arguments=[{"Get": "Steps.first.ProcessingJobName"}]),
+        *(bench.processing(name) for name in jobs),
+        outer,
         bench.processing("after-never", DependsOn=["never"]),
         bench.processing("after-yes", DependsOn=["yes"]),
+        bench.processing("rescue", DependsOn=after("a", "Failed")),
+        commands=dict.fromkeys(commands, "true"),
+        max_parallel_steps=1,
     )
-    assert result.status is ExecutionStatus.SUCCEEDED
-    assert statuses(result) == {
-        "outer": SUCCEEDED,
-        "inner": SUCCEEDED,
-        "no": SKIPPED,
-        "yes": SUCCEEDED,
-        "never": SKIPPED,
-        "after-never": SKIPPED,
-        "after-yes": SUCCEEDED,
+    assert {name for name, status in statuses(result).items() if status == "NotExecuted"} == {
+        *("no", "never", "after-never", "rescue")
     }
     assert (result.steps["outer"].outcome, result.steps["inner"].outcome) == (True, False)
+    told = [it for it in bench.events if isinstance(it, StepStarted | StepEnded)]
+    # Jobs start in the order of the definition, one at a time.
+    assert [(it.step, type(it)) for it in told if it.step in jobs] == [
+        (name, kind) for name in jobs for kind in (StepStarted, StepEnded)
+    ]
+    started = [it.step for it in told if isinstance(it, StepStarted)]
+    assert started.index("first") < started.index("second") < started.index("last")
+    assert {it.step: it.status for it in told if isinstance(it, StepEnded)} == {
+        name: it.status for name, it in result.steps.items() if name in started
+    } | dict.fromkeys(("outer", "inner"), StepStatus.SUCCEEDED)
 
 
-def test_the_conditions_of_a_step_must_all_hold(bench: Any) -> None:
+def test_a_failure_that_a_step_waits_for_does_not_fail_the_execution(bench: Workbench) -> None:
+    others = ("on-success", "on-failure", "on-any", "on-stop")
     result = bench.run(
-        bench.condition("both", bench.equals(1, 1), bench.equals(1, 2), then=[bench.fail("taken")])
+        bench.processing("bad", "raise SystemExit(3)"),
+        bench.processing("on-success", DependsOn=["bad"]),
+        bench.processing("on-failure", DependsOn=after("bad", "Failed")),
+        bench.processing("on-any", DependsOn=after("bad", "Any")),
+        bench.processing("on-stop", DependsOn=after("bad", "Stopped")),
+        bench.processing(
+            "report", arguments=[{"Get": "Steps.bad.FailureReason"}], DependsOn=after("bad", "Any")
+        ),
+        commands={
+            **dict.fromkeys(others, "true"),
+            "report": 'grep "exit code 3" "$COMPILEGATE_REQUEST"',
+        },
     )
-    assert result.status is ExecutionStatus.SUCCEEDED
-    assert result.steps["both"].outcome is False
+    assert result.status is ExecutionStatus.COMPLETED_WITH_FAILURES
+    assert statuses(result) == {
+        "bad": "Failed",
+        "on-success": "NotExecuted",
+        "on-failure": "Succeeded",
+        "on-any": "Succeeded",
+        "on-stop": "NotExecuted",
+        "report": "Succeeded",
+    }
 
 
-def test_a_condition_that_cannot_be_decided_fails_the_execution(bench: Any) -> None:
-    result = bench.run(bench.condition("decide", bench.equals(1, "1"), then=[], otherwise=[]))
-    assert result.status is ExecutionStatus.FAILED
-    assert result.failed_by == "job"
-    assert "the number 1 cannot be compared with the string '1'" in result.failure
+def test_a_condition_that_cannot_be_decided_fails_the_execution(bench: Workbench) -> None:
+    result = bench.run(bench.condition("decide", bench.equals(1, "1")))
+    assert (result.status, result.failed_by) == (ExecutionStatus.FAILED, "job")
+    assert "the number 1 cannot be compared with the string '1'" in str(result.failure)
 
 
-def test_a_fail_step_ends_the_execution_with_its_message(bench: Any) -> None:
+def test_a_fail_step_ends_the_execution_with_its_message(bench: Workbench) -> None:
     message = {"Std:Join": {"On": " ", "Values": ["no model for", {"Get": "Parameters.Name"}]}}
-    result = bench.run(
+    definition = bench.written(
         bench.condition("decide", bench.equals("a", "b"), otherwise=[bench.fail("stop", message)]),
         bench.processing("later", DependsOn=["stop"]),
+        bench.processing("rescue", DependsOn=after("stop", "Failed")),
         parameters=[{"Name": "Name", "Type": "String", "DefaultValue": "reuters"}],
     )
+    command = ["pipeline", "run", str(definition), "--image", "*=here", "--home", str(bench.home)]
+    assert CliRunner().invoke(main, command).exit_code == 9  # the gate's own is another
+    (result,) = list_executions(bench.home)
     assert (result.status, result.failed_by) == (ExecutionStatus.FAILED, "fail-step")
     assert result.failure == "no model for reuters"
-    assert statuses(result)["later"] is not SUCCEEDED
+    assert [result.steps[name].attempts for name in ("later", "rescue")] == [0, 0]
 
 
-def test_a_failed_job_fails_the_execution_and_says_why(bench: Any) -> None:
+def test_a_failed_job_fails_the_execution_and_says_why(bench: Workbench) -> None:
     result = bench.run(
         bench.processing("bad", "print('line one'); print('the cause'); raise SystemExit(3)"),
         bench.processing("next", DependsOn=["bad"]),
     )
     assert (result.status, result.failed_by) == (ExecutionStatus.FAILED, "job")
-    assert result.failure.startswith("bad: exit code 3; log: ")
+    assert str(result.failure).startswith("bad: exit code 3; log: ")
     bad = result.steps["bad"]
     assert bad.failure == StepFailure("exit code 3", bad.log, ("line one", "the cause"))
-    assert bad.log.read_text() == "line one\nthe cause\n"
+    assert log_of(result, "bad") == "line one\nthe cause\n"
     assert result.steps["next"].attempts == 0
 
 
-def test_a_failure_that_a_step_waits_for_does_not_fail_the_execution(bench: Any) -> None:
-    result = bench.run(
-        bench.processing("bad", CRASH),
-        bench.processing("on-success", DependsOn=["bad"]),
-        bench.processing("on-failure", DependsOn=[{"Step": "bad", "Trigger": "Failed"}]),
-        bench.processing("on-any", DependsOn=[{"Step": "bad", "Trigger": "Any"}]),
-        bench.processing("on-stop", DependsOn=[{"Step": "bad", "Trigger": "Stopped"}]),
-    )
-    assert result.status is ExecutionStatus.COMPLETED_WITH_FAILURES
-    assert statuses(result) == {
-        "bad": FAILED,
-        "on-success": SKIPPED,
-        "on-failure": SUCCEEDED,
-        "on-any": SUCCEEDED,
-        "on-stop": SKIPPED,
-    }
-
-
-def test_a_step_for_a_failure_can_read_what_the_failed_job_was(bench: Any) -> None:
-    reason = {"Get": "Steps.bad.FailureReason"}
-    result = bench.run(
-        bench.processing("bad", CRASH),
-        bench.processing(
-            "report",
-            "import sys; print(sys.argv[1])",
-            arguments=[reason],
-            DependsOn=[{"Step": "bad", "Trigger": "Failed"}],
-        ),
-    )
-    assert result.steps["report"].log.read_text() == "exit code 3\n"
-
-
-def test_a_fail_step_is_final_even_when_a_step_waits_for_its_failure(bench: Any) -> None:
-    result = bench.run(
-        bench.fail("stop"),
-        bench.processing("rescue", DependsOn=[{"Step": "stop", "Trigger": "Failed"}]),
-    )
-    assert (result.status, result.failed_by) == (ExecutionStatus.FAILED, "fail-step")
-    assert result.steps["rescue"].attempts == 0
-
-
-def test_a_trigger_on_a_success_is_not_executed(bench: Any) -> None:
-    result = bench.run(
-        bench.processing("good"),
-        bench.processing("rescue", DependsOn=[{"Step": "good", "Trigger": "Failed"}]),
-    )
-    assert result.status is ExecutionStatus.SUCCEEDED
-    assert statuses(result)["rescue"] is SKIPPED
-
-
-def test_a_job_over_its_time_limit_is_stopped(bench: Any) -> None:
+def test_a_job_over_its_time_limit_is_stopped(bench: Workbench) -> None:
     limit = {"StoppingCondition": {"MaxRuntimeInSeconds": 1}}
-    code = "import signal; print('waiting', flush=True); signal.pause()"
     result = bench.run(
-        bench.processing("endless", code, request=limit),
-        bench.processing("after", DependsOn=[{"Step": "endless", "Trigger": "Stopped"}]),
+        bench.processing("endless", "import signal; signal.pause()", request=limit),
+        bench.processing("next", DependsOn=after("endless", "Stopped")),
+        commands={"next": "true"},
     )
     assert result.status is ExecutionStatus.COMPLETED_WITH_FAILURES
-    endless = result.steps["endless"]
-    assert endless.status is StepStatus.STOPPED
-    assert "ran longer than MaxRuntimeInSeconds (1 s)" in endless.failure.sentence
-    assert endless.properties["ProcessingJobStatus"] == "Stopped"
+    assert statuses(result) == {"endless": "Stopped", "next": "Succeeded"}
+    assert "ran longer than MaxRuntimeInSeconds (1 s)" in failure_of(result, "endless")
+    assert result.steps["endless"].properties["ProcessingJobStatus"] == "Stopped"
 
 
-def policy(kind: str, attempts: int) -> dict[str, Any]:
-    return {
-        "ExceptionType": [kind],
-        "IntervalSeconds": 0,
-        "BackoffRate": 1.0,
-        "MaxAttempts": attempts,
-    }
+def retried(kind: str, attempts: int) -> list[dict[str, Any]]:
+    policy = {"ExceptionType": [kind], "IntervalSeconds": 0, "BackoffRate": 1.0}
+    return [policy | {"MaxAttempts": attempts}]
 
 
-def flaky(bench: Any, ending: str) -> str:
-    """A program that ends badly until its third start."""
-    counter = bench.home.parent / "starts"
-    return f"""
+def test_a_failure_is_tried_again_as_often_as_a_policy_names_it(bench: Workbench) -> None:
+    first = f"""
         import os, pathlib, signal
-        starts = pathlib.Path({str(counter)!r})
-        count = len(starts.read_text()) if starts.exists() else 0
-        starts.write_text("x" * (count + 1))
-        if count < 2:
-            {ending}
+        flag = pathlib.Path({str(bench.folder / "flag")!r})
+        if not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
     """
+    fault, crash = "SageMaker.JOB_INTERNAL_ERROR", "raise SystemExit(5)"
+    result = bench.run_each(
+        bench.processing("killed", first, RetryPolicies=retried(fault, 2)),
+        bench.processing("ends", crash, RetryPolicies=retried("AlgorithmError", 1)),
+        bench.processing("unnamed", crash, RetryPolicies=retried(fault, 5)),
+    )
+    assert {
+        name: (str(it.status), it.attempts) for name, it in result.steps.items() if "-" not in name
+    } == {"killed": ("Succeeded", 2), "ends": ("Failed", 2), "unnamed": ("Failed", 1)}
+    assert result.steps["killed"].failure is None
+    again = [(it.step, it.attempt) for it in bench.events if isinstance(it, StepRetried)]
+    assert sorted(again) == [("ends", 1), ("killed", 1)]
 
 
-@pytest.mark.parametrize(
-    ("ending", "kind"),
-    [
-        ("os.kill(os.getpid(), signal.SIGKILL)", "SageMaker.JOB_INTERNAL_ERROR"),
-        ("raise SystemExit(5)", "AlgorithmError"),
-    ],
-)
-def test_a_failure_that_a_policy_names_is_tried_again(bench: Any, ending: str, kind: str) -> None:
-    step = bench.processing("flaky", flaky(bench, ending), RetryPolicies=[policy(kind, 2)])
-    result = bench.run(step)
-    assert result.status is ExecutionStatus.SUCCEEDED
-    assert result.steps["flaky"].attempts == 3
-    assert result.steps["flaky"].failure is None
-    retried = [event.attempt for event in bench.events if isinstance(event, StepRetried)]
-    assert retried == [1, 2]
-
-
-def test_a_property_file_that_its_step_did_not_write_is_named(bench: Any) -> None:
+def test_a_property_file_that_its_step_did_not_write_is_named(bench: Workbench) -> None:
     file = {"PropertyFileName": "Report", "OutputName": "out", "FilePath": "r.json"}
     read = {"PropertyFile": {"Get": "Steps.make.PropertyFiles.Report"}, "Path": "a"}
     result = bench.run(
@@ -228,28 +189,8 @@ def test_a_property_file_that_its_step_did_not_write_is_named(bench: Any) -> Non
         bench.condition("decide", bench.equals({"Std:JsonGet": read}, 1)),
     )
     assert result.status is ExecutionStatus.FAILED
-    assert "step make did not write r.json to its output out" in result.failure
-    assert str(bench.home / "s3/bucket/make/out/r.json") in result.failure
-
-
-def test_attempts_end_where_the_policy_says(bench: Any) -> None:
-    code = flaky(bench, "raise SystemExit(5)")
-    result = bench.run(bench.processing("flaky", code, RetryPolicies=[policy("AlgorithmError", 1)]))
-    assert result.status is ExecutionStatus.FAILED
-    assert result.steps["flaky"].attempts == 2
-
-
-def test_a_failure_that_no_policy_names_is_final(bench: Any) -> None:
-    policies = [policy("SageMaker.JOB_INTERNAL_ERROR", 5)]
-    result = bench.run(bench.processing("bad", CRASH, RetryPolicies=policies))
-    assert result.status is ExecutionStatus.FAILED
-    assert result.steps["bad"].attempts == 1
-
-
-def test_every_step_that_ends_is_told_to_the_listener(bench: Any) -> None:
-    bench.run(bench.processing("one"), bench.fail("two", DependsOn=["one"]))
-    ended = [(e.step, e.status) for e in bench.events if isinstance(e, StepEnded)]
-    assert ended == [("one", SUCCEEDED), ("two", FAILED)]
+    assert "step make did not write r.json to its output out" in str(result.failure)
+    assert str(bench.home / "s3/bucket/make/out/r.json") in str(result.failure)
 
 
 @st.composite
@@ -287,10 +228,10 @@ def test_every_execution_comes_to_an_end(graph: StepGraph, chance: random.Random
             states[name] = StepStatus.NOT_EXECUTED
         if ready:
             name = chance.choice(ready)
-            states[name] = chance.choice([SUCCEEDED, FAILED, StepStatus.STOPPED])
-            if graph.steps[name].type == "Condition" and states[name] is SUCCEEDED:
+            states[name] = chance.choice([StepStatus.SUCCEEDED, *BAD])
+            if graph.steps[name].type == "Condition" and states[name] is StepStatus.SUCCEEDED:
                 outcomes[name] = chance.random() < 0.5
-    failed = any(state in {FAILED, StepStatus.STOPPED} for state in states.values())
+    failed = any(state in BAD for state in states.values())
     if progress.failure_is_final():
         assert failed
         assert progress.final_status() is ExecutionStatus.FAILED
@@ -298,3 +239,166 @@ def test_every_execution_comes_to_an_end(graph: StepGraph, chance: random.Random
         assert StepStatus.WAITING not in states.values()
         expected = ExecutionStatus.COMPLETED_WITH_FAILURES if failed else ExecutionStatus.SUCCEEDED
         assert progress.final_status() is expected
+
+
+ARN = "arn:aws:lambda:eu-west-1:111122223333:function:"
+TEXT = {"OutputName": "text", "OutputType": "String"}
+
+
+def function(name: str, outputs: Any = (TEXT,), **arguments: Any) -> Json:
+    return {
+        "Name": name,
+        "Type": "Lambda",
+        "Arguments": arguments,
+        "FunctionArn": f"{ARN}{name}",
+        "OutputParameters": list(outputs),
+    }
+
+
+def handled(bench: Workbench, code: str, name: str = "lambda_handler") -> FunctionSources:
+    """This code for the function that is called as its step."""
+    return FunctionSources(patterns=(source(bench, "greet", code, name),))
+
+
+def source(bench: Workbench, step: str, code: str, name: str = "lambda_handler") -> Any:
+    file = bench.folder / f"{step}.py"
+    file.write_text(dedent(code))
+    return f"*:function:{step}", parse_handler(f"{file}:{name}")
+
+
+def test_a_function_runs_by_itself_and_a_later_step_reads_what_it_returned(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process beside other steps: it waits for what one of them does."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-for-it")
+    os.mkfifo(bench.folder / "met")
+    (bench.folder / "beside.py").write_text("WORD = 'hello'")
+    code = """
+    import os, beside
+
+    def handler(event, context):
+        assert os.environ["AWS_SECRET_ACCESS_KEY"] != "not-for-it"
+        assert context.get_remaining_time_in_millis() > 500_000
+        assert os.getppid() != event["runner"]
+        open(event["pipe"]).read()
+        return {"text": f"{beside.WORD} {event['who']} from {context.function_name}", "more": 1}
+    """
+    said = {"Get": "Steps.greet.OutputParameters['text']"}
+    pipe = str(bench.folder / "met")
+    result = bench.succeed(
+        function("greet", who="anna", runner=os.getpid(), pipe=pipe),
+        bench.processing("other"),
+        bench.condition(
+            "is-it", bench.equals(said, "hello anna from greet"), otherwise=[bench.fail("no", said)]
+        ),
+        functions=handled(bench, code, "handler"),
+        commands={"other": f"echo x > {pipe}"},
+    )
+    assert result.steps["greet"].properties == {
+        "OutputParameters": {"text": "hello anna from greet"}
+    }
+
+
+def test_a_function_that_does_not_keep_its_word_fails_its_step(bench: Workbench) -> None:
+    told = {
+        "lambda_handler = lambda e, c: {}": "the function returned no text, but nothing",
+        "lambda_handler = lambda e, c: {'text': 3}": "returned text = 3, declared as String",
+        "lambda_handler = lambda e, c: 'hi'": "returned 'hi', expected an object with text",
+        "lambda_handler = lambda e, c: {'text': float('nan')}": "not JSON compliant",
+        "lambda_handler = lambda e, c: open": "is not JSON serializable",
+        "def lambda_handler(e, c): raise ValueError('no greeting')": "no greeting",
+        "other = 1": "has no function lambda_handler",
+        "def lambda_handler(e, c): import os; os._exit(3)": "ended with code 3",
+        "def (": "SyntaxError",
+    }
+    names = [f"f{index}" for index in range(len(told))]
+    sources = [source(bench, name, code) for name, code in zip(names, told, strict=True)]
+    steps = [function(name) for name in names]
+    result = bench.run_each(*steps, functions=FunctionSources(patterns=tuple(sources)))
+    for name, sentence in zip(names, told.values(), strict=True):
+        assert sentence in failure_of(result, name)
+
+
+def test_a_function_is_called_again_when_an_execution_is_resumed(bench: Workbench) -> None:
+    step = function("greet")
+    failed = bench.run(step, functions=handled(bench, "lambda_handler = lambda e, c: {}"))
+    mended = handled(bench, "lambda_handler = lambda e, c: {'text': 'x'}")
+    bench.succeed(step, functions=mended, resume=failed.execution_id)
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ({}, f"no file here stands for the function {ARN}greet; name the file of its handler"),
+        ({"FunctionArn": 3}, "greet: FunctionArn is 3, expected the ARN of a function"),
+        (
+            {"OutputParameters": [{"OutputName": "a", "OutputType": "Text"}]},
+            "OutputType of a is 'Text', allowed are String, Integer, Float, Boolean",
+        ),
+        ({"OutputParameters": [{}]}, "an output parameter needs OutputName, OutputType"),
+        (
+            {"FunctionArn": {"Get": "Steps.other.OutputParameters['text']"}},
+            "must be known before the execution starts",
+        ),
+        ({"FunctionArn": "arn:absent"}, "is absent.py here, which is no file"),
+    ],
+)
+def test_what_cannot_be_called_is_refused(bench: Workbench, step: Json, told: str) -> None:
+    sources = FunctionSources(patterns=(("*absent", parse_handler("absent.py")),))
+    found = bench.refused({**function("greet"), **step}, function("other"), functions=sources)
+    assert any(told in problem for problem in found), found
+
+
+DEFINITION = Path(__file__).with_name("sdk_pipeline.json")
+
+JOB = """
+import json, os, pathlib, sys, tarfile
+
+root = pathlib.Path("/opt/ml/processing".replace("/opt/ml", os.path.dirname(os.getcwd())))
+if sys.argv[1] == "prepare":
+    (root / "out/train.txt").write_text((root / "raw/raw.txt").read_text().upper())
+elif sys.argv[1] == "gate":
+    with tarfile.open(root / "compiled/model.tar.gz") as archive:
+        ratio = float(archive.extractfile("speed").read())
+    report = {
+        "decision": {"arm": "compiled", "sound": True},
+        "arms": {"compiled": {"speedup": ratio}},
+        "reasons": [{"code": "speed"}],
+        "job": sys.argv[2],
+    }
+    (root / "out/report.json").write_text(json.dumps(report))
+"""
+
+TRAIN = """
+import os, pathlib, sys
+
+data = pathlib.Path(os.environ["SM_CHANNEL_TRAIN"], "train.txt").read_text()
+assert data == "GOOD"
+pathlib.Path(os.environ["SM_MODEL_DIR"], "speed").write_text("1.5")
+print(f"accuracy=0.{90 + int(sys.argv[sys.argv.index('--epochs') + 1])}")
+"""
+
+
+def test_a_definition_that_the_real_sdk_made_runs_to_its_end(bench: Workbench) -> None:
+    bench.put("s3://bucket/code/job.py", JOB)
+    bench.put("s3://bucket/code/source.tar.gz", archive({"training/train.py": TRAIN}))
+    bench.put("s3://bucket/raw/raw.txt", "good")
+    executor = LocalExecutor(
+        definition=DEFINITION.read_bytes(),
+        home=bench.home,
+        images=ImageSources(patterns=(("*/example:*", "here"),)),
+    )
+    result = executor.follow(executor.start("sdk-pipeline", {"Epochs": 2}))
+    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+    assert result.steps["decide"].outcome is True
+    (package,) = list_packages(bench.home, "example")
+    job = result.steps["compiled"].job_name
+    assert package.description["InferenceSpecification"]["Containers"][0]["ModelDataUrl"] == (
+        f"s3://bucket/models/{job}/output/model.tar.gz"
+    )
+    assert package.description["CustomerMetadataProperties"] == {"execution": result.execution_id}
+    report = json.loads(bench.store.read(f"s3://bucket/{result.execution_id}/gate/report.json"))
+    assert (report["job"], report["arms"]["compiled"]["speedup"]) == (job, 1.5)
+    metrics = result.steps["compiled"].properties["FinalMetricDataList"]
+    assert [(m["MetricName"], m["Value"]) for m in metrics] == [("validation:accuracy", 0.92)]
+    assert result.steps["note"].status is StepStatus.NOT_EXECUTED
