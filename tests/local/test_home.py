@@ -34,7 +34,6 @@ from compilegate.local import (
 from compilegate.local.cache import CachedResult, CacheSlot, cache_slot
 from compilegate.local.home.registry import (
     ModelPackage,
-    PackageOrigin,
     create_package,
     read_package_request,
 )
@@ -353,7 +352,7 @@ def test_the_key_ignores_where_results_go_but_not_the_environment(bench: Workben
 
 def register(home: Path, step: str = "s") -> ModelPackage:
     request = read_package_request({"ModelPackageGroupName": "g"})
-    return create_package(home, request, PackageOrigin("e", step), ObjectStore(home / "s3"))
+    return create_package(home, request, ObjectStore(home / "s3"), execution_id="e", step=step)
 
 
 def test_a_registered_model_is_the_groups_next_version(bench: Workbench) -> None:
@@ -422,15 +421,15 @@ def test_a_step_registers_once_even_when_it_runs_twice(tmp_path: Path) -> None:
 def test_writers_at_once_get_different_versions(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from compilegate.local.home.registry import PackageOrigin, create_package\n"
+        "from compilegate.local.home.registry import create_package\n"
         "from compilegate.local.home.registry import read_package_request\n"
         "from compilegate.local.home.object_store import ObjectStore\n"
         "home, name = Path(sys.argv[1]), sys.argv[2]\n"
         "asked = {'ModelPackageGroupName': 'g', 'ModelPackageDescription': f'by {name}'}\n"
         "request = read_package_request(asked)\n"
         "for index in range(10):\n"
-        "    origin = PackageOrigin(name, str(index))\n"
-        "    create_package(home, request, origin, ObjectStore(home / 's3'))\n"
+        "    step = {'execution_id': name, 'step': str(index)}\n"
+        "    create_package(home, request, ObjectStore(home / 's3'), **step)\n"
     )
     writers = [
         subprocess.Popen([sys.executable, "-c", program, str(tmp_path), name])

@@ -15,9 +15,9 @@ import pytest
 
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus
-from compilegate.local.jobs.printed import LineReader, MetricDefinition, PrintedAt, final_metrics
-from compilegate.local.jobs.process import children_by_parent
-from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
+from compilegate.local.jobs.printed import LineReader, final_metrics
+from compilegate.local.jobs.process import children_of
+from compilegate.local.jobs.toolkit import command_line, toolkit_environment
 from tests.local.conftest import MODEL, Workbench, changed, failure_of, log_of
 
 pytestmark = pytest.mark.slow
@@ -58,15 +58,13 @@ def seen(bench: Workbench, result: ExecutionResult, step: str = "train") -> Any:
 def test_the_environment_is_the_one_that_the_real_toolkit_sets() -> None:
     golden = json.loads(Path(__file__).with_name("toolkit_environment.json").read_text())
     made = toolkit_environment(
-        TrainingContainer(
-            job_name="job-1",
-            base="/opt/ml",
-            hyperparameters=golden["hyperparameters"],
-            input_data_config=json.loads(golden["environment"]["SM_INPUT_DATA_CONFIG"]),
-            resource_config=json.loads(golden["environment"]["SM_RESOURCE_CONFIG"]),
-            cpus=2,
-            gpus=0,
-        )
+        job_name="job-1",
+        base="/opt/ml",
+        hyperparameters=golden["hyperparameters"],
+        input_data_config=json.loads(golden["environment"]["SM_INPUT_DATA_CONFIG"]),
+        resources=json.loads(golden["environment"]["SM_RESOURCE_CONFIG"]),
+        cpus=2,
+        gpus=0,
     )
     assert {k: v for k, v in made.items() if k.startswith("SM_")} == golden["environment"]
     assert {k: v for k, v in made.items() if not k.startswith("SM_")} == golden["process"]
@@ -215,8 +213,8 @@ def test_what_keeps_a_job_from_its_program_or_its_input_is_named(bench: Workbenc
     steps.append(changed(train, {"HyperParameters.sagemaker_program": '"other.py"'}))
     told["script"] = "sagemaker_program 'other.py' is not in the source archive"
     manifests = {
-        "no JSON": "is no JSON",
-        "[1]": "is not a list of",
+        "no JSON": "is not a JSON list of",
+        "[1]": "is not a JSON list of",
         '[{"prefix": "s3://bucket/"}]': "names no objects",
         '[{"prefix": "s3://bucket/"}, "gone"]': "s3://bucket/gone, which the manifest",
     }
@@ -277,18 +275,15 @@ def test_inputs_are_prefixes_manifests_and_what_earlier_steps_made(bench: Workbe
 
 def test_children_are_found_where_the_kernel_has_no_list_of_them() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        assert child.pid in children_by_parent(os.getpid())
-        assert os.getpid() not in children_by_parent(os.getpid())
+        assert child.pid in children_of(os.getpid())
+        assert os.getpid() not in children_of(os.getpid())
         child.kill()
 
 
 def read(folder: Path, text: str, *given_up: bool, **patterns: str) -> tuple[Any, list[str]]:
     log, said = folder / "log.txt", []
     log.write_text(text)
-    printed_at = PrintedAt()
-    printed_at.mark(0, 100.0)
-    definitions = [MetricDefinition(n, pattern) for n, pattern in patterns.items()]
-    found = final_metrics(definitions, log, printed_at, lambda: any(given_up), said.append)
+    found = final_metrics(patterns, log, [(0, 100.0)], lambda: any(given_up), said.append)
     return found, said
 
 

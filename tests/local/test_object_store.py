@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from compilegate.job.files import write_json
 from compilegate.local import ExecutionError, ObjectStore, place_data
 from compilegate.local.aws.s3 import page_of
-from compilegate.local.aws.variables import JobVariables, aws_endpoint
+from compilegate.local.aws.server import aws_endpoint
+from compilegate.local.aws.variables import JobVariables
 from compilegate.local.errors import ObjectStoreError
 from tests.local.conftest import Workbench, failure_of, log_of
 

@@ -14,10 +14,10 @@ import pytest
 
 from compilegate.execution.events import PathsChosen
 from compilegate.local.errors import StepError
+from compilegate.local.jobs.attempt import HOST_CHANGED, check_unchanged, stamps
 from compilegate.local.jobs.sandbox import (
     OWN_ROOT_VARIABLE,
     SHARED_VARIABLE,
-    HostFolder,
     Sandbox,
     choose_root,
 )
@@ -170,12 +170,12 @@ def test_only_container_paths_are_rewritten() -> None:
 
 def test_a_job_that_wrote_to_this_machines_opt_ml_fails(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("there before")
-    folder = HostFolder(tmp_path)
-    folder.check()
+    before = stamps(tmp_path.rglob("*"))
+    check_unchanged(before, tmp_path.rglob("*"), HOST_CHANGED)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "weights").write_text("lost")
     with pytest.raises(StepError, match=f"wrote to {tmp_path}.* outside its sandbox"):
-        folder.check()
+        check_unchanged(before, tmp_path.rglob("*"), HOST_CHANGED)
 
 
 @pytest.mark.usefixtures("own_root")

@@ -55,7 +55,7 @@ CONTAINERS = "InferenceSpecification.Containers"
 REQUESTS: dict[str, list[tuple[Json, str]]] = {
     "train": [
         ({f"{CHANNEL}.InputMode": "Tube"}, "InputMode is 'Tube', allowed here: File, FastFile"),
-        ({f"{CHANNEL}.InputMode": "Pipe"}, "Pipe is not supported here; use File or FastFile"),
+        ({f"{CHANNEL}.InputMode": "Pipe"}, "InputMode is 'Pipe', allowed here: File, FastFile"),
         ({f"{CHANNEL}.CompressionType": "Gzip"}, "'Gzip', allowed here: None"),
         ({f"{CHANNEL}.ChannelName": "../up"}, "ChannelName '../up' may hold"),
         ({f"{CHANNEL}.DataSource": {"FileSystemDataSource": {}}}, "FSx and EFS are not mounted"),
@@ -63,7 +63,7 @@ REQUESTS: dict[str, list[tuple[Json, str]]] = {
         ({f"{S3}.S3Uri": "s3://b/../x"}, "is not of the form"),
         ({f"{S3}.S3Uri": "https://b/x"}, "is not of the form"),
         ({f"{S3}.S3DataType": "Odd"}, "'Odd', allowed here: S3Prefix, ManifestFile"),
-        ({f"{S3}.S3DataType": "AugmentedManifestFile"}, "is read through a pipe, which is not"),
+        ({f"{S3}.S3DataType": "AugmentedManifestFile"}, "here: S3Prefix, ManifestFile"),
         ({"InputDataConfig": [3]}, "expected a list of objects"),
         ({"HyperParameters": {}}, "nothing says what to run"),
         ({"HyperParameters.a": 1}, "HyperParameters.a is 1, expected a string"),

@@ -25,7 +25,7 @@ from compilegate.local import (
     latest_unfinished,
     list_executions,
 )
-from compilegate.local.home.journal import Journal
+from compilegate.local.home.journal import Journal, new_execution
 from compilegate.local.jobs.leases import CorePool, available_cpus, physical_cores
 from tests.local.conftest import PIPELINE, Json, Workbench, log_of
 
@@ -279,7 +279,7 @@ def test_a_project_that_was_moved_goes_on_with_its_images_there(bench: Workbench
 
 def begun(home: Path, name: str, started: float, **changes: Any) -> None:
     journal = Journal(home / "executions" / name)
-    journal.begin("topics", started, {}, {})
+    journal.write_execution(new_execution(journal.folder, "topics", {}, started))
     path = journal.folder / "execution.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {"status": "Stopped"} | changes))
 
