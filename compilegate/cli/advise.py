@@ -71,9 +71,9 @@ def command(
     the newest verdict on the workload. Nothing is executed.
     """
     if (workload is None) is not everything:
-        raise click.UsageError("NAME: allowed is either a workload or --all")
+        raise click.UsageError("name one workload, or give --all")
     if write_arms:
-        refuse_given({"--all", "--json", "--output"}, "not with --write-arms")
+        refuse_given({"--all", "--json", "--output"}, "does not go with --write-arms")
     region = region or project.settings.region
     if workload is None:
         _advise_all(project, region, as_json=as_json, page=output)
@@ -98,7 +98,7 @@ def _advise_all(project: Project, region: str | None, *, as_json: bool, page: Pa
     paths = sorted(project.workloads.glob("*.toml"))
     if not paths:
         raise WorkloadError(
-            f"{project.workloads}: found no workload, allowed: a folder with NAME.toml files"
+            f"{project.workloads} holds no workload file NAME.toml; `compilegate init` writes one"
         )
     known: dict[str, Facts] = {}
     problems: list[str] = []

@@ -44,14 +44,14 @@ _FORMATS: Mapping[str, Callable[[Checked], str]] = {
     type=click.Choice([*COMPILERS, "all"]),
     default="all",
     show_default=True,
-    help="The compiler that the scripts are to survive.",
+    help="The compiler to check the scripts for.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice([*(severity.word for severity in reversed(Severity)), _NEVER]),
     default=Severity.ERROR.word,
     show_default=True,
-    help="From which severity on findings make the exit status.",
+    help="The least severity that makes the exit status nonzero.",
 )
 @click.option(
     "--format",
@@ -98,7 +98,7 @@ def command(
     if fix and diff:
         raise RefusalError("--fix changes the files and --diff only shows it; name one of them")
     if diff:
-        refuse_given({"--format", "--output"}, "not with --diff, which shows text alone")
+        refuse_given({"--format", "--output"}, "does not go with --diff, which prints text")
     if fix or diff:
         _fix(paths, compilers, show=diff)
     if diff:
@@ -107,7 +107,7 @@ def command(
     for unread in checked.unread:
         click.echo(unread.sentence, err=True)
     if not checked.files:
-        raise RefusalError("nothing was checked: no PATH leads to a script that can be read")
+        raise RefusalError("nothing was checked: no PATH holds a Python script that can be read")
     print_or_write(f"{_FORMATS[form](checked)}\n", output)
     if output is not None:
         click.echo(summary(checked))
@@ -133,4 +133,4 @@ def _fix(paths: tuple[Path, ...], compilers: tuple[str, ...], *, show: bool) -> 
     for unread in fixes.not_fixed:
         click.echo(unread.sentence, err=True)
     if show and not fixes.fixed:
-        click.echo("nothing to fix by itself")
+        click.echo("nothing can be fixed automatically")

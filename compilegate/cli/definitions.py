@@ -132,7 +132,7 @@ def _write_deployed_jobs(
     from compilegate.cli.places import open_account  # noqa: PLC0415
 
     if output is None:
-        raise click.UsageError("--aws: found no --output, allowed: with one")
+        raise click.UsageError("--aws needs --output FILE")
     account = open_account(project)
     stack = read_outputs(account.session, account.names.workload_stack(name))
     pipeline = read_pipeline(account.session, stack["PipelineName"])

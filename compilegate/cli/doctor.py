@@ -69,9 +69,9 @@ def command(
       export COMPILEGATE_MACHINE=$(compilegate doctor ml.p3.2xlarge)
     """
     if trying and (subject is not None or project.aws):
-        raise click.UsageError("--try: allowed for this machine alone; jobs always try")
+        raise click.UsageError("--try is for this machine; the jobs of a workload always try")
     if subject is None or subject.startswith("ml."):
-        refuse_given({"--output", "--image"}, "no workload is given, whose jobs it is for")
+        refuse_given({"--output", "--image"}, "needs the NAME of a workload")
     if subject is None and project.aws:
         _examine_account(project, as_json=as_json)
     elif subject is None:
@@ -91,7 +91,8 @@ def _instance(name: str) -> str:
         return describing(accelerators_of(name))
     except LookupError as error:
         raise RefusalError(
-            f"TYPE is {name!r}, allowed: one without an accelerator, or {', '.join(instances())}"
+            f"TYPE is {name!r}, expected an instance without an accelerator or one "
+            f"of {', '.join(instances())}"
         ) from error
 
 

@@ -89,14 +89,14 @@ def command(
     Pruning keeps what is registered, what the step cache serves, and what runs.
     """
     if not pruning:
-        refuse_given({"--older-than", "--larger-than", "--dry-run"}, "allowed with --prune")
+        refuse_given({"--older-than", "--larger-than", "--dry-run"}, "needs --prune")
     elif older_than is None and larger_than is None:
-        raise click.UsageError("--prune: allowed with --older-than, --larger-than or both")
+        raise click.UsageError("--prune needs --older-than, --larger-than or both")
     if pruning or everything:
-        why = f"not with {'--prune' if pruning else '--all'}"
+        why = f"does not go with {'--prune' if pruning else '--all'}"
         refuse_given({"ID", "--open", "--output"}, why)
     if subject is None:
-        refuse_given({"--open", "--output"}, "found no ID, allowed: with one execution")
+        refuse_given({"--open", "--output"}, "needs the ID of one execution")
     if pruning:
         _prune(project, older_than, larger_than, dry_run=dry_run, as_json=as_json)
         return
@@ -109,7 +109,7 @@ def command(
     if subject is None:
         _show_portfolio(place, as_json=as_json)
     elif project.aws or _is_workload(project, place, subject):
-        refuse_given({"--open"}, "allowed with the ID of one execution")
+        refuse_given({"--open"}, "needs the ID of one execution")
         _show_workload(place, subject, output, as_json=as_json)
     else:
         _show_one(project.home, subject, output, as_json=as_json, open_page=open_page)
@@ -181,7 +181,7 @@ def _show_workload(place: Place, name: str, output: Path | None, *, as_json: boo
 
 def _refuse_other_suffix(output: Path, *allowed: str) -> None:
     if output.suffix not in allowed:
-        raise click.UsageError(f"--output: {output}, allowed: a {' or '.join(allowed)} file")
+        raise click.UsageError(f"--output is {output}, expected a {' or '.join(allowed)} file")
 
 
 def _show_one(

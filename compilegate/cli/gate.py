@@ -77,7 +77,7 @@ def command(evidence: Path, config: Path, outputs: tuple[Path, ...], *, strict: 
     for path in outputs:
         if path.suffix not in WRITERS and not path.is_dir():
             allowed = "a file .html, .md, .json or .xml, or a folder"
-            raise click.UsageError(f"--output: found {path}, allowed: {allowed}")
+            raise click.UsageError(f"--output is {path}, expected {allowed}")
     experiment = read_experiment(config)
     _refuse_what_is_no_evidence(evidence, experiment)
     judged = judge_evidence(experiment, evidence, None)
@@ -102,7 +102,7 @@ def _refuse_what_is_no_evidence(folder: Path, experiment: Experiment) -> None:
         return
     wanted = _named([folder_name(*each) for each in experiment.replicates])
     there = _named(sorted(folder_name(*each) for each in found)) or "no folder ARM--SEED"
-    raise click.UsageError(f"FOLDER: found {there} in {folder}, allowed: {wanted}")
+    raise click.UsageError(f"FOLDER {folder} holds {there}, expected {wanted}")
 
 
 def _named(names: list[str]) -> str:

@@ -78,7 +78,7 @@ def _started(
     kind = "table" if path.suffix in FORMATS else "script" if path.suffix == ".py" else ""
     for needed, options in _OF_KIND.items():
         if kind != needed:
-            refuse_given(options, f"allowed where SOURCE is a {needed}")
+            refuse_given(options, f"needs a SOURCE that is a {needed}")
     if kind and not path.is_file():
         raise RefusalError(f"SOURCE: {path} is not a file")
     if kind == "script":
@@ -90,7 +90,7 @@ def _started(
         return with_built_in_data(name=name)
     if path.is_file():
         raise RefusalError(
-            f"SOURCE: found the file {path}, allowed: {', '.join(FORMATS)}, .py, or a model"
+            f"SOURCE is the file {path}, expected {', '.join(FORMATS)}, .py, or a model"
         )
     return from_hub(_model(source), name=name)
 
@@ -103,9 +103,7 @@ def _model(name: str) -> str:
 def _what_next(started: Started, folder: Path, jobs: int) -> str:
     there = "" if folder == Path() else f"  cd {folder}\n"
     by_hand = "".join(f"  {line}\n" for line in started.first)
-    first = (
-        f"First, the lines that tell the gate what the script does:\n{by_hand}\n" if by_hand else ""
-    )
+    first = f"First, add the lines that report to the gate: {by_hand}\n" if by_hand else ""
     name = started.name
     return (
         f"\n{first}Then:\n{there}"

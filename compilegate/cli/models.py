@@ -130,7 +130,7 @@ def reject_command(project: Project, package: str, reason: str | None) -> None:
     """Mark one package as rejected. One that answers requests in the account is replaced by the
     model that was approved before it."""
     if reason is None and project.aws:
-        raise click.UsageError("--reason is missing, allowed: why the model is rejected")
+        raise click.UsageError("--reason is missing; a rejection in the account needs one")
     _change(registry_of(project), package, "Rejected", reason)
 
 

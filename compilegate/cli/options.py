@@ -175,16 +175,16 @@ class Quantity(click.ParamType[int]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]*)", value.strip().lower())
         if found is None or found[2] not in self.units:
-            self.fail(f"{value!r} is not {self.expected}", param, ctx)
+            self.fail(f"{value!r} is no {self.expected}", param, ctx)
         return int(float(found[1]) * self.units[found[2]])
 
 
 BYTES = Quantity(
     "SIZE",
     {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "k": 10**3, "m": 10**6, "g": 10**9},
-    "a size, allowed: a number with MB or GB",
+    "size; give a number with MB or GB",
 )
-AGE = Quantity("AGE", {"h": 3600, "d": 86400}, "an age, allowed: hours or days, as in 12h or 30d")
+AGE = Quantity("AGE", {"h": 3600, "d": 86400}, "age; give hours or days, as in 12h or 30d")
 """In seconds."""
 
 
@@ -217,7 +217,7 @@ def refuse_given(names: Collection[str], why: str) -> None:
             name = each.opts[0] if isinstance(each, click.Option) else name
             given = level.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
             if given and name in names:
-                raise click.UsageError(f"{name}: {why}")
+                raise click.UsageError(f"{name} {why}")
 
 
 def counted(found: Sized, what: str) -> str:

@@ -79,7 +79,7 @@ def compile_command(
     images = project.settings.images
     bases = image_bases(project.containers, images.base)
     if named["account"] is None:
-        refuse_given({"--objects", "--region", "--key"}, "found it alone, allowed: with --account")
+        refuse_given({"--objects", "--region", "--key"}, "needs --account")
         refuse_infeasible(declared, path, bases=bases)
         definition, placement = compiled_here(project, declared, path)
     else:
@@ -190,7 +190,7 @@ def run_command(project: Project, definition: Path | None, **given: Any) -> None
     anything starts; `compilegate pipeline explain` says the same and starts nothing.
     """
     options = RunOptions(**given)
-    refuse_nothing_to_run(options, definition, "FILE is missing, allowed: a definition's file")
+    refuse_nothing_to_run(options, definition, "FILE is missing; name a definition's file")
     name, text = "", None
     if definition is not None:
         name = _name(definition)

@@ -98,18 +98,17 @@ def command(
     declared, path = project.load(workload)
     if declared.posture is None:
         raise click.UsageError(
-            f"{path} has no table [posture], so that every execution trains all arms; allowed: a "
-            "workload with one"
+            f"{path} has no table [posture]: every execution trains all arms; add the table first"
         )
     place, name = place_of(project), declared.name
     if month is None:
-        refuse_given({"--output"}, "allowed with --month")
+        refuse_given({"--output"}, "needs --month")
     if state is not None:
         record = place.change_posture(name, _event(place, declared, state, reason, arm))
         last = record.decisions[-1]
         click.echo(f"{name}: {last.before} -> {last.after}, {last.reason}")
         return
-    refuse_given({"--reason", "--arm"}, "allowed with a STATE")
+    refuse_given({"--reason", "--arm"}, "needs a STATE")
     if month is not None:
         _show_month(place, name, month, output, as_json=as_json)
         return
@@ -130,13 +129,13 @@ def _event(
 ) -> Event:
     """A person's decision. Refuses one without a reason, or with an arm that does not fit."""
     if reason is None:
-        raise click.UsageError("--reason is missing, allowed: why the posture is changed")
+        raise click.UsageError("--reason is missing; give why the posture is changed")
     if state == Posture.ON and arm not in declared.candidates:
         raise click.UsageError(
-            f"--arm: found {arm!r}, allowed with on: {', '.join(declared.candidates)}"
+            f"--arm is {arm!r}, expected one of the candidates {', '.join(declared.candidates)}"
         )
     if state != Posture.ON and arm is not None:
-        raise click.UsageError(f"--arm: found it with {state}, allowed: with on")
+        raise click.UsageError(f"--arm goes with the state `on`, not with {state}")
     if state == RESET:
         return Reset(when=now(), who=place.who(), reason=reason)
     return SetByPerson(
@@ -177,7 +176,7 @@ def _show_month(place: Place, name: str, month: str, output: Path | None, *, as_
     """Print or write a month's summary."""
     chosen = now()[:7] if month == THIS_MONTH else month
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", chosen):
-        raise click.UsageError(f"--month: found {chosen!r}, allowed: a month such as 2026-10")
+        raise click.UsageError(f"--month is {chosen!r}, expected a month such as 2026-10")
     found = place.month(name, chosen)
     if output is not None:
         print_or_write(month_page(found), output)

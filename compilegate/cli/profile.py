@@ -75,7 +75,7 @@ class Options:
     "--arm",
     metavar="NAME",
     default=BASELINE_ARM,
-    help="Of a workload: the arm, by default the baseline.",
+    help="With a workload: the arm (default: the baseline).",
 )
 @click.option(
     "--steps",
@@ -131,16 +131,16 @@ def command(project: Project, what: str, arguments: tuple[str, ...], **given: An
     options, source = Options(**given), Path(what)
     script, kept = source.suffix == ".py", source if _holds_a_profile(source) else None
     if script or kept:
-        refuse_given(_OF_WORKLOADS, f"{what} is no workload, which the option is for")
+        refuse_given(_OF_WORKLOADS, f"is for workloads, and {what} is none")
     if not script:
-        refuse_given(_OF_SCRIPTS, f"{what} is no script, which it is for")
+        refuse_given(_OF_SCRIPTS, f"is for scripts, and {what} is none")
     if options.largest_batch:
-        refuse_given(_NOT_OF_BATCHES, "not with --largest-batch")
+        refuse_given(_NOT_OF_BATCHES, "does not go with --largest-batch")
     else:
-        refuse_given({"--memory-limit"}, "allowed with --largest-batch")
+        refuse_given({"--memory-limit"}, "needs --largest-batch")
     if arguments and not script:
         raise click.UsageError(
-            f"ARGUMENTS: found {arguments[0]!r}, allowed: only with a script, as in "
+            f"the argument {arguments[0]!r} is for a script alone, as in "
             "`compilegate profile train.py -- --epochs 1`"
         )
     if script:
@@ -175,7 +175,7 @@ def _profile_script(script: Path, arguments: tuple[str, ...], options: Options, 
     from compilegate.job.launch.torchrun import torchrun_command  # noqa: PLC0415
 
     if not script.is_file():
-        raise RefusalError(f"{script}: there is no such file, allowed: a script that trains")
+        raise RefusalError(f"there is no script {script}")
     with refusing_os_errors():
         kept.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(kept / PROFILE_FOLDER, ignore_errors=True)
@@ -191,9 +191,9 @@ def _profile_script(script: Path, arguments: tuple[str, ...], options: Options, 
     # What the script prints is no part of what this command prints, which may be read as JSON.
     ended = subprocess.run(runner, env=environment, stdout=sys.stderr, check=False)
     if not (kept / PROFILE_FOLDER / PROFILE_FILE).is_file():
-        said = "see what it printed" if ended.returncode else "it took no training step of torch's"
+        said = "see what it printed" if ended.returncode else "it took no training step with torch"
         click.echo(
-            f"{script} left no profile and ended with exit status {ended.returncode}; {said}",
+            f"{script} wrote no profile and exited with status {ended.returncode}; {said}",
             err=True,
         )
         raise SystemExit(exit_codes.STEP_FAILED)
@@ -233,14 +233,14 @@ def _refuse_without_phases(declared: Workload, path: Path, arm: str) -> None:
     framework = facts_of(declared, libraries=imported_libraries(declared, path)).framework
     if framework.known and framework.value not in ("pytorch", BESIDE_OTHERS):
         raise RefusalError(
-            f"{declared.name}: found a program of {framework.value} ({framework.source}), "
-            "allowed: one that trains with torch, whose steps a profile divides"
+            f"{declared.name} trains with {framework.value} ({framework.source}); a "
+            "profile needs a program that trains with torch"
         )
     compiler = declared.arms[arm].compiler if arm in declared.arms else "eager"
     if compiler not in _IMMEDIATE:
         raise RefusalError(
-            f"--arm: arm {arm} compiles with {compiler}, which traces whole steps and shows no "
-            f"phases of them, allowed: an arm with {', '.join(_IMMEDIATE)}"
+            f"--arm {arm} compiles with {compiler}, which traces whole steps and "
+            f"shows no phases; name an arm with {', '.join(_IMMEDIATE)}"
         )
 
 
@@ -271,8 +271,7 @@ def _find_largest_batch(
         click.echo(trial.found)
         if trial.outcome == "failed":  # only a lack of memory says anything about a smaller batch
             raise RefusalError(
-                f"a batch of {batch_size} cannot be tried, for another reason than memory: "
-                f"{trial.reason}"
+                f"a batch of {batch_size} failed for a reason other than memory: {trial.reason}"
             )
         with refusing_os_errors():
             kept.add(trial)
@@ -293,7 +292,7 @@ def _arm(declared: Workload, path: Path, name: str) -> Arm:
     from compilegate.cli.checks import cannot_run_here  # noqa: PLC0415  the pipelines take time
 
     if name not in declared.arms:
-        raise RefusalError(f"{path}: arms.{name}: no such arm, allowed: {', '.join(declared.arms)}")
+        raise RefusalError(f"{path} has no arm {name}; it has {', '.join(declared.arms)}")
     if refused := cannot_run_here(declared).get(name):
         raise RefusalError(*refused).within(path)
     return declared.arms[name]
@@ -303,8 +302,8 @@ def _shapes(declared: Workload, path: Path, name: str, memory_limit: int | None)
     documents = declared.kind.document_shapes
     if documents is None:
         raise RefusalError(
-            f"{path}: program: its steps are unknown here, allowed: a workload of the built-in "
-            "training program ([model] and [recipe])"
+            f"{path}: program is not the built-in one, whose steps alone can be "
+            "tried; --largest-batch needs a workload with [model] and [recipe]"
         )
     job = declared.kind.training_program(declared, name, declared.seeds[0]).hyperparameters
     return Shapes(
@@ -323,7 +322,7 @@ def _conclusion(arm: Arm, name: str, bracket: Bracket) -> Iterator[str]:
     fitting = bracket.fitting
     if not fitting:
         raise RefusalError(
-            f"arms.{name}: not even a batch of 1 fits; take a smaller model or precision"
+            f"arms.{name}: a batch of 1 does not fit; use a smaller model or a lower precision"
         )
     if bracket.too_large is None:
         yield f"batch {fitting} fits, and no larger one is tried"
@@ -335,7 +334,8 @@ def _conclusion(arm: Arm, name: str, bracket: Bracket) -> Iterator[str]:
     )
     if arm.world_size > 1:
         yield (
-            "one process was tried; averaging gradients takes as much memory again as the gradients"
+            "one process was tried; averaging gradients over several takes as much "
+            "memory again as the gradients"
         )
     if advised(fitting) > arm.batch_size and arm.scale_learning_rate == "none":
         yield 'a larger batch needs another learning rate: scale_learning_rate = "linear"'

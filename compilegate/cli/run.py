@@ -184,7 +184,7 @@ def command(project: Project, workload: str | None, *, arms: str | None, **given
     options = RunOptions(**given)
     if workload is not None and workload.endswith(".json"):
         raise click.UsageError(f"a definition runs with: compilegate pipeline run {workload}")
-    refuse_nothing_to_run(options, workload, "NAME is missing, allowed: a workload")
+    refuse_nothing_to_run(options, workload, "NAME is missing; name a workload")
     if options.resume and arms is not None:
         raise click.UsageError("--arms: a resumed execution keeps its own arms")
     declared, path = (None, Path()) if workload is None else project.load(workload)
@@ -210,7 +210,7 @@ def command(project: Project, workload: str | None, *, arms: str | None, **given
 def refuse_nothing_to_run(options: RunOptions, given: object, missing: str) -> None:
     """Refuse a command line that names neither what to run nor what to resume."""
     if given is None and options.resume in {None, NEWEST}:
-        raise click.UsageError(f"{missing}, or --resume ID")
+        raise click.UsageError(f"{missing}, or give --resume ID")
     if sys.stdout.isatty():  # what comes next may take seconds
         click.echo(f"checking {given or options.resume}")
 
@@ -232,7 +232,7 @@ def begun(
         return executor, reference
     if options.until or options.skip or options.data:
         raise click.UsageError(
-            "--until, --skip, --data: a resumed execution keeps what it was started with"
+            "--until, --skip, --data: a resumed execution keeps those of its first start"
         )
     if options.resume != NEWEST:
         named = execution_named(project.home, str(options.resume))
@@ -286,7 +286,7 @@ def _job_variables(given: tuple[str, ...]) -> dict[str, str]:
     for name, value in name_value_pairs("--env", given, form, pattern).items():
         if not value and name not in os.environ:
             raise click.UsageError(
-                f"--env: {name} has no value in this shell, allowed: {name}=VALUE"
+                f"--env {name} has no value in this shell; give one with --env {name}=VALUE"
             )
         variables[name] = value[1:] if value else os.environ[name]
     return variables
@@ -306,8 +306,8 @@ def _compiled(declared: Workload, path: Path, project: Project, arms: str | None
     """The workload's definition; what it reads is put into the home."""
     if arms is not None and declared.posture is not None:
         raise click.UsageError(
-            f"--arms: {path} has a table [posture], which decides what trains, allowed: "
-            f"`compilegate posture {declared.name} STATE`, or a workload without the table"
+            f"--arms: {path} has a table [posture], which decides what trains; "
+            f"change that with `compilegate posture {declared.name} STATE`"
         )
     if arms is not None:
         declared = declared.with_arms([name.strip() for name in arms.split(",")])

@@ -64,8 +64,8 @@ def command(
     specification = found.description.get("InferenceSpecification", {})
     if not specification.get("Containers") or not specification.get("SupportedContentTypes"):
         raise RefusalError(
-            f"{name} was registered without saying how it is served, allowed: models of a workload "
-            "with a table [serving]; add one and run it again"
+            f"{name} cannot be served: its workload had no table [serving]; add one and run the "
+            "workload again"
         )
     container = specification["Containers"][0]
     archive = ObjectStore(project.home / "s3").path(container["ModelDataUrl"])
@@ -93,7 +93,7 @@ def command(
             except KeyboardInterrupt:
                 click.echo("stopped")
                 return
-            raise RefusalError(f"the model's server ended with status {status}: see {log}")
+            raise RefusalError(f"the model's server exited with status {status}: see {log}")
 
 
 def _answer(server: ModelServer, body: bytes) -> None:
@@ -101,7 +101,7 @@ def _answer(server: ModelServer, body: bytes) -> None:
     answer = server.invoke(body, content_type=JSON, accept=JSON)
     if answer.status != 200:
         said = answer.body.decode("utf-8", errors="replace")
-        raise RefusalError(f"the handler answered {answer.status}: {said}")
+        raise RefusalError(f"the handler answered with status {answer.status}: {said}")
     sys.stdout.buffer.write(answer.body.rstrip(b"\n") + b"\n")
 
 
@@ -122,6 +122,6 @@ def _check_requirements(model: Path, python: Path) -> None:
     unmet = unmet_requirement(requirements, python) if requirements.is_file() else None
     if unmet is not None:
         raise RefusalError(
-            f"code/requirements.txt of the model asks for {unmet!r}, which {python} does not have, "
-            "allowed: --python with the interpreter of an environment that has it"
+            f"code/requirements.txt of the model requires {unmet!r}, which {python} "
+            "does not have; name an environment that has it with --python"
         )

@@ -74,7 +74,7 @@ def command(
     `#:schema ./workload.schema.json`; `compilegate init` writes both.
     """
     if (workload is None) is not schema:
-        raise click.UsageError("NAME: allowed is either a workload or --schema")
+        raise click.UsageError("name a workload, or give --schema")
     if workload is None:
         from compilegate.workload.schema import schema_text  # noqa: PLC0415  seldom needed
 

@@ -209,7 +209,7 @@ def _told(step: Step, faults: Iterator[str]) -> Iterator[str]:
 
 def _remedy(step: str, command: str = "COMMAND") -> str:
     """What to do about a step that cannot run here."""
-    return f"let a command do it (--command {step}={command}), or leave it out (--skip {step})"
+    return f"replace it by a command (--command {step}={command}), or leave it out (--skip {step})"
 
 
 # The definition
@@ -219,9 +219,9 @@ def _gpu_faults(step: str, count: int, gpus: int) -> Iterator[str]:
     """A machine without any is no fault: the job computes on its cores."""
     if count > gpus > 0:
         yield (
-            f"{step}: its job starts {count} processes, each with a GPU of its own, and there "
-            f"{'is' if gpus == 1 else 'are'} {gpus} here; declare fewer processes, or let it "
-            "see none: CUDA_VISIBLE_DEVICES= compilegate run"
+            f"{step}: its job starts {count} processes with a GPU each, and this "
+            f"machine has {gpus}; declare fewer processes, or run without GPUs: "
+            "CUDA_VISIBLE_DEVICES= compilegate run"
         )
 
 
@@ -358,7 +358,10 @@ class _Steps:
     def _job_faults(self, step: Step, job: Job) -> Iterator[str]:
         if _ACCELERATORS_ABSENT_HERE.match(job.instance_type):
             kind = job.instance_type
-            yield f"InstanceType {kind} needs Trainium or Inferentia, which is not here"
+            yield (
+                f"InstanceType {kind} needs Trainium or Inferentia, which this machine "
+                "does not have"
+            )
         if isinstance(job, TrainingJob) and not job.entrypoint:
             yield from _toolkit_faults(job)
         for uri in job.output_prefixes:
@@ -385,14 +388,14 @@ def _check_type(step: Step) -> None:
         raise StepError(f"{kind}; {_remedy(step.name)}")
     if known.by_command:
         kind = f"{'an' if step.type.startswith('E') else 'a'} {step.type} step"
-        raise StepError(f"{kind} needs what only AWS has; {_remedy(step.name)}")
+        raise StepError(f"{kind} needs a service of AWS; {_remedy(step.name)}")
 
 
 def _retry_faults(step: Step) -> Iterator[str]:
     for policy in step.retry_policies:
         for name in policy.exception_types:
             if name not in EXCEPTION_TYPES:
-                yield f"a retry policy names {name}, allowed are {', '.join(EXCEPTION_TYPES)}"
+                yield (f"a retry policy names {name}, expected one of {', '.join(EXCEPTION_TYPES)}")
 
 
 def _own_faults(step: Step, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -434,8 +437,8 @@ def _toolkit_faults(job: TrainingJob) -> Iterator[str]:
         yield fault
     if is_on(job.hyperparameters, TRAINING_COMPILER_HYPERPARAMETER):
         yield (
-            f"{TRAINING_COMPILER_HYPERPARAMETER} needs SageMaker Training Compiler, which is in "
-            "AWS's images only; run it on SageMaker"
+            f"{TRAINING_COMPILER_HYPERPARAMETER} needs SageMaker Training Compiler, "
+            "which only AWS's images have; run it on SageMaker"
         )
 
 
@@ -445,9 +448,9 @@ def _program_faults(step: Step, job: Job, image: Image) -> Iterator[str]:
     is_xgboost = job.algorithm == XGBOOST
     if is_xgboost and isinstance(image, Environment) and not image.has_module("xgboost"):
         yield (
-            f"the built-in algorithm {XGBOOST} needs xgboost, which is not in {there}'s "
-            f"environment: {there} -m pip install xgboost-cpu, or name an environment that "
-            "has it with --image"
+            f"the built-in algorithm {XGBOOST} needs xgboost, which the environment "
+            f"of {there} does not have; install it with `{there} -m pip install "
+            "xgboost-cpu`, or name another environment with --image"
         )
     if not job.entrypoint or isinstance(job.entrypoint[0], Unresolved):
         return
@@ -500,14 +503,14 @@ def _input_faults(
             maker = next(makers, None)
             if maker is not None:
                 yield (
-                    f"{absent}: {maker} makes it, but need not have ended when {name} starts; let "
-                    f"{name} depend on it (DependsOn)"
+                    f"{absent}: {maker} writes it, but may still run when {name} starts; "
+                    f"add {maker} to DependsOn of {name}"
                 )
             else:
                 yield (
-                    f"{absent} and no step before it makes it; put its files at {store.path(uri)}, "
-                    f"or say where they are: --data {uri}=FOLDER (=later if a program puts them "
-                    "there while it runs)"
+                    f"{absent}, and no step before writes it; put its files at {store.path(uri)}, "
+                    f"or give their place: --data {uri}=FOLDER (=later if a program writes them "
+                    "while it runs)"
                 )
 
 

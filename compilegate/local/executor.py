@@ -69,7 +69,7 @@ class LocalExecutor(Options):
         run = self._new(pipeline, parameters)
         if not _PIPELINE_NAME.fullmatch(pipeline):
             raise ExecutionError(
-                f"the pipeline's name is {pipeline!r}, allowed: 1 to 256 letters, "
+                f"the pipeline's name is {pipeline!r}, expected 1 to 256 letters, "
                 "digits and single '-'"
             )
         check_writable(self._home)

@@ -156,6 +156,8 @@ class _Loop:
             else step
             for name, step in resumable_steps(run.execution).items()
         }
+        for name in run.checked.left_out:  # whoever reads the files sees it, whatever comes
+            run.journal.write_step(self._steps[name])
         self._cores = CorePool(run.cores, locks / "cores", identifier)
         self._gpus = GpuPool(run.gpus, locks / "gpus", identifier)
         # A SimpleQueue may be put to from a signal handler; that is what it is for.
@@ -440,7 +442,7 @@ class _Loop:
             entry = CachedResult(job.name, identifier, result.properties)
             prepared.slot.record(entry, job.output_uris())
         except OSError as error:  # the step has ended well, and other jobs are running
-            self._listener(StepOutput(name, f"not kept in the step cache: {error}"))
+            self._listener(StepOutput(name, f"could not be written to the step cache: {error}"))
 
     def _end_step(self, step: StepResult) -> None:
         active = self._active.pop(step.name, None)

@@ -12,7 +12,7 @@ from compilegate.local.errors import StepRequestError
 
 ACCOUNT = "arn:aws:sagemaker:local:000000000000"
 """How every ARN here begins."""
-INSTEAD = "let a command of yours do the step (--command), or leave it out (--skip)"
+INSTEAD = "replace the step by a command (--command), or leave it out (--skip)"
 """What to do about a step that cannot run here."""
 
 _HTTPS = re.compile(
@@ -77,7 +77,7 @@ class RequestReader:
         if isinstance(value, Unresolved) or value in allowed:
             return value
         raise StepRequestError(
-            f"{self.path(key)} is {value!r:.80}, allowed here: {', '.join(allowed)}; {INSTEAD}"
+            f"{self.path(key)} is {value!r:.80}; supported here: {', '.join(allowed)}; {INSTEAD}"
         )
 
     def integer_or(self, key: str, default: int) -> int:
@@ -96,7 +96,7 @@ class RequestReader:
         seconds = condition.integer_or(key, 86_400)
         if not 1 <= seconds <= _MOST_SECONDS:
             found = f"{condition.path(key)} is {seconds:.3g}"
-            raise StepRequestError(f"{found}, allowed: 1 to {_MOST_SECONDS}")
+            raise StepRequestError(f"{found}, expected 1 to {_MOST_SECONDS}")
         return seconds
 
     def section(self, key: str) -> RequestReader:
@@ -131,8 +131,8 @@ class RequestReader:
         for name in found:
             if not _VARIABLE.fullmatch(name):
                 raise StepRequestError(
-                    f"{self.path(key)} names the variable {name!r:.60}, allowed: letters, digits "
-                    "and '_', a digit not first"
+                    f"{self.path(key)} names the variable {name!r:.60}, expected letters, digits "
+                    "and '_', no digit first"
                 )
         return found
 

@@ -122,7 +122,8 @@ class LocalRun:
             return max(1, available // max(1, at_once))
         if not 1 <= wanted <= available:
             raise ExecutionError(
-                f"{wanted} cores for each job: there are {available} physical cores here"
+                f"{wanted} cores for each job are more than the {available} physical "
+                "cores of this run"
             )
         return wanted
 
@@ -167,7 +168,7 @@ class LocalRun:
             named, step = describe_reference(reference), self.checked.graph.steps[reference.step]
             files = [file for file in step.property_files if file.name == reference.path[-1]]
             if not files:
-                raise ExpressionError(f"{named} is not a declared property file")
+                raise ExpressionError(f"{named} is not declared as a property file")
             output = files[0].output_name
             path = ("ProcessingOutputConfig", "Outputs", output, "S3Output", "S3Uri")
             folder = read_property(StepReference(reference.step, path))

@@ -41,7 +41,7 @@ def choose(definition: Definition, selection: Selection) -> tuple[Mapping[str, s
     _spread(graph, left_out)
     for name in until:
         if name in left_out:
-            faults.append(f"--until {name}: it would be left out: {left_out[name]}")
+            faults.append(f"--until {name}: that step is left out: {left_out[name]}")
     return {name: left_out[name] for name in graph.steps if name in left_out}, faults
 
 
@@ -64,7 +64,7 @@ def _faults(definition: Definition, selection: Selection) -> Iterator[str]:
                 yield f"{option}: {name!r:.80} is not a step of this definition; there are {there}"
     for name in selection.until:
         if name in selection.skip:
-            yield f"--until: {name} is given to --skip as well, allowed: one of them"
+            yield f"--until and --skip both name {name}"
 
 
 def _spread(graph: StepGraph, left_out: dict[str, str]) -> None:

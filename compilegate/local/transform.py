@@ -124,8 +124,8 @@ def read_transform_request(raw: Mapping[str, Any]) -> TransformJob:
     containers = read_containers(raw["Model"])
     if len(containers) > 1:
         raise StepRequestError(
-            f"its model has {len(containers)} containers, allowed here: 1; transform with each "
-            "of them in a step of its own"
+            f"its model has {len(containers)} containers, and one is supported "
+            "here; transform with each of them in its own step"
         )
     image, uri = containers[0].image, containers[0].data_uri
     environment = {**containers[0].environment, **reader.variables("Environment")}

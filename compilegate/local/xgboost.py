@@ -57,10 +57,13 @@ _WITHOUT_EFFECT = re.compile(
 
 
 REFUSAL = (
-    "the image is the built-in algorithm {}, which is in AWS's images only (of them XGBoost alone "
-    "trains and answers here); let a command do the step (--command), or leave it out (--skip)"
+    "the image is the built-in algorithm {}, which only AWS's images have "
+    "(of these, XGBoost alone is supported here); replace the step by a "
+    "command (--command), or leave it out (--skip)"
 )
-NO_CSV = "ContentType is {}, allowed here: text/csv, with one label (SageMaker's default is LIBSVM)"
+NO_CSV = (
+    "ContentType is {}; supported here: text/csv with one label (SageMaker's default is LIBSVM)"
+)
 
 
 class JobError(Exception):
@@ -104,7 +107,7 @@ def faults(given: Mapping[str, Any], channels: Mapping[str, str | None]) -> Iter
             if not re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", str(value).strip()):
                 yield f"the hyperparameter {name} is {value!r}, expected a number"
         elif not _WORD.fullmatch(name) and not _WITHOUT_EFFECT.fullmatch(name):
-            yield f"the hyperparameter {name} is not one that {XGBOOST} takes here"
+            yield f"the hyperparameter {name} is not supported by {XGBOOST} here"
     if "num_round" not in given:
         yield "the hyperparameter num_round is missing"
     if "train" not in channels:
@@ -150,7 +153,7 @@ def train(base: Path, *, pickled: bool) -> None:
         booster = _boost(xgboost, _parameters(given), matrices)
     except (xgboost.core.XGBoostError, ValueError) as error:
         first = str(error).strip().splitlines()
-        raise JobError(f"{XGBOOST} refuses to train: {' '.join(first[:2])}") from error
+        raise JobError(f"{XGBOOST} could not train: {' '.join(first[:2])}") from error
     target = base / "model" / MODEL
     target.write_bytes(pickle.dumps(booster) if pickled else booster.save_raw("ubj"))
     print(f"Stored trained model at {target}", flush=True)
@@ -230,8 +233,9 @@ def model_fn(model_dir: str) -> Any:
         found = pickle.loads(content)  # noqa: S301  the job's own model
     except xgboost.core.XGBoostError as error:
         raise JobError(
-            f"XGBoost {xgboost.__version__} does not read {MODEL}: {str(error).splitlines()[0]}; "
-            "name an image whose XGBoost is as old as the model's"
+            f"XGBoost {xgboost.__version__} cannot read {MODEL}: "
+            f"{str(error).splitlines()[0]}; name an image with the XGBoost that "
+            "wrote it"
         ) from None
     return found.get_booster() if hasattr(found, "get_booster") else found
 

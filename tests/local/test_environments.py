@@ -213,7 +213,7 @@ setup(name="mine", version="1", py_modules=["helper"], install_requires=["{NAME}
     both = [log_of(result, name) for name in ("first", "second")]
     assert sum("Successfully installed" in log for log in both) == 1
     said = [it.line for it in bench.events if isinstance(it, StepOutput) and it.step != "other"]
-    assert said.count("installing what requirements.txt of the source names") == 2  # and "bad"
+    assert said.count("installing the packages of requirements.txt in the source") == 2  # and "bad"
     assert len(list(bench.home.glob("environments/*/complete"))) == 3
     sentence, *last_lines = failure_of(result, "bad").splitlines()
     assert sentence == (

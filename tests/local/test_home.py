@@ -408,7 +408,7 @@ def test_approval_can_be_given_and_taken_back_with_a_reason(tmp_path: Path) -> N
         describe_package(tmp_path, "g/2")
     with pytest.raises(RegistryError, match="is neither GROUP/VERSION nor"):
         describe_package(tmp_path, "../g/1")
-    with pytest.raises(RegistryError, match="'Fine' is unknown, allowed are Approved"):
+    with pytest.raises(RegistryError, match="'Fine', expected Approved"):
         set_approval(tmp_path, "g/1", "Fine")
 
 

@@ -270,7 +270,7 @@ def test_inputs_are_prefixes_manifests_and_what_earlier_steps_made(bench: Workbe
     assert log_of(result, "folder") == "here\n"
     assert log_of(result, "beginning") == "['data']\n"
     assert log_of(result, "manifest") == "['3', 'a']\n"
-    assert "wrote into its input" in failure_of(result, "spoil")
+    assert "wrote to its input" in failure_of(result, "spoil")
 
 
 def test_children_are_found_where_the_kernel_has_no_list_of_them() -> None:

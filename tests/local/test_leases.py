@@ -125,7 +125,7 @@ def test_more_cores_or_gpus_for_a_job_than_there_are_is_refused(bench: Workbench
         {"ResourceConfig.InstanceType": "ml.g5.12xlarge"},
     )
     (found,) = bench.refused(step, gpus=("0", "1", "2"))
-    assert "train: its job starts 4 processes, each with a GPU of its own, and there are 3" in found
+    assert "train: its job starts 4 processes with a GPU each, and this machine has 3" in found
 
 
 @pytest.mark.slow

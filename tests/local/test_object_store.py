@@ -135,7 +135,7 @@ def test_a_folder_that_stands_for_a_prefix_is_only_read(bench: Workbench, tmp_pa
     assert bench.store.exists("s3://data/in/boto3.txt")
     bench.store.upload(write(tmp_path / "new", "new"), "s3://data/in/boto3.txt")
     assert (folder / "boto3.txt").read_text() == "by hand"
-    with pytest.raises(ExecutionError, match="is an object that was stored there"):
+    with pytest.raises(ExecutionError, match="was stored by a job"):
         place_data(bench.store, "s3://data/in", folder)
 
 
@@ -178,7 +178,7 @@ def test_a_job_reaches_the_store_by_boto3_and_no_account(
     assert bench.store.read("s3://made/by/boto3.txt") == b"from a job"
     assert "has no objects" in failure_of(result, "later")
     shown = dict(line.split(" ", 1) for line in log_of(result, "write").splitlines())
-    assert "there is no bucket nobody-named-it" in shown["told"]
+    assert "the bucket nobody-named-it is missing" in shown["told"]
     assert "real-account" not in shown.values()
     assert shown["AWS_ENDPOINT_URL"].startswith("http://127.0.0.1:")
     assert shown["AWS_EC2_METADATA_DISABLED"] == "true"
@@ -268,7 +268,7 @@ def test_listings_are_paged_and_grouped(s3: Any) -> None:
         ("put_object", {"Key": "a//b", "Body": b""}, "not of the form s3://bucket/key"),
         ("put_object", {"Key": ".x.part", "Body": b""}, "a key may not end in .x.part here"),
         ("put_object", {"Key": "k" * 300, "Body": b""}, "name too long"),
-        ("get_object_acl", {"Key": "a/b"}, "is not answered here"),
+        ("get_object_acl", {"Key": "a/b"}, "is not supported here"),
         ("upload_part", {"Key": "a/c", "UploadId": "../..", "PartNumber": 1}, "NoSuchUpload"),
     ],
 )
@@ -285,9 +285,9 @@ def test_what_the_store_cannot_do_is_an_error_with_a_sentence(
 def test_other_services_keys_and_writers_are_refused(s3: Any, served: Served) -> None:
     _, variables = served
     assert client(variables, "sts").get_caller_identity()["Account"] == "000000000000"
-    with pytest.raises(ClientError, match=r"iam GetRole.*not answered on this machine.*--env"):
+    with pytest.raises(ClientError, match=r"iam GetRole.*not available on this machine.*--env"):
         client(variables, "iam").get_role(RoleName="x")
-    with pytest.raises(ClientError, match=r"lambda GET.*not answered on this machine.*--env"):
+    with pytest.raises(ClientError, match=r"lambda GET.*not available on this machine.*--env"):
         client(variables, "lambda").list_functions()
     with pytest.raises(ClientError, match=r"InvalidAccessKeyId.*on purpose"):
         client(variables, key="AKIAREAL").list_buckets()

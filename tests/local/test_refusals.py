@@ -54,24 +54,24 @@ CONTAINERS = "InferenceSpecification.Containers"
 
 REQUESTS: dict[str, list[tuple[Json, str]]] = {
     "train": [
-        ({f"{CHANNEL}.InputMode": "Tube"}, "InputMode is 'Tube', allowed here: File, FastFile"),
-        ({f"{CHANNEL}.InputMode": "Pipe"}, "InputMode is 'Pipe', allowed here: File, FastFile"),
-        ({f"{CHANNEL}.CompressionType": "Gzip"}, "'Gzip', allowed here: None"),
+        ({f"{CHANNEL}.InputMode": "Tube"}, "InputMode is 'Tube'; supported here: File, FastFile"),
+        ({f"{CHANNEL}.InputMode": "Pipe"}, "InputMode is 'Pipe'; supported here: File, FastFile"),
+        ({f"{CHANNEL}.CompressionType": "Gzip"}, "'Gzip'; supported here: None"),
         ({f"{CHANNEL}.ChannelName": "../up"}, "ChannelName '../up' may hold"),
         ({f"{CHANNEL}.DataSource": {"FileSystemDataSource": {}}}, "FSx and EFS are not mounted"),
         ({f"{S3}.S3Uri": 3}, "S3Uri is 3, expected a string"),
         ({f"{S3}.S3Uri": "s3://b/../x"}, "is not of the form"),
         ({f"{S3}.S3Uri": "https://b/x"}, "is not of the form"),
-        ({f"{S3}.S3DataType": "Odd"}, "'Odd', allowed here: S3Prefix, ManifestFile"),
+        ({f"{S3}.S3DataType": "Odd"}, "'Odd'; supported here: S3Prefix, ManifestFile"),
         ({f"{S3}.S3DataType": "AugmentedManifestFile"}, "here: S3Prefix, ManifestFile"),
         ({"InputDataConfig": [3]}, "expected a list of objects"),
         ({"HyperParameters": {}}, "nothing says what to run"),
         ({"HyperParameters.a": 1}, "HyperParameters.a is 1, expected a string"),
         ({"HyperParameters": "x"}, "HyperParameters is 'x', expected an object"),
-        ({"HyperParameters.sagemaker_mpi_enabled": "true"}, "start it by torchrun"),
+        ({"HyperParameters.sagemaker_mpi_enabled": "true"}, "use torchrun"),
         (
             {"HyperParameters.sagemaker_training_compiler_enabled": "true"},
-            "needs SageMaker Training Compiler, which is in AWS's images only; run it on SageMaker",
+            "needs SageMaker Training Compiler, which only AWS's images have; run it on SageMaker",
         ),
         *(
             ({"HyperParameters.sagemaker_program": json.dumps(it)}, f"program is {it!r}")
@@ -86,8 +86,8 @@ REQUESTS: dict[str, list[tuple[Json, str]]] = {
         ),
         ({f"{ALGORITHM}.ContainerEntrypoint": ["amazon_sagemaker_scheduler"]}, "='papermill"),
         ({f"{RESOURCES}.InstanceType": "ml.trn1.2xlarge"}, "needs Trainium or Inferentia"),
-        ({f"{RESOURCES}.InstanceCount": 0}, "InstanceCount is 0, allowed here: 1 to 16"),
-        ({f"{RESOURCES}.InstanceCount": 17}, "InstanceCount is 17, allowed here: 1 to 16, because"),
+        ({f"{RESOURCES}.InstanceCount": 0}, "InstanceCount is 0, expected 1 to 16"),
+        ({f"{RESOURCES}.InstanceCount": 17}, "InstanceCount is 17, expected 1 to 16: all"),
         ({f"{RESOURCES}.InstanceCount": "two"}, "InstanceCount"),
         ({RESOURCES: {"InstanceGroups": GROUPS}}, "InstanceGroups names 2"),
         ({RESOURCES: MOST, "Environment.COMPILEGATE_PROCESSES": "8"}, "128 processes"),
@@ -96,8 +96,8 @@ REQUESTS: dict[str, list[tuple[Json, str]]] = {
     ],
     "job": [
         ({SECONDS: "1"}, "expected a whole number"),
-        ({SECONDS: -5}, "allowed: 1 to 2419200"),
-        ({SECONDS: 10**30}, "allowed: 1 to 2419200"),
+        ({SECONDS: -5}, "expected 1 to 2419200"),
+        ({SECONDS: 10**30}, "expected 1 to 2419200"),
         ({"Environment": {"A=B": "x"}}, "names the variable 'A=B'"),
         ({"Environment": {"": "x"}}, "names the variable ''"),
         ({"Environment": {"A": "x\0y"}}, "Environment.A is 'x\\x00y'"),
@@ -105,7 +105,7 @@ REQUESTS: dict[str, list[tuple[Json, str]]] = {
         ({"ProcessingInputs": [{"InputName": "x", "DatasetDefinition": {}}]}, "needs AWS"),
         ({"ProcessingInputs.0.S3Input.LocalPath": "in"}, "must be absolute"),
         ({"AppSpecification": {"ImageUri": "x"}}, "ContainerEntrypoint is missing"),
-        ({PROGRAM: ["smspark-submit"]}, "smspark-submit is in AWS's Spark images only; let a"),
+        ({PROGRAM: ["smspark-submit"]}, "smspark-submit is in AWS's Spark images only; replace it"),
         ({PROGRAM: ["no-such-program", "x"]}, "its program no-such-program is "),
         ({OUTPUT: "s3://b//o"}, "its output: 's3://b//o'"),
         ({OUTPUT: "https://b/o"}, "its output: 'https://b/o'"),
@@ -116,13 +116,13 @@ REQUESTS: dict[str, list[tuple[Json, str]]] = {
             ({GROUP: name}, f"{GROUP} is ")
             for name in ("../g", "", "two words", "topics!", "a" * 64, "-topics")
         ),
-        ({"ModelApprovalStatus": "Yes"}, "is 'Yes', allowed are Approved"),
+        ({"ModelApprovalStatus": "Yes"}, "is 'Yes', expected Approved"),
         ({CONTAINERS: [{"ModelDataUrl": 1}]}, "expected a string"),
         ({f"{CONTAINERS}.0.ModelDataUrl": "s3://b/none"}, "s3://b/none is not in the local store"),
         ({"Zoo": {}}, "Zoo: "),
     ],
     "transform": [
-        ({"TransformInput.SplitType": "RecordIO"}, "is 'RecordIO', allowed here"),
+        ({"TransformInput.SplitType": "RecordIO"}, "is 'RecordIO'; supported here"),
         ({"DataProcessing": {"OutputFilter": "$..x"}}, "OutputFilter: '$..x' is not supported"),
         (
             {"TransformInput.SplitType": "None", "DataProcessing": {"JoinSource": "Input"}},
@@ -216,17 +216,17 @@ def test_steps_that_do_not_fit_together_are_named(bench: Workbench) -> None:
         bench.processing("make", outputs=["x"]),
         bench.processing("read", inputs={"x": "s3://bucket/make/x"}),
     )
-    assert "make makes it, but need not have ended when read starts" in found
-    assert found.endswith("(DependsOn)")
+    assert "make writes it, but may still run when read starts" in found
+    assert found.endswith("add make to DependsOn of read")
 
 
 def test_an_unknown_image_and_a_name_unfit_for_a_folder_are_refused(bench: Workbench) -> None:
     images = ImageSources(root=bench.home, patterns=(("*/processing:*", "here"),))
     (found,) = bench.refused(bench.training("train"), bench.processing("p"), images=images)
     assert found == (
-        "train: image registry.example/training:1 is unknown: no pattern matches and "
-        f"{bench.home} has no folder training; name a Python environment for it, "
-        "for example --image '*training*=here'"
+        "train: no Python environment is named for the image registry.example/training:1: no "
+        f"pattern matches and {bench.home} has no folder training; name one, for example --image "
+        "'*training*=here'"
     )
     with pytest.raises(ExecutionError, match=r"the pipeline's name is '\.\./x'"):
         bench.run(bench.fail("stop"), pipeline_name="../x")
@@ -309,13 +309,13 @@ def test_half_characters_are_found_wherever_they_stand(half: str, as_name: bool)
         (["--data", "bucket=folder"], "--data: found 'bucket=folder', allowed: s3://BUCKET"),
         (["--data", "s3://b=nowhere"], "--data: nowhere holds nothing"),
         (["--env", "1X=2"], "--env: found '1X=2', allowed: NAME=VALUE"),
-        (["--env", "SURELY_UNSET"], "--env: SURELY_UNSET has no value in this shell"),
+        (["--env", "SURELY_UNSET"], "--env SURELY_UNSET has no value in this shell"),
         (["--skip", "q"], "--skip: 'q' is not a step of this definition; there are p"),
         (
             [],
-            "p: s3://bucket/absent is not in the local store and no step before it makes it; put "
-            "its files at {home}/s3/bucket/absent, or say where they are: --data "
-            "s3://bucket/absent=FOLDER (=later if a program puts them there while it runs)",
+            "p: s3://bucket/absent is not in the local store, and no step before writes it; put "
+            "its files at {home}/s3/bucket/absent, or give their place: --data "
+            "s3://bucket/absent=FOLDER (=later if a program writes them while it runs)",
         ),
     ],
 )

@@ -74,6 +74,10 @@ def test_what_is_skipped_holds_up_only_what_reads_it(bench: Workbench) -> None:
         *("waits", "after")
     }
     assert list_groups(bench.home) == []
+    failed = asked(bench, "run", file, *("--skip", "deploy"), *("--command", "waits=false"))
+    assert failed.exit_code == 3, failed.output
+    newest, _ = list_executions(bench.home)
+    assert statuses(newest)["deploy"] == "NotExecuted"
 
 
 def test_until_carries_out_what_a_step_needs_and_nothing_else(bench: Workbench) -> None:
@@ -94,10 +98,10 @@ def test_until_carries_out_what_a_step_needs_and_nothing_else(bench: Workbench) 
     ("options", "told"),
     [
         ({"selection": Selection(until=("b",))}, "--until: 'b' is not a step of this definition"),
-        ({"selection": Selection(until=("no",), skip=("no",))}, "--until: no is given to --skip"),
+        ({"selection": Selection(until=("no",), skip=("no",))}, "--until and --skip both name no"),
         (
             {"selection": Selection(until=("inside",), skip=("deploy",))},
-            "--until inside: it would be left out: it is",
+            "--until inside: that step is left out: it is",
         ),
         ({"commands": {"b": "true"}}, "--command: 'b' is not a step"),
         ({"commands": {"no": "true"}}, "no is a Fail step, which no command can stand for"),

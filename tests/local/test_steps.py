@@ -329,7 +329,7 @@ def test_a_function_is_called_again_when_an_execution_is_resumed(bench: Workbenc
 @pytest.mark.parametrize(
     ("step", "told"),
     [
-        ({}, f"no file here stands for the function {ARN}greet; name the file of its handler"),
+        ({}, f"no file is named for the function {ARN}greet; name its handler's"),
         ({"FunctionArn": 3}, "greet: FunctionArn is 3, expected the ARN of a function"),
         (
             {"OutputParameters": [{"OutputName": "a", "OutputType": "Text"}]},
@@ -340,7 +340,7 @@ def test_a_function_is_called_again_when_an_execution_is_resumed(bench: Workbenc
             {"FunctionArn": {"Get": "Steps.other.OutputParameters['text']"}},
             "must be known before the execution starts",
         ),
-        ({"FunctionArn": "arn:absent"}, "is absent.py here, which is no file"),
+        ({"FunctionArn": "arn:absent"}, "stands for absent.py, which is not a file"),
     ],
 )
 def test_what_cannot_be_called_is_refused(bench: Workbench, step: Json, told: str) -> None:

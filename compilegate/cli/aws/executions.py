@@ -88,11 +88,9 @@ def submit_command(
         refuse_infeasible(declared, path, instance_type=given[INSTANCE_TYPE])
     if token is not None and not token.strip():
         # A CI variable may be missing: every run would then find the first one's execution.
-        raise click.UsageError(
-            "--token: found an empty text, allowed: a text that differs for each run"
-        )
+        raise click.UsageError("--token is empty; give a text that differs for each run")
     if not given.get(DATA, "s3://").startswith("s3://"):
-        raise click.UsageError(f"--parameter: {DATA} is {given[DATA]!r}, allowed: s3://BUCKET/KEY")
+        raise click.UsageError(f"--parameter {DATA} is {given[DATA]!r}, expected s3://BUCKET/KEY")
     if wait:
         with refusing_os_errors():
             project.home.mkdir(parents=True, exist_ok=True)
@@ -166,7 +164,7 @@ def upload_command(project: Project, workload: str | None, *, all_of_them: bool)
     the right one. `compilegate aws submit` does the same before it starts an execution.
     """
     if all_of_them is (workload is not None):
-        raise click.UsageError("NAME: allowed is either a workload or --all")
+        raise click.UsageError("name one workload, or give --all")
     account = open_account(project)
     declared = (
         [project.load(workload)]
@@ -200,7 +198,7 @@ def _prepared(
     if DATA not in given:
         data = _staged(account, workload, path)
         if data != stack["DataUri"]:
-            click.echo(f"the raw data has changed since the deployment; {DATA}={data}", err=True)
+            click.echo(f"the raw data has changed since the deployment: {DATA}={data}", err=True)
             added[DATA] = data
     if ATTEMPT not in given and ATTEMPT in {each.name for each in definition.parameters}:
         attempt = _attempt(account, workload.name, pipeline.name)
@@ -222,7 +220,8 @@ def _attempt(account: Account, workload: str, pipeline: str) -> int:
     if notice is None or not json.loads(notice).get("lost"):
         return before
     click.echo(
-        f"the last execution lost jobs; their arms train again: {ATTEMPT}={before + 1}", err=True
+        f"the last execution lost jobs, so their arms are trained again: {ATTEMPT}={before + 1}",
+        err=True,
     )
     return before + 1
 
@@ -268,7 +267,8 @@ def _find_execution(project: Project, arn_or_workload: str) -> tuple[AwsSession,
         return open_session(region_of(arn_or_workload)), arn_or_workload
     if ":" in arn_or_workload or "/" in arn_or_workload:
         raise click.UsageError(
-            f"found {arn_or_workload!r}, allowed: a workload's name, or the ARN of an execution "
+            f"{arn_or_workload!r} is neither a workload's name nor the ARN of an "
+            "execution "
             "(arn:aws:sagemaker:REGION:ACCOUNT:pipeline/PIPELINE/execution/ID)"
         )
     account = open_account(project)

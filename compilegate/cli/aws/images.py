@@ -95,13 +95,13 @@ def command(
     building = {"--build": build, "--wait": wait}
     if by_region:
         beside = {"NAME": names, "--pin": pin, "--json": as_json, **building}
-        refuse_given(beside, "not with --regions")
+        refuse_given(beside, "does not go with --regions")
     if as_json:
-        refuse_given({"--pin": pin, **building}, "not with --json")
+        refuse_given({"--pin": pin, **building}, "does not go with --json")
     if pin:
-        refuse_given(building, "not with --pin")
+        refuse_given(building, "does not go with --pin")
     else:
-        refuse_given({"--missing": missing}, "allowed with --pin")
+        refuse_given({"--missing": missing}, "needs --pin")
     if by_region:
         _list_regions(project)
         return
@@ -159,7 +159,7 @@ def _start(
             started[name] = build_image(session, image)
         except NoRoomError as error:
             waiting[name] = image
-            click.echo(f"{name}: waits, because {error}")
+            click.echo(f"{name}: waiting: {error}")
         else:
             click.echo(f"{name}: build {started[name].id} started")
     if not started and not waiting:
@@ -180,7 +180,9 @@ def _follow(
             lines.show(time.monotonic() - began, image, f"{text}{seconds}")
     except KeyboardInterrupt:
         click.echo(
-            "\nno longer watching; the builds continue: compilegate aws images --wait", err=True
+            "\nstopped watching; the builds continue, watch them with: compilegate "
+            "aws images --wait",
+            err=True,
         )
         return exit_codes.INTERRUPTED
     except AwsError as error:
@@ -255,7 +257,7 @@ def _pin_bases(
                 f"{settings.with_name(LOCK_FILE)}, which is to be committed"
             ) from error
         was = before.get(base)
-        said = "as before" if was == after[base] else "new" if was is None else f"was {was}"
+        said = "unchanged" if was == after[base] else "new" if was is None else f"was {was}"
         click.echo(f"{base} is {after[base]} ({said})")
     if after != before:
         click.echo(

@@ -100,13 +100,14 @@ def promote_command(project: Project, model: str) -> None:
     """
     found = _MODEL.fullmatch(model)
     if found is None:
-        raise click.UsageError(f"{model!r}, allowed: GROUP/VERSION, such as news-topics/3")
+        raise click.UsageError(f"MODEL is {model!r}, expected GROUP/VERSION, such as news-topics/3")
     account = open_account(project)
     names, source = account.names, account.names.settings.source
     if source is None:
         raise RefusalError(
-            f"{project.settings_file}: source is missing, allowed: [source], or a stage with "
-            f"`from`, chosen by {STAGE_VARIABLE}; it says where models come from"
+            f"{project.settings_file}: source is missing, so nothing says where "
+            "models come from; add a table [source], or choose a stage with `from` "
+            f"by {STAGE_VARIABLE}"
         )
     registry = Registry(account.session, names.settings.project)
     promotion = Promotion(source, account.session, registry, account.bucket)

@@ -81,7 +81,7 @@ def show_outcome(
         drawn = complete_page(result) or page.is_file()
     else:
         registered = f"; registered: {'; '.join(models)}" if models else ""
-        _show("decided", f"nothing, for the execution has no verdict{registered}")
+        _show("decided", f"the execution has no verdict{registered}")
         drawn = False
     if not drawn:
         write_page(result, resume)

@@ -176,7 +176,7 @@ class LocalS3:
         if re.search(rf"(?<![\w.\-]){re.escape(asked.bucket)}(?![\w.\-])", self._named):
             folder.mkdir(parents=True, exist_ok=True)
         if not folder.is_dir():
-            text = f"there is no bucket {asked.bucket}; make the folder {folder}"
+            text = f"the bucket {asked.bucket} is missing; make the folder {folder}"
             raise S3Error(404, "NoSuchBucket", text)
         kind = _subresource(asked) if asked.key else "&".join(sorted({*asked.query} - _LISTING))
         operation = self._operations.get((asked.method, bool(asked.key), kind), _not_here)
@@ -250,7 +250,7 @@ class LocalS3:
         if asked.key.endswith("/") and path.is_dir():
             return Answer(200, {"Content-Length": "0", "ETag": '"folder"'})
         if asked.key.endswith("/") or not path.is_file():
-            text = f"{asked.uri} is not in the local store; put it at {path}, or let --data bring "
+            text = f"{asked.uri} is not in the local store; put it at {path}, or name with --data "
             raise S3Error(404, "NoSuchKey", f"{text}its folder")
         return _not_here(asked) if _subresource(asked) else _content(path, asked.headers)
 
@@ -305,7 +305,7 @@ class LocalS3:
             raise S3Error(400, "InvalidPartOrder", "parts must be listed once, in order")
         missing = [number for number in numbers if not (upload / number).is_file()]
         if missing:
-            raise S3Error(400, "InvalidPart", f"part {missing[0]} of {asked.uri} has not come")
+            raise S3Error(400, "InvalidPart", f"part {missing[0]} of {asked.uri} was not uploaded")
         first, *others = [upload / number for number in numbers]
         with first.open("ab") as whole:
             for other in others:
@@ -385,7 +385,7 @@ def _content(path: Path, headers: Mapping[str, str]) -> Answer:
 
 def _not_here(asked: Asked) -> Answer:
     what = " ".join([asked.method, "&".join(sorted(asked.query))]).strip()
-    raise S3Error(400, "NotImplemented", f"{what} of {asked.uri} is not answered here")
+    raise S3Error(400, "NotImplemented", f"{what} of {asked.uri} is not supported here")
 
 
 def _document_of(asked: Asked) -> str:

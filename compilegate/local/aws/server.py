@@ -96,6 +96,12 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "compilegate"
     wbufsize = -1
 
+    def handle_expect_100(self) -> bool:
+        """Let the client go on at once: boto3 waits a second for it."""
+        go_on = super().handle_expect_100()
+        self.wfile.flush()
+        return go_on
+
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is printed: the execution's own table is on the terminal."""
 
@@ -118,14 +124,14 @@ class _Handler(BaseHTTPRequestHandler):
         if not headers.get("host", "").startswith("127.0.0.1"):
             raise S3Error(403, "AccessDenied", "this address is for the jobs of an execution")
         if key is None and self.command not in _READS:
-            raise S3Error(403, "AccessDenied", "a request that changes something is signed")
+            raise S3Error(403, "AccessDenied", "a request that changes something must be signed")
         if key not in (None, served.key):
             raise S3Error(
                 403,
                 "InvalidAccessKeyId",
-                "this is the local S3, and the key is not the one that the job was given in "
-                "AWS_ACCESS_KEY_ID; to reach an account on purpose: "
-                "--env AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true and its keys with --env",
+                "this is the local S3, which takes the key that the job has in "
+                "AWS_ACCESS_KEY_ID and no other; to reach an account, pass its keys "
+                "and AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true with --env",
             )
         if service != "s3":
             return self._elsewhere(service, headers, b"".join(body))
@@ -145,10 +151,10 @@ class _Handler(BaseHTTPRequestHandler):
         if service == "sts" and operation == "GetCallerIdentity":
             return _identity()
         sentence = (
-            f"{service} {operation} is not answered on this machine: of AWS, jobs find S3 alone "
-            "here, in the local store; leave the step out with --skip, let a command do it with "
-            "--command, or reach an account on purpose: its keys with --env, and "
-            "--env AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true"
+            f"{service} {operation} is not available on this machine, where jobs "
+            "reach S3 alone, in the local store; leave the step out (--skip), "
+            "replace it by a command (--command), or reach an account: pass its "
+            "keys and AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true with --env"
         )
         return _refusal(headers.get("content-type", ""), sentence)
 

@@ -112,8 +112,8 @@ def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnviro
         return _running_environment(None)
     where = f" and {sources.root} has no folder {name}" if sources.root else ""
     raise ImageEnvironmentError(
-        f"image {image} is unknown: no pattern matches{where}; "
-        f"name a Python environment for it, for example --image '*{name}*=here'"
+        f"no Python environment is named for the image {image}: no pattern "
+        f"matches{where}; name one, for example --image '*{name}*=here'"
     )
 
 
@@ -258,8 +258,8 @@ def _build(unbuilt: UnbuiltEnvironment, folder: Path, log: Path) -> None:
             end = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
             if end.returncode != 0:
                 raise ImageEnvironmentError(
-                    f"the environment for {unbuilt.requirements} could not be built (here, "
-                    f"{unbuilt.unmet!r} does not hold): see {log}"
+                    f"the environment for {unbuilt.requirements} could not be built (this "
+                    f"one does not satisfy {unbuilt.unmet!r}): see {log}"
                 )
 
 

@@ -223,7 +223,7 @@ def execution_named(home: Path, beginning: str) -> str:
     if not found:
         raise ExecutionError(f"there is no execution {beginning!r} in {home}")
     if len(found) > 1 and beginning not in found:
-        raise ExecutionError(f"execution {beginning!r} may be any of {', '.join(found)}")
+        raise ExecutionError(f"several executions begin with {beginning!r}: {', '.join(found)}")
     return beginning if beginning in found else found[0]
 
 

@@ -196,12 +196,11 @@ def place_data(store: ObjectStore, uri: str, where: Path) -> int:
     wanted = dict(_links(source, target))
     if not wanted:
         found = "no files" if source.is_dir() else "nothing"
-        raise ExecutionError(f"--data: {where} holds {found}, allowed: a file or a folder of files")
+        raise ExecutionError(f"--data: {where} holds {found}, expected a file or a folder of files")
     for link, file in wanted.items():
         if _occupied(link):
             raise ExecutionError(
-                f"--data: {link} is an object that was stored there; remove it, or let {file} "
-                "stand for another URI"
+                f"--data: {link} was stored by a job; remove it, or place {file} at another URI"
             )
     # What an earlier folder or file at the same place has left.
     below = [] if target.is_symlink() else [*target.rglob("*")]

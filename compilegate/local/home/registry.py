@@ -82,7 +82,7 @@ def read_package_request(raw: Mapping[str, Any]) -> PackageRequest:
     status = reader.text_or("ModelApprovalStatus", "PendingManualApproval")
     if not isinstance(status, Unresolved) and status not in APPROVAL_STATUSES:
         allowed = ", ".join(APPROVAL_STATUSES)
-        raise StepRequestError(f"ModelApprovalStatus is {status!r}, allowed are {allowed}")
+        raise StepRequestError(f"ModelApprovalStatus is {status!r}, expected {allowed}")
     containers = reader.section_or_empty("InferenceSpecification").sections("Containers")
     urls = tuple(item.text("ModelDataUrl") for item in containers if item.has("ModelDataUrl"))
     return PackageRequest(name, status, urls, raw)
@@ -164,7 +164,7 @@ def set_approval(
     """Approve, reject or reopen a package, as UpdateModelPackage does. Raises RegistryError."""
     if status not in APPROVAL_STATUSES:
         allowed = ", ".join(APPROVAL_STATUSES)
-        raise RegistryError(f"approval status {status!r} is unknown, allowed are {allowed}")
+        raise RegistryError(f"the approval status is {status!r}, expected {allowed}")
     described = describe_package(home, reference)
     group, version = described.group, described.version
     changed = {"ModelApprovalStatus": status, "LastModifiedTime": iso_time(time.time())}

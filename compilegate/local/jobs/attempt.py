@@ -48,13 +48,12 @@ _MARKER = "complete"
 """The last file of an environment: without it, its installation was interrupted."""
 
 _INPUT_CHANGED = (
-    "the job wrote into its input {}, which it shares with the object store; put the stored object "
-    "back"
+    "the job wrote to its input {}, which is the stored object itself; restore that object"
 )
 HOST_CHANGED = (
-    "the program wrote to {} of this machine, outside its sandbox, because it names /opt/ml itself "
-    "and jobs here have no root of their own; nothing of that is stored. Take the folders from "
-    "SM_* variables or the arguments, or run it on a machine whose kernel allows mount namespaces"
+    "the program wrote to {} of this machine, outside its sandbox: it names /opt/ml itself, and "
+    "jobs here have no root of their own; that output is not stored. Take the folders from SM_* "
+    "variables or arguments, or run on a machine whose kernel allows mount namespaces"
 )
 
 AttemptStatus = Literal["Completed", "Failed", "Stopped"]
@@ -188,7 +187,7 @@ class _Attempt:
                 return
             shutil.rmtree(folder, ignore_errors=True)
             python = make_environment(folder, str(folder), image_python(self._slot.environment))
-            self._on_line(f"installing what {wanted.files} of the source names")
+            self._on_line(f"installing the packages of {wanted.files} in the source")
             argv = [str(python), "-m", "pip", *wanted.arguments, "--no-input"]
             command = replace(self._command(python, port, (), (folder,)), argv=argv)
             self.end = running.run(command, self._job.sandbox.log, self._on_line)
@@ -254,7 +253,7 @@ def _not_installed(wanted: Wanted, end: JobEnd, job: Job) -> _AttemptError:
         return _failed(end, job)
     errors = [line for line in end.last_lines if line.startswith("ERROR:")]
     why = errors[-1].removeprefix("ERROR:").strip() if errors else end.error or f"code {end.code}"
-    sentence = f"what {wanted.files} of its source names could not be installed: {why}"
+    sentence = f"the packages of {wanted.files} in its source could not be installed: {why}"
     return _AttemptError(ALGORITHM_ERROR, sentence, end.last_lines)
 
 

@@ -51,8 +51,8 @@ def parse_handler(text: str) -> Handler:
         file, function = text, DEFAULT_HANDLER
     if not function.isidentifier():
         raise StepRequestError(
-            f"handler {text!r:.80} names the function {function!r:.40}, allowed: FILE.py, or "
-            "FILE.py:FUNCTION"
+            f"handler {text!r:.80} names the function {function!r:.40}, expected "
+            "FILE.py or FILE.py:FUNCTION"
         )
     return Handler(Path(file), function)
 
@@ -63,11 +63,11 @@ def find_handler(arn: str, sources: FunctionSources) -> Handler:
         if fnmatchcase(arn, pattern):
             if not handler.file.is_file():
                 raise StepRequestError(
-                    f"the function {arn} is {handler.file} here, which is no file"
+                    f"the function {arn} stands for {handler.file}, which is not a file"
                 )
             return handler
     raise StepRequestError(
-        f"no file here stands for the function {arn}; name the file of its handler: "
+        f"no file is named for the function {arn}; name its handler's: "
         "--function 'PATTERN=FILE.py' or 'PATTERN=FILE.py:FUNCTION'"
     )
 

@@ -291,14 +291,14 @@ def read_instances(resources: RequestReader) -> tuple[str, int]:
     groups = resources.sections("InstanceGroups")
     if len(groups) > 1:
         raise StepRequestError(
-            f"InstanceGroups names {len(groups)} groups of instances, and a job has one host here: "
-            f"train with one group; or {INSTEAD}"
+            f"InstanceGroups names {len(groups)} groups of instances, and a job has "
+            f"one host here; train with one group, or {INSTEAD}"
         )
     section = groups[0] if groups else resources
     count = section.integer_or("InstanceCount", 1)
     if not 1 <= count <= _MOST_INSTANCES:
         raise StepRequestError(
-            f"InstanceCount is {count}, allowed here: 1 to {_MOST_INSTANCES}, because all their "
+            f"InstanceCount is {count}, expected 1 to {_MOST_INSTANCES}: all their "
             "processes run on this machine"
         )
     return section.text_or("InstanceType", "local"), count

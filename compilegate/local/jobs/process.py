@@ -163,7 +163,7 @@ def _become_job(argv: list[str], options: dict[str, Any]) -> str:
             _enter_own_root(**options["view"])
     except OSError as error:
         where = f"at {os.fsdecode(error.filename)}: " if error.filename else ""
-        return f"its own root could not be made: {where}{error.strerror or error}"
+        return f"the job's own root could not be made: {where}{error.strerror or error}"
     try:
         os.chdir(options["working_directory"])
         _process_control(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -252,7 +252,7 @@ def _plant(here: str, root: str, targets: list[str], anew: list[str]) -> None:
     except OSError as error:
         # What this user cannot even see, or has just gone, is not there for the job.
         if not isinstance(error, (PermissionError, FileNotFoundError)):
-            said = f"{here} of this machine is not there for this job: {error.strerror or error}\n"
+            said = f"{here} of this machine is not visible to this job: {error.strerror or error}\n"
             os.write(sys.stdout.fileno(), said.encode(errors="replace"))
         return
     if here not in _AS_THEY_ARE:

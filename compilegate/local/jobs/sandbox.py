@@ -54,8 +54,9 @@ class Root:
 
 OWN_ROOT = Root(
     own=True,
-    sentence="each job has a root of its own, with /opt/ml in it; the rest of this machine is "
-    "read-only to it",
+    sentence=(
+        "each job has its own root with /opt/ml; the rest of this machine is read-only to it"
+    ),
 )
 
 
@@ -222,7 +223,7 @@ def choose_root(home: Path, own_root: bool | None = None) -> Root:
         why_not = str(error)
     if why_not is None:
         return OWN_ROOT
-    return _rewriting(f"because this machine gives them no other ({why_not})")
+    return _rewriting(f"because this machine does not allow own roots ({why_not})")
 
 
 def _trial(sandbox: Sandbox) -> str | None:
@@ -245,8 +246,10 @@ def _trial(sandbox: Sandbox) -> str | None:
 def _rewriting(reason: str) -> Root:
     return Root(
         own=False,
-        sentence=f"jobs share this machine's root, {reason}: /opt/ml is rewritten in requests, and "
-        "a program that itself names /opt/ml fails",
+        sentence=(
+            f"jobs share this machine's root, {reason}: /opt/ml is replaced in "
+            "requests, and a program that names /opt/ml itself fails"
+        ),
     )
 
 

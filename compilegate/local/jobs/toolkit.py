@@ -15,7 +15,7 @@ _BY_TORCHRUN = ("sagemaker_torch_distributed_enabled", "sagemaker_pytorch_ddp_en
 _ELSEWHERE = {
     "sagemaker_mpi_enabled": "starts the script by MPI",
     "sagemaker_parameter_server_enabled": "starts TensorFlow's parameter servers",
-    "sagemaker_distributed_dataparallel_enabled": "needs a library that is in AWS's images only",
+    "sagemaker_distributed_dataparallel_enabled": "needs a library that only AWS's images have",
     "sagemaker_pytorch_xla_multi_worker_enabled": "starts the script by XLA's own launcher",
     "sagemaker_multi_worker_mirrored_strategy_enabled": "starts TensorFlow's workers",
 }
@@ -166,7 +166,7 @@ def launcher_fault(hyperparameters: Mapping[str, str]) -> str | None:
     for name, why in _ELSEWHERE.items():
         if is_on(hyperparameters, name):
             return (
-                f"{name} {why}, which is not done here; start it by torchrun (distribution "
+                f"{name} {why}, which is not supported here; use torchrun (distribution "
                 "torch_distributed), or turn it off for a run on this machine"
             )
     return None

@@ -100,7 +100,7 @@ class TrainingJob(Job):
         archive = self.sandbox.path(uri) if _in_container(uri) else self.store.path(uri)
         if not archive.is_file():
             remedy = "let a channel bring it" if _in_container(uri) else f"put it at {archive}"
-            raise StepError(f"source archive {uri} is absent: {remedy}")
+            raise StepError(f"the source archive {uri} is missing: {remedy}")
         unpack_source(archive, code)
         if not (code / "setup.py").is_file() and not (code / program).is_file():
             raise StepError(f"sagemaker_program {program!r} is not in the source archive {uri}")
@@ -237,8 +237,8 @@ def _launched(hyperparameters: dict[str, str], environment: dict[str, str], inst
     processes = instances * (int(told) if re.fullmatch(r"[1-9]\d{0,3}", told) else 1)
     if instances > 1 and processes > MOST_PROCESSES:
         raise StepRequestError(
-            f"InstanceCount and the processes of each instance are {processes} processes on this "
-            f"machine, allowed here: {MOST_PROCESSES}"
+            f"InstanceCount and the processes of each instance make {processes} processes on this "
+            f"machine; at most {MOST_PROCESSES} are supported"
         )
     if instances > 1 and name in settings:
         settings[name] = str(processes)
@@ -258,9 +258,10 @@ def _use_image(job: TrainingJob) -> None:
         return
     if built_in is None or job.program is not None:
         raise StepRequestError(
-            "HyperParameters need sagemaker_program and sagemaker_submit_directory, "
-            "or AlgorithmSpecification a ContainerEntrypoint: nothing says what to run, because an "
-            f"image has no entry point of its own here; {INSTEAD}"
+            "nothing says what to run: HyperParameters have no sagemaker_program "
+            "and sagemaker_submit_directory, AlgorithmSpecification has no "
+            "ContainerEntrypoint, and an image has no entry point of its own here; "
+            f"{INSTEAD}"
         )
     if built_in != xgboost.XGBOOST:
         raise StepRequestError(xgboost.REFUSAL.format(built_in))
