@@ -197,7 +197,7 @@ def name_value_pairs(
     for item in given:
         found = re.fullmatch(pattern, item, re.DOTALL)
         if found is None:
-            raise click.UsageError(f"{option}: found {item!r}, allowed: {form}")
+            raise click.UsageError(f"{option} is {item!r}, expected {form}")
         pairs[found[1]] = found[2]
     return pairs
 

@@ -39,7 +39,7 @@ def test_the_jobs_are_those_of_the_deployed_definition(aws: AwsServer, project: 
 def test_without_a_deployment_or_a_file_it_is_refused(aws: AwsServer, project: Path) -> None:
     fileless = compilegate(aws, project, "doctor", "topics", "--aws")
     assert fileless.returncode == 2
-    assert "--aws: found no --output" in fileless.stderr
+    assert "--aws needs --output FILE" in fileless.stderr
     absent = compilegate(aws, project, "doctor", "topics", "--aws", "-o", "doctor.json")
     assert absent.returncode != 0
     assert "there is no stack compilegate-workload-topics" in absent.stderr

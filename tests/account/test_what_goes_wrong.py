@@ -234,9 +234,9 @@ def test_a_variable_holds_what_nobody_can_use(
         (["--project", "typo"], "--project: typo is not a folder"),
         (
             ["--token", ""],
-            "--token: found an empty text, allowed: a text that differs for each run",
+            "--token is empty; give a text that differs for each run",
         ),
-        (["-p", "Data=data/"], "--parameter: Data is 'data/', allowed: s3://BUCKET/KEY"),
+        (["-p", "Data=data/"], "--parameter Data is 'data/', expected s3://BUCKET/KEY"),
         (["--wait", "--home", "/dev/null/x"], "/dev/null/x: Not a directory"),
     ],
 )
@@ -271,4 +271,4 @@ def test_the_verdict_cannot_be_read(
 def test_an_argument_is_neither_a_workload_nor_an_execution(aws: AwsServer, project: Path) -> None:
     done = compilegate(aws, project, "aws", "watch", "arn:aws:sagemaker:us-east-1:1:pipeline/x")
     assert done.returncode == 2
-    assert "allowed: a workload's name, or the ARN of an execution" in done.stderr
+    assert "neither a workload's name nor the ARN of an execution" in done.stderr

@@ -132,10 +132,10 @@ def test_an_arm_that_cannot_run_here_is_refused_by_name(find: Find) -> None:
 def test_an_arm_that_is_not_there_is_refused_with_those_that_are(find: Find) -> None:
     result = find("fast")
     assert result.exit_code == 2
-    assert "arms.fast: no such arm, allowed: baseline, eight, half, elsewhere" in result.output
+    assert "has no arm fast; it has baseline, eight, half, elsewhere" in result.output
 
 
 def test_a_limit_that_is_no_size_is_refused(find: Find) -> None:
     result = find("baseline", "--memory-limit", "plenty")
     assert result.exit_code == 2
-    assert "'plenty' is not a size, allowed: a number with MB or GB" in result.output
+    assert "'plenty' is no size; give a number with MB or GB" in result.output

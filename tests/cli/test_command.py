@@ -217,7 +217,7 @@ def test_a_definition_that_is_not_json_is_refused(tmp_path: Path) -> None:
 def test_a_parameter_without_a_value_is_refused(tmp_path: Path) -> None:
     done = compilegate("pipeline", "run", "-", "--home", tmp_path, "-p", "Approval", given="{}")
     assert done.returncode == 2
-    assert "--parameter: found 'Approval', allowed: NAME=VALUE" in done.stderr
+    assert "--parameter is 'Approval', expected NAME=VALUE" in done.stderr
 
 
 def test_an_empty_registry_says_how_to_fill_it(tmp_path: Path) -> None:

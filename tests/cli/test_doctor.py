@@ -63,9 +63,9 @@ def test_the_job_of_a_workload_runs_here_and_tries_the_compilers(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--output", "d.json"], "--output: no workload is given"),
-        (["--image", "*=here"], "--image: no workload is given"),
-        (["news-topics", "--try"], "--try: allowed for this machine alone"),
+        (["--output", "d.json"], "--output needs the NAME of a workload"),
+        (["--image", "*=here"], "--image needs the NAME of a workload"),
+        (["news-topics", "--try"], "--try is for this machine"),
         (["no-such-workload"], "no-such-workload"),
     ],
 )

@@ -194,15 +194,15 @@ def test_each_report_goes_where_it_was_asked_for(evidence: Path) -> None:
         ),
         (
             ["evidence", "--config=experiment.toml", "--output=report.pdf"],
-            "--output: found report.pdf, allowed: a file .html",
+            "--output is report.pdf, expected a file .html",
         ),
         (
             ["elsewhere", "--config=experiment.toml"],
-            "FOLDER: found no folder ARM--SEED in elsewhere, allowed: eager--1, eager--2",
+            "FOLDER elsewhere holds no folder ARM--SEED, expected eager--1, eager--2",
         ),
         (
             ["others", "--config=experiment.toml"],
-            "FOLDER: found jax--1 in others, allowed: eager--1",
+            "FOLDER others holds jax--1, expected eager--1",
         ),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_beginning_of_several_ids_is_refused_with_all_of_them(home: Path) -> N
         (home / "executions" / name / "execution.json").write_text("{}")
     refused = asked("executions", "abc", "--home", home)
     assert refused.exit_code == 2
-    assert refused.stderr == "error: execution 'abc' may be any of abc1, abc2\n"
+    assert refused.stderr == "error: several executions begin with 'abc': abc1, abc2\n"
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ def test_two_processes_train_as_one_and_the_execution_is_packed(tmp_path: Path) 
 def test_what_has_no_name_or_no_place_cannot_be_packed(tmp_path: Path) -> None:
     nameless = compilegate("executions", "--output", "proof.zip", cwd=tmp_path)
     assert nameless.returncode == 2
-    assert "--output: found no ID" in nameless.stderr
+    assert "--output needs the ID of one execution" in nameless.stderr
     unknown = compilegate("executions", "k3v9x0qhw2ta", "--output", "proof.zip", cwd=tmp_path)
     assert unknown.returncode != 0
     assert "Traceback" not in unknown.stderr

@@ -68,7 +68,10 @@ def test_turning_on_by_hand_needs_a_candidate_and_begins_with_an_audit() -> None
         (("absent",), "no such file"),
         (("topics", "up", "--reason", "x"), "'up' is not one of"),
         (("topics", "reset"), "--reason is missing"),
-        (("topics", "off", "--arm", "compiled", "--reason", "x"), "allowed: with on"),
+        (
+            ("topics", "off", "--arm", "compiled", "--reason", "x"),
+            "--arm goes with the state `on`, not with off",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(arguments: tuple[str, ...], told: str) -> None:

@@ -200,7 +200,7 @@ def test_a_person_asks_for_a_month_here(tmp_path: Path, monkeypatch: pytest.Monk
     assert json.loads(asked("--month", "2026-01", "--json"))["alone"] == 2
     asked("--month", "2026-01", "--output", "month.html")
     assert "topics, 2026-01" in (tmp_path / "month.html").read_text()
-    assert "--month: found '2026-13', allowed: a month such as" in asked("--month", "2026-13")
+    assert "--month is '2026-13', expected a month such as" in asked("--month", "2026-13")
 
 
 @pytest.mark.slow

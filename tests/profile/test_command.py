@@ -26,12 +26,15 @@ def said(*arguments: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nothing.py"], "nothing.py: there is no such file"),
-        (["nothing.py", "--arm", "a"], "--arm: nothing.py is no workload"),
+        (["nothing.py"], "there is no script nothing.py"),
+        (["nothing.py", "--arm", "a"], "--arm is for workloads, and nothing.py is none"),
         (["news-topics", "--steps", "3"], "3 is not in the range 12<=x<=1000"),
-        (["news-topics", "word"], "ARGUMENTS: found 'word', allowed: only with a script"),
-        (["news-topics", "--processes", "2"], "--processes: news-topics is no script"),
-        (["news-topics", "--aws"], "--aws: found no --output"),
+        (["news-topics", "word"], "the argument 'word' is for a script alone"),
+        (
+            ["news-topics", "--processes", "2"],
+            "--processes is for scripts, and news-topics is none",
+        ),
+        (["news-topics", "--aws"], "--aws needs --output FILE"),
     ],
     ids=["no script", "an arm of a script", "too few steps", "arguments", "processes", "deployed"],
 )
@@ -53,8 +56,8 @@ def test_a_program_without_torch_is_refused_before_it_runs(tmp_path: Path) -> No
     output = str(tmp_path / "d.json")
     status, _, error = said("tumours-xgboost", "-o", output)
     assert status == 2
-    assert "tumours-xgboost: found a program of xgboost (the program imports xgboost)" in error
-    assert "allowed: one that trains with torch" in error
+    assert "tumours-xgboost trains with xgboost (the program imports xgboost)" in error
+    assert "a profile needs a program that trains with torch" in error
 
 
 @pytest.mark.slow

@@ -110,6 +110,6 @@ def test_a_model_of_a_workload_without_serving_is_refused(tmp_path: Path) -> Non
     done = serve(Folder(tmp_path), "plain/1")
     assert done.returncode == 2
     assert done.stderr == (
-        "error: plain/1 was registered without saying how it is served, allowed: models of a "
-        "workload with a table [serving]; add one and run it again\n"
+        "error: plain/1 cannot be served: its workload had no table [serving]; add one and run "
+        "the workload again\n"
     )

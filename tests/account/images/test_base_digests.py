@@ -93,7 +93,7 @@ def test_a_patched_base_is_another_image_once_it_is_taken_up(
     assert after.base_uri("us-east-1") == f"{REGISTRY}/bases/python@{second}"
     assert after.tag != before.tag, "a new image: the step cache, the gate and the posture see it"
     again = pin(aws, checkout)
-    assert "(as before)" in again.stdout
+    assert "(unchanged)" in again.stdout
     assert again.stderr == ""
 
 

@@ -186,7 +186,7 @@ def test_builds_for_which_the_quota_has_no_room_wait_for_it(
     )
     built = images(account, checkout, "--build", "--wait", "gate", "training")
     assert built.exit_code == 0, built.stderr
-    assert built.stdout.count("waits, because the account's quota lets no further build start") == 2
+    assert built.stdout.count("waiting: the account's quota lets no further build start") == 2
     assert "Service Quotas console" in built.stdout
     assert states(images(account, checkout, "gate", "training").stdout) == {
         "gate": "built",
@@ -267,7 +267,7 @@ def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) ->
     ("arguments", "said"),
     [
         (["nothing"], "containers has no image folder 'nothing'; it has gate, neuron, training"),
-        (["--json", "--build"], "--build: not with --json"),
+        (["--json", "--build"], "--build does not go with --json"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(

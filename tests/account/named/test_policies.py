@@ -167,4 +167,4 @@ def test_a_posture_needs_what_other_tools_do_not_make(project: Path) -> None:
 def test_options_of_an_account_need_the_account(project: Path, tmp_path: Path) -> None:
     done = ask(project, "pipeline", "compile", "topics", "--objects", tmp_path)
     assert done.exit_code == 2
-    assert "--objects: found it alone, allowed: with --account" in done.stderr
+    assert "--objects needs --account" in done.stderr
