@@ -209,7 +209,7 @@ def main(context: click.Context, project: Path, of_account: bool, **_: object) -
       compilegate run news-topics                execute it here, and write a report
       compilegate aws submit news-topics --wait  execute it on SageMaker, after `make deploy`
 
-    The options above may stand behind the command, too.
+    The options below may stand behind the command, too.
     """
     command = context.invoked_subcommand
     if of_account and command not in ABOUT_AWS:
