@@ -186,7 +186,7 @@ def test_in_network_isolation_a_channel_brings_the_source_archive(bench: Workben
         "EnableNetworkIsolation": True,
     }
     absent = bench.run(changed(step, {**members, "InputDataConfig": []}))
-    assert f"source archive {archive} is absent: let a channel bring it" in str(absent.failure)
+    assert f"source archive {archive} is missing: let a channel bring it" in str(absent.failure)
     result = bench.succeed(changed(step, {**members, f"{CHANNEL}.S3Uri": uri}))
     assert log_of(result, "train") == "ran\n"
 
