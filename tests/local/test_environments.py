@@ -217,7 +217,7 @@ setup(name="mine", version="1", py_modules=["helper"], install_requires=["{NAME}
     assert len(list(bench.home.glob("environments/*/complete"))) == 3
     sentence, *last_lines = failure_of(result, "bad").splitlines()
     assert sentence == (
-        "what requirements.txt of its source names could not be installed: "
+        "the packages of requirements.txt in its source could not be installed: "
         "No matching distribution found for nowhere-to-be-found"
     )
     assert any("nowhere-to-be-found" in line for line in last_lines)
