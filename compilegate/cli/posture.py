@@ -131,8 +131,9 @@ def _event(
     if reason is None:
         raise click.UsageError("--reason is missing; give why the posture is changed")
     if state == Posture.ON and arm not in declared.candidates:
+        found = "missing" if arm is None else repr(arm)
         raise click.UsageError(
-            f"--arm is {arm!r}, expected one of the candidates {', '.join(declared.candidates)}"
+            f"--arm is {found}, expected one of the candidates {', '.join(declared.candidates)}"
         )
     if state != Posture.ON and arm is not None:
         raise click.UsageError(f"--arm goes with the state `on`, not with {state}")

@@ -117,8 +117,8 @@ def test_to_trees_no_arm_is_proposed(portfolio):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "NAME: allowed is either a workload or --all"),
-        (("bert", "--all"), "NAME: allowed is either"),
+        ((), "name one workload, or give --all"),
+        (("bert", "--all"), "name one workload"),
         (("--all", "--write-arms"), "--write-arms"),
         (("nobody",), "no such file"),
         (("bert", "--output", "nowhere/x.html"), "cannot be written"),

@@ -68,7 +68,7 @@ def test_where_nothing_can_be_read_the_input_is_refused(tmp_path: Path) -> None:
     assert (status, said) == (2, "")
     assert told.splitlines() == [
         f"{tmp_path}/nowhere.py: there is no such file or folder",
-        "error: nothing was checked: no PATH leads to a script that can be read",
+        "error: nothing was checked: no PATH holds a Python script that can be read",
     ]
 
 

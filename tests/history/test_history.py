@@ -112,12 +112,12 @@ def test_the_page_is_whole_and_marks_changes(rows: list[Row]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("news", "--all"), "ID: not with --all"),
+        (("news", "--all"), "ID does not go with --all"),
         (("news",), "there is no execution 'news'"),
-        (("--all", "--output", "x.csv"), "--output: not with --all"),
-        (("--older-than", "3d"), "--older-than: allowed with --prune"),
-        (("--prune", "--older-than", "3"), "'3' is not an age, allowed: hours or days"),
-        (("--prune",), "--prune: allowed with --older-than"),
+        (("--all", "--output", "x.csv"), "--output does not go with --all"),
+        (("--older-than", "3d"), "--older-than needs --prune"),
+        (("--prune", "--older-than", "3"), "'3' is no age; give hours or days"),
+        (("--prune",), "--prune needs --older-than"),
     ],
 )
 def test_what_cannot_be_told_is_refused(

@@ -108,4 +108,4 @@ def test_the_command_describes_an_instance_type_of_the_catalog() -> None:
 def test_the_command_refuses_an_accelerated_type_that_it_does_not_know() -> None:
     said = CliRunner().invoke(main, ["doctor", "ml.p9.xlarge"])
     assert said.exit_code != 0
-    assert "TYPE is 'ml.p9.xlarge', allowed: one without an accelerator" in said.stderr
+    assert "TYPE is 'ml.p9.xlarge', expected an instance without an accelerator" in said.stderr

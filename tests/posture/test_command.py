@@ -55,7 +55,7 @@ def test_a_person_resets_and_sets_with_a_reason_that_is_kept() -> None:
 def test_turning_on_by_hand_needs_a_candidate_and_begins_with_an_audit() -> None:
     refused = asked("topics", "on", "--reason", "sure")
     assert refused.exit_code == 2
-    assert "--arm: found None, allowed with on: compiled" in refused.output
+    assert "--arm is missing, expected one of the candidates compiled" in refused.output
     assert asked("topics", "on", "--arm", "compiled", "--reason", "x").exit_code == 0
     assert "next: on: an audit of all arms" in asked("topics").output
 

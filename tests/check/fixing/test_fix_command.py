@@ -52,7 +52,7 @@ def test_diff_shows_the_change_and_makes_none(script):
 
 def test_diff_says_when_there_is_nothing(script):
     script.write_text("import torch\n", encoding="utf-8")
-    assert check(script, "--diff").stdout == "nothing to fix by itself\n"
+    assert check(script, "--diff").stdout == "nothing can be fixed automatically\n"
 
 
 @pytest.mark.parametrize(
