@@ -117,9 +117,7 @@ def test_a_failure_that_is_not_for_want_of_memory_ends_the_search_with_its_reaso
 ) -> None:
     result = find("half")
     assert result.exit_code == 2
-    assert (
-        "a batch of 8 failed for a reason other than memory: precision" in result.output
-    )
+    assert "a batch of 8 failed for a reason other than memory: precision" in result.output
     assert "fp16 needs a GPU" in result.output
 
 
