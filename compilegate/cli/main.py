@@ -145,7 +145,8 @@ def _refuse_old_names(args: list[str]) -> None:
     if name in GONE:
         raise RefusalError(GONE[name])
     options = [word.partition("=")[0] for word in rest if word.startswith("--")]
-    for old in (name, *(f"{name} {word}" for word in [*rest[:1], *options]), *options):
+    renamed = () if name == "compile" else options
+    for old in (name, *(f"{name} {word}" for word in [*rest[:1], *options]), *renamed):
         if old in MOVED:
             command = "" if old.startswith("--") else "compilegate "
             raise RefusalError(f"`{command}{old}` is now `{command}{MOVED[old]}`")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ from compilegate.pipelines.staging import Placement, image_folders
     help="With --account: write what the definition needs in S3 to FOLDER/BUCKET.",
 )
 @named_place_options
+@click.option("--settings", type=FILE, hidden=True)  # with `compilegate compile`, for this release
+@click.option("--containers", type=FOLDER, hidden=True)
 @pass_project
 def compile_command(
     project: Project,
@@ -58,6 +61,8 @@ def compile_command(
     *,
     output: Path | None,
     objects: Path | None,
+    settings: Path | None,
+    containers: Path | None,
     **named: str | None,
 ) -> None:
     """Print a workload's SageMaker pipeline definition.
@@ -75,6 +80,11 @@ def compile_command(
     """
     from compilegate.gate.forecast import never_passing  # noqa: PLC0415  scipy takes time
 
+    project = replace(
+        project,
+        settings_file=settings or project.settings_file,
+        containers=containers or project.containers,
+    )
     declared, path = project.load(workload)
     images = project.settings.images
     bases = image_bases(project.containers, images.base)

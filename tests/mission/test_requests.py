@@ -23,34 +23,32 @@ STACKS = Path(__file__).parent / "stacks"
 SHIPPED = sorted(path.stem for path in (ROOT / "workloads").glob("*.toml"))
 
 
-def definition_of(workload: Path, project: Path, output: Path) -> dict[str, Any]:
+def definition_of(workload: Path, containers: Path, output: Path) -> dict[str, Any]:
     """The definition of a workload, with an account's names in it."""
-    place = ["--account", ACCOUNT, "--region", REGION, "--key", KEY, "--project", str(project)]
+    place = ["--account", ACCOUNT, "--region", REGION, "--key", KEY]
     command = ["compile", str(workload), *place, "--output", str(output)]
-    done = CliRunner().invoke(main, command)
+    settings = ["--settings", str(ROOT / "infra" / "settings.toml")]
+    done = CliRunner().invoke(main, [*command, *settings, "--containers", str(containers)])
     assert done.exit_code == 0, done.output
     definition: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
     return definition
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with this one's settings and images, and two images that a team has added."""
-    folder = tmp_path_factory.mktemp("project")
-    containers = folder / "containers"
-    shutil.copytree(ROOT / "containers", containers)
-    shutil.copytree(ROOT / "containers" / "training", containers / "own-training")
-    shutil.copytree(STACKS / "containers", containers, dirs_exist_ok=True)
-    (folder / "infra").mkdir()
-    shutil.copy(ROOT / "infra" / "settings.toml", folder / "infra")
+def containers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project's images, and two that a team has added."""
+    folder = tmp_path_factory.mktemp("containers") / "containers"
+    shutil.copytree(ROOT / "containers", folder)
+    shutil.copytree(ROOT / "containers" / "training", folder / "own-training")
+    shutil.copytree(STACKS / "containers", folder, dirs_exist_ok=True)
     return folder
 
 
 @pytest.mark.parametrize("stack", sorted(path.stem for path in STACKS.glob("*.toml")))
 def test_the_training_requests_of_a_stack_are_as_they_were(
-    stack: str, project: Path, tmp_path: Path
+    stack: str, containers: Path, tmp_path: Path
 ) -> None:
-    found = definition_of(STACKS / f"{stack}.toml", project, tmp_path / "definition.json")
+    found = definition_of(STACKS / f"{stack}.toml", containers, tmp_path / "definition.json")
     requests = {
         step["Name"]: step["Arguments"] for step in found["Steps"] if step["Type"] == "Training"
     }
@@ -61,5 +59,5 @@ def test_the_training_requests_of_a_stack_are_as_they_were(
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_definition_of_a_shipped_workload_is_as_it_was(name: str, tmp_path: Path) -> None:
     workload = ROOT / "workloads" / f"{name}.toml"
-    found = definition_of(workload, ROOT, tmp_path / "definition.json")
+    found = definition_of(workload, ROOT / "containers", tmp_path / "definition.json")
     compare(f"definitions/{name}", found)
