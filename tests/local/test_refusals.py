@@ -306,9 +306,9 @@ def test_half_characters_are_found_wherever_they_stand(half: str, as_name: bool)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--data", "bucket=folder"], "--data: found 'bucket=folder', allowed: s3://BUCKET"),
+        (["--data", "bucket=folder"], "--data is 'bucket=folder', expected s3://BUCKET"),
         (["--data", "s3://b=nowhere"], "--data: nowhere holds nothing"),
-        (["--env", "1X=2"], "--env: found '1X=2', allowed: NAME=VALUE"),
+        (["--env", "1X=2"], "--env is '1X=2', expected NAME=VALUE"),
         (["--env", "SURELY_UNSET"], "--env SURELY_UNSET has no value in this shell"),
         (["--skip", "q"], "--skip: 'q' is not a step of this definition; there are p"),
         (
