@@ -91,7 +91,9 @@ def test_the_package_says_what_serves_it(trained: Folder) -> None:
 def test_what_the_handler_refuses_is_told_and_ends_with_status_2(trained: Folder) -> None:
     done = serve(trained, "tiny/1", "--request", "-", given='{"inputs": 7}')
     assert done.returncode == 2
-    assert done.stderr.startswith("error: the handler answered with status 400: ValueError: the request has no")
+    assert done.stderr.startswith(
+        "error: the handler answered with status 400: ValueError: the request has no"
+    )
 
 
 def test_a_model_of_a_workload_without_serving_is_refused(tmp_path: Path) -> None:
