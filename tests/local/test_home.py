@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -120,14 +122,22 @@ words=$(sed -n 's/.*continue with compilegate //p' errors)
 """
 
 
-def test_on_a_full_disk_the_path_the_space_and_the_line_to_go_on_are_told(bench: Workbench) -> None:
-    """A job fills the disk and ends well; then its model cannot be registered."""
-    unshare = ["unshare", "--user", "--map-root-user", "--mount"]
+@pytest.fixture
+def unshare() -> list[str]:
+    """What starts a program that may mount."""
+    command = ["unshare", "--user", "--map-root-user", "--mount"]
     if (
         shutil.which("unshare") is None
-        or subprocess.run([*unshare, "true"], check=False).returncode
+        or subprocess.run([*command, "true"], check=False).returncode
     ):
         pytest.skip("mounts of one's own are not allowed here")
+    return command
+
+
+def test_on_a_full_disk_the_path_the_space_and_the_line_to_go_on_are_told(
+    bench: Workbench, unshare: list[str]
+) -> None:
+    """A job fills the disk and ends well; then its model cannot be registered."""
     folder = bench.folder
     bench.home.mkdir()
     fill = """
@@ -159,6 +169,34 @@ def test_on_a_full_disk_the_path_the_space_and_the_line_to_go_on_are_told(bench:
     assert done.returncode == 0, done.stdout + told
     assert done.stdout.count("fill  started") == 1
     assert "Traceback" not in told
+
+
+UNPACK = """
+import sys
+from pathlib import Path
+from compilegate.local.jobs.sandbox import unpack_source
+try:
+    unpack_source(Path(sys.argv[1]), Path(sys.argv[2]))
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_a_full_disk_is_not_taken_for_a_damaged_archive(tmp_path: Path, unshare: list[str]) -> None:
+    archive, folder = tmp_path / "source.tar.gz", tmp_path / "small"
+    folder.mkdir()
+    with tarfile.open(archive, "w:gz") as tar:
+        member = tarfile.TarInfo("large")
+        member.size = 4_000_000
+        tar.addfile(member, io.BytesIO(os.urandom(member.size)))
+    mount = 'mount -t tmpfs -o size=1m tmpfs "$3" || exit 77; exec "$1" -c "$0" "$2" "$3"'
+    command = ["sh", "-c", mount, UNPACK, sys.executable, archive, folder]
+    done = subprocess.run(
+        [*unshare, *command], capture_output=True, text=True, check=False, env=ENVIRONMENT
+    )
+    if done.returncode == 77:
+        pytest.skip("a tmpfs cannot be mounted here")
+    assert (done.returncode, done.stdout) == (0, "No space left on device\n"), done.stderr
 
 
 def size_of(folder: Path) -> int:

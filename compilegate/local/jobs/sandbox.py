@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from compilegate.job.names import MODEL_ARCHIVE, OUTPUT_ARCHIVE
-from compilegate.local.errors import SourceArchiveError, StepRequestError
+from compilegate.local.errors import NO_SPACE, SourceArchiveError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.launcher import Bind, JobCommand, RunningJob, View, short_name
 
@@ -265,6 +265,8 @@ def unpack_source(archive: Path, folder: Path) -> None:
     except tarfile.FilterError as error:
         raise SourceArchiveError(f"{archive.name} is refused: {error}") from error
     except (tarfile.TarError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            raise
         raise SourceArchiveError(f"{archive.name} cannot be unpacked: {error}") from error
 
 
