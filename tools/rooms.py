@@ -72,7 +72,7 @@ def declared() -> dict[str, dict[str, int]]:
 def measured() -> list[Room]:
     """Every room with its size. A file belongs to the deepest declared folder that holds it.
 
-    Raises KeyError for a file outside all of them.
+    Ends with a sentence at a file outside all of them.
     """
     at = {}
     for each in declared()["room"]:
@@ -84,7 +84,9 @@ def measured() -> list[Room]:
     for name in filter(None, found.split("\0")):
         path = PROJECT / name
         if path.is_file() and not path.is_symlink():
-            above = next((str(p) for p in Path(name).parents if str(p) in at), name)
+            above = next((str(p) for p in Path(name).parents if str(p) in at), None)
+            if above is None:
+                sys.exit(f"{name} is in none of the folders of docs/budgets.toml")
             at[above].lines += path.read_bytes().count(b"\n")
             at[above].files += 1
     return list({id(room): room for room in at.values()}.values())

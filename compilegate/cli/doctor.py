@@ -33,7 +33,7 @@ from compilegate.job.machine.accelerators import describing
     "--try",
     "trying",
     is_flag=True,
-    help="Let each compiler that lacks nothing compile a small model, in a minute or so.",
+    help="Compile a small model with each compiler that lacks nothing; takes about a minute.",
 )
 @job_file_option
 @image_option

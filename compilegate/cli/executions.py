@@ -48,14 +48,16 @@ if TYPE_CHECKING:
     "--output",
     "-o",
     type=FILE,
-    help="Of an ID: a .zip of its evidence, verdict, report and logs to share: no model, no data. "
-    "Of a NAME: its table as a page (.html), or a line for each execution and metric (.csv).",
+    help="With an ID: a .zip to share, with evidence, verdict, report and logs; no model, no data. "
+    "With a NAME: its table as a page (.html), or a line for each execution and metric (.csv).",
 )
 @click.option("--prune", "pruning", is_flag=True, help="Delete executions to free space.")
 @click.option(
-    "--older-than", type=AGE, help="With --prune: those that ended before, as 12h or 30d."
+    "--older-than", type=AGE, help="With --prune: those that ended longer ago, such as 30d or 12h."
 )
-@click.option("--larger-than", type=BYTES, help="With --prune: those that take more, as 2GB.")
+@click.option(
+    "--larger-than", type=BYTES, help="With --prune: those that take more space, such as 2GB."
+)
 @click.option("--dry-run", is_flag=True, help="With --prune: list them, and delete nothing.")
 @pass_project
 def command(
@@ -133,7 +135,7 @@ def _prune(
     as_json: bool,
 ) -> None:
     if project.aws:
-        raise click.UsageError("--prune: works on this machine; the bucket's lifecycle deletes")
+        raise click.UsageError("--prune works on this machine; the bucket has lifecycle rules")
     from compilegate.local import prune  # noqa: PLC0415
 
     found = prune(project.home, older_than=older_than, larger_than=larger_than, dry_run=dry_run)

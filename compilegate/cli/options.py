@@ -151,10 +151,12 @@ image_option = repeatable(
     "folder with a requirements.txt, or a Python executable.",
 )
 named_place_options = with_options(
-    click.option("--account", help="Twelve digits. By default that of the settings."),
+    click.option("--account", help="The account, twelve digits (default: that of the settings)."),
     region_option,
     click.option(
-        "--key", metavar="ARN", help="The key of bucket and volumes. By default storage.key_arn."
+        "--key",
+        metavar="ARN",
+        help="The KMS key of the bucket and the volumes (default: storage.key_arn).",
     ),
 )
 job_file_option = click.option(
@@ -175,16 +177,16 @@ class Quantity(click.ParamType[int]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]*)", value.strip().lower())
         if found is None or found[2] not in self.units:
-            self.fail(f"{value!r} is no {self.expected}", param, ctx)
+            self.fail(f"{value!r} is not {self.expected}", param, ctx)
         return int(float(found[1]) * self.units[found[2]])
 
 
 BYTES = Quantity(
     "SIZE",
     {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "k": 10**3, "m": 10**6, "g": 10**9},
-    "size; give a number with MB or GB",
+    "a size; give a number with MB or GB",
 )
-AGE = Quantity("AGE", {"h": 3600, "d": 86400}, "age; give hours or days, as in 12h or 30d")
+AGE = Quantity("AGE", {"h": 3600, "d": 86400}, "an age; give hours or days, as in 12h or 30d")
 """In seconds."""
 
 

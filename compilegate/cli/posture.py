@@ -129,7 +129,7 @@ def _event(
 ) -> Event:
     """A person's decision. Refuses one without a reason, or with an arm that does not fit."""
     if reason is None:
-        raise click.UsageError("--reason is missing; give why the posture is changed")
+        raise click.UsageError("--reason is missing; say why the posture changes")
     if state == Posture.ON and arm not in declared.candidates:
         found = "missing" if arm is None else repr(arm)
         raise click.UsageError(

@@ -88,7 +88,7 @@ class Options:
     "--processes",
     type=click.IntRange(1, 64),
     default=1,
-    help="Of a script: start it as so many processes on this machine, by torchrun.",
+    help="With a script: the number of processes that torchrun starts.",
 )
 @json_option
 @job_file_option
@@ -131,9 +131,9 @@ def command(project: Project, what: str, arguments: tuple[str, ...], **given: An
     options, source = Options(**given), Path(what)
     script, kept = source.suffix == ".py", source if _holds_a_profile(source) else None
     if script or kept:
-        refuse_given(_OF_WORKLOADS, f"is for workloads, and {what} is none")
+        refuse_given(_OF_WORKLOADS, f"is for workloads, and {what} is not one")
     if not script:
-        refuse_given(_OF_SCRIPTS, f"is for scripts, and {what} is none")
+        refuse_given(_OF_SCRIPTS, f"is for scripts, and {what} is not one")
     if options.largest_batch:
         refuse_given(_NOT_OF_BATCHES, "does not go with --largest-batch")
     else:

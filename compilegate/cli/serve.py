@@ -58,7 +58,7 @@ def command(
     AWS's inference toolkits. NAME alone stands for its newest version. Interrupt ends it.
     """
     if project.aws:
-        raise click.UsageError("--aws: `serve` works on this machine")
+        raise click.UsageError("--aws: `models serve` works on this machine")
     found = _package(project.home, package)
     name = f"{found.group}/{found.version}"
     specification = found.description.get("InferenceSpecification", {})
@@ -70,7 +70,7 @@ def command(
     container = specification["Containers"][0]
     archive = ObjectStore(project.home / "s3").path(container["ModelDataUrl"])
     if not archive.is_file():
-        raise RefusalError(f"{archive}, the archive of {name}, is gone")
+        raise RefusalError(f"{archive}, the archive of {name}, is missing")
     log = project.home / "serving" / f"{found.group}-{found.version}.log"
     with tempfile.TemporaryDirectory(prefix="compilegate-serve-") as work:
         model = Path(work) / "model"

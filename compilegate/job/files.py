@@ -4,6 +4,7 @@ with their process."""
 from __future__ import annotations
 
 import atexit
+import errno
 import hashlib
 import json
 import os
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Iterator, List, Mapping, Optional
 
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What the system says when a disk, or somebody's share of it, is full."""
 _OF_THIS_PROCESS: List[str] = []
 
 

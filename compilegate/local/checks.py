@@ -71,7 +71,7 @@ Image = Environment | UnbuiltEnvironment
 _AWS_PROGRAMS = {
     "smspark-submit": ("AWS's Spark images", "spark-submit ..."),
     "amazon_sagemaker_scheduler": (
-        "AWS's SageMaker Distribution images, where it runs a notebook",
+        "AWS's SageMaker Distribution images",
         "papermill INPUT.ipynb OUTPUT.ipynb",
     ),
 }
@@ -149,7 +149,7 @@ def check(
     parameters, parameter_faults = parameter_values(definition.parameters, execution.parameters)
     faults += [*parameter_faults, *_name_faults(definition), *_command_faults(graph, commands)]
     for step in definition.steps:
-        faults += _told(step, _reference_faults(step, graph.steps, commands))
+        faults += _with_step(step, _reference_faults(step, graph.steps, commands))
     if (cycle := find_cycle(graph)) is not None:
         faults.append(f"the steps {' -> '.join((*cycle, cycle[0]))} wait for each other")
     missing = {each.name: Unresolved(f"{_MISSING}{each.name}>") for each in definition.parameters}
@@ -160,7 +160,7 @@ def check(
     steps = _Steps(checked, scope, options, store)
     for step in definition.steps:
         if step.name not in commands:
-            faults += _told(step, steps.faults(step))
+            faults += _with_step(step, steps.faults(step))
     calls = [_call_places(step, scope) for step in definition.steps if is_called(step, commands)]
     places = {each.step.name: each for each in (*steps.places, *calls)}
     faults += _input_faults(places, graph, store, options.later)
@@ -198,7 +198,7 @@ def _scope_before(execution: ExecutionResult, parameters: Mapping[str, Scalar]) 
     return Scope(parameters, known, unresolved, unresolved, None)
 
 
-def _told(step: Step, faults: Iterator[str]) -> Iterator[str]:
+def _with_step(step: Step, faults: Iterator[str]) -> Iterator[str]:
     """The sentences with the step that they concern; an exception is the last of them."""
     try:
         for fault in faults:
@@ -228,7 +228,7 @@ def _gpu_faults(step: str, count: int, gpus: int) -> Iterator[str]:
 def _name_faults(definition: Definition) -> Iterator[str]:
     for name, count in Counter(step.name for step in definition.steps).items():
         if count > 1:
-            yield f"{name}: {count} steps have this name, a name must be unique"
+            yield f"{name}: {count} steps have this name; names must be unique"
         if not _STEP_NAME.fullmatch(name):
             yield f"{name!r:.80}: a step's name has 1 to 64 letters, digits, '-' and '_'"
     for name, count in Counter(item.name for item in definition.parameters).items():
@@ -395,7 +395,7 @@ def _retry_faults(step: Step) -> Iterator[str]:
     for policy in step.retry_policies:
         for name in policy.exception_types:
             if name not in EXCEPTION_TYPES:
-                yield (f"a retry policy names {name}, expected one of {', '.join(EXCEPTION_TYPES)}")
+                yield f"a retry policy names {name}, expected one of {', '.join(EXCEPTION_TYPES)}"
 
 
 def _own_faults(step: Step, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -461,7 +461,7 @@ def _program_faults(step: Step, job: Job, image: Image) -> Iterator[str]:
         return
     if program in _AWS_PROGRAMS:
         images, command = _AWS_PROGRAMS[program]
-        yield f"{program} is in {images} only; {_remedy(step.name, repr(command))}"
+        yield f"only {images} have {program}; {_remedy(step.name, repr(command))}"
     elif not folder and there is not None:
         where = f"neither beside {there} nor on PATH"
         yield f"its program {program} is {where}: install it, or {_remedy(step.name)}"

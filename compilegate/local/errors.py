@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 from pathlib import Path
 
 from compilegate.errors import CompilegateError
-
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""What the system says when a disk, or somebody's share of it, is full."""
 
 
 class LocalRunError(CompilegateError):

@@ -122,8 +122,8 @@ class LocalRun:
             return max(1, available // max(1, at_once))
         if not 1 <= wanted <= available:
             raise ExecutionError(
-                f"{wanted} cores for each job are more than the {available} physical "
-                "cores of this run"
+                f"{wanted} cores for each job, expected 1 to {available}: so many physical cores "
+                "are here"
             )
         return wanted
 

@@ -136,4 +136,4 @@ def test_an_arm_that_is_not_there_is_refused_with_those_that_are(find: Find) -> 
 def test_a_limit_that_is_no_size_is_refused(find: Find) -> None:
     result = find("baseline", "--memory-limit", "plenty")
     assert result.exit_code == 2
-    assert "'plenty' is no size; give a number with MB or GB" in result.output
+    assert "'plenty' is not a size; give a number with MB or GB" in result.output

@@ -116,7 +116,7 @@ def test_the_page_is_whole_and_marks_changes(rows: list[Row]) -> None:
         (("news",), "there is no execution 'news'"),
         (("--all", "--output", "x.csv"), "--output does not go with --all"),
         (("--older-than", "3d"), "--older-than needs --prune"),
-        (("--prune", "--older-than", "3"), "'3' is no age; give hours or days"),
+        (("--prune", "--older-than", "3"), "'3' is not an age; give hours or days"),
         (("--prune",), "--prune needs --older-than"),
     ],
 )

@@ -105,7 +105,7 @@ REQUESTS: dict[str, list[tuple[Json, str]]] = {
         ({"ProcessingInputs": [{"InputName": "x", "DatasetDefinition": {}}]}, "needs AWS"),
         ({"ProcessingInputs.0.S3Input.LocalPath": "in"}, "must be absolute"),
         ({"AppSpecification": {"ImageUri": "x"}}, "ContainerEntrypoint is missing"),
-        ({PROGRAM: ["smspark-submit"]}, "smspark-submit is in AWS's Spark images only; replace it"),
+        ({PROGRAM: ["smspark-submit"]}, "only AWS's Spark images have smspark-submit; replace it"),
         ({PROGRAM: ["no-such-program", "x"]}, "its program no-such-program is "),
         ({OUTPUT: "s3://b//o"}, "its output: 's3://b//o'"),
         ({OUTPUT: "https://b/o"}, "its output: 'https://b/o'"),
@@ -203,7 +203,7 @@ def test_steps_that_do_not_fit_together_are_named(bench: Workbench) -> None:
         bench.condition("decide", bench.equals(1, 1), then=[bench.processing("twice")]),
         bench.processing("a/b"),
     ) == [
-        "twice: 2 steps have this name, a name must be unique",
+        "twice: 2 steps have this name; names must be unique",
         "'a/b': a step's name has 1 to 64 letters, digits, '-' and '_'",
     ]
     (found,) = bench.refused(

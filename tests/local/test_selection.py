@@ -144,7 +144,7 @@ def test_commands_answer_give_and_write_what_later_steps_read(bench: Workbench) 
 def test_a_command_that_does_not_answer_fails_its_step(bench: Workbench) -> None:
     told = {
         "exit 7": "the command ended with code 7",
-        "true": "the function returned None",
+        "true": "the command returned None",
         giving("3"): "expected an object",
         giving("{"): "cannot be read",
     }

@@ -27,12 +27,12 @@ def said(*arguments: str) -> tuple[int, str, str]:
     ("arguments", "sentence"),
     [
         (["nothing.py"], "there is no script nothing.py"),
-        (["nothing.py", "--arm", "a"], "--arm is for workloads, and nothing.py is none"),
+        (["nothing.py", "--arm", "a"], "--arm is for workloads, and nothing.py is not one"),
         (["news-topics", "--steps", "3"], "3 is not in the range 12<=x<=1000"),
         (["news-topics", "word"], "the argument 'word' is for a script alone"),
         (
             ["news-topics", "--processes", "2"],
-            "--processes is for scripts, and news-topics is none",
+            "--processes is for scripts, and news-topics is not one",
         ),
         (["news-topics", "--aws"], "--aws needs --output FILE"),
     ],

@@ -253,7 +253,7 @@ def _watch(executor: SageMakerExecutor, arn: str) -> int:
         return show_outcome(executor, result)
     except KeyboardInterrupt:
         click.echo(
-            f"\nno longer watching; the execution continues\n"
+            f"\nstopped watching; the execution continues\n"
             f"  watch it again:  compilegate aws watch {arn}\n"
             f"  stop it:         compilegate aws stop {arn}",
             err=True,

@@ -14,6 +14,7 @@ import click
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 from compilegate.execution.status import LostError
+from compilegate.job.files import NO_SPACE
 
 
 class RefusalError(CompilegateError):
@@ -88,7 +89,7 @@ def shown(error: CompilegateError) -> Shown:
 def disk_error(error: OSError, resume: str = "--resume") -> Shown | None:
     """A disk that is full, or a file that may not be read or written, as click shows it; None for
     any other error. `resume` is how to go on with an execution."""
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if error.errno in NO_SPACE:
         kept = f"what has ended is kept: free some space, then continue with {resume}"
         return _ShownFullDisk(
             RefusalError(f"{error.filename or 'a disk'}: {error.strerror}; {kept}")

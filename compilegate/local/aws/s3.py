@@ -391,7 +391,7 @@ def _not_here(asked: Asked) -> Answer:
 def _document_of(asked: Asked) -> str:
     text = b"".join(asked.body)
     if len(text) > _LARGEST_DOCUMENT:
-        raise BodyError(f"the document has {len(text)} bytes, allowed: {_LARGEST_DOCUMENT}")
+        raise BodyError(f"the document has {len(text)} bytes, expected at most {_LARGEST_DOCUMENT}")
     return text.decode("utf-8", errors="replace")
 
 

@@ -166,11 +166,9 @@ def _path(text: str | None) -> Path | None:
     return None if text is None else Path(text)
 
 
-def _failure(raw: Mapping[str, Any] | str | None) -> StepFailure | None:
+def _failure(raw: Mapping[str, Any] | None) -> StepFailure | None:
     if not raw:
         return None
-    if isinstance(raw, str):
-        return StepFailure(raw)  # an earlier version kept all of it as one text
     log, lines = _path(raw["log"]), tuple(raw["last_lines"])
     return StepFailure(raw["sentence"], log, lines, raw["unread"])
 

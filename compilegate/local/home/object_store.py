@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from compilegate.job.files import whole_file
-from compilegate.local.errors import NO_SPACE, ExecutionError, ObjectStoreError, no_space
+from compilegate.job.files import NO_SPACE, whole_file
+from compilegate.local.errors import ExecutionError, ObjectStoreError, no_space
 
 # Below this a copy costs less than the surprise of a read-only, shared file.
 _LINK_FROM_BYTES = 1 << 20

@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from compilegate.execution.failure import StepFailure
 from compilegate.job.errors import killed_by
+from compilegate.job.files import NO_SPACE
 from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
-from compilegate.local.errors import NO_SPACE, CapacityError, StepError
+from compilegate.local.errors import CapacityError, StepError
 from compilegate.local.home.images import Environment
 from compilegate.local.jobs.environment import (
     Wanted,

@@ -155,7 +155,9 @@ class Call(ABC):
                 f"the {self.kind} wrote {found!r:.60} to {self.result}, expected an object"
             )
         if self.outputs or "OutputParameters" in found:
-            found["OutputParameters"] = _checked(found.get("OutputParameters"), self.outputs)
+            found["OutputParameters"] = _checked(
+                found.get("OutputParameters"), self.outputs, self.kind
+            )
         return {**(self.request if self.kind == "command" else {}), **found}
 
     def _why(self, end: JobEnd) -> str:
@@ -223,20 +225,20 @@ class CommandCall(Call):
         return ["/bin/sh", "-c", self.command], Path.cwd(), variables
 
 
-def _checked(returned: Any, declared: Sequence[OutputParameter]) -> dict[str, Any]:
+def _checked(returned: Any, declared: Sequence[OutputParameter], kind: str) -> dict[str, Any]:
     """The declared outputs of what a call returned. Raises StepRequestError."""
     names = [output.name for output in declared]
     if declared and not isinstance(returned, dict):
         raise StepRequestError(
-            f"the function returned {returned!r:.60}, expected an object with {', '.join(names)}"
+            f"the {kind} returned {returned!r:.60}, expected an object with {', '.join(names)}"
         )
     for output in declared:
         if output.name not in returned:
             there = ", ".join(map(str, returned)) or "nothing"
-            raise StepRequestError(f"the function returned no {output.name}, but {there:.200}")
+            raise StepRequestError(f"the {kind} returned no {output.name}, but {there:.200}")
         if not matches(returned[output.name], output.type):
             raise StepRequestError(
-                f"the function returned {output.name} = {returned[output.name]!r:.60}, declared "
+                f"the {kind} returned {output.name} = {returned[output.name]!r:.60}, declared "
                 f"as {output.type}"
             )
     return {name: returned[name] for name in names}

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from compilegate.job.files import NO_SPACE
 from compilegate.job.names import MODEL_ARCHIVE, OUTPUT_ARCHIVE
-from compilegate.local.errors import NO_SPACE, SourceArchiveError, StepRequestError
+from compilegate.local.errors import SourceArchiveError, StepRequestError, no_space
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.launcher import Bind, JobCommand, RunningJob, View, short_name
 
@@ -223,7 +224,7 @@ def choose_root(home: Path, own_root: bool | None = None) -> Root:
         why_not = str(error)
     if why_not is None:
         return OWN_ROOT
-    return _rewriting(f"because this machine does not allow own roots ({why_not})")
+    return _rewriting(f"because it does not allow them one of their own ({why_not})")
 
 
 def _trial(sandbox: Sandbox) -> str | None:
@@ -257,7 +258,8 @@ def unpack_source(archive: Path, folder: Path) -> None:
     """Unpack a .tar.gz that nobody vouches for into `folder`.
 
     Absolute paths, `..`, links that lead outside and device files are refused, with the member's
-    name, by raising SourceArchiveError; so is a damaged archive.
+    name, by raising SourceArchiveError; so is a damaged archive. Raises CapacityError on a full
+    disk.
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:
@@ -266,7 +268,8 @@ def unpack_source(archive: Path, folder: Path) -> None:
         raise SourceArchiveError(f"{archive.name} is refused: {error}") from error
     except (tarfile.TarError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno in NO_SPACE:
-            raise
+            with tarfile.open(archive, "r:gz") as tar:
+                raise no_space(folder, sum(member.size for member in tar)) from error
         raise SourceArchiveError(f"{archive.name} cannot be unpacked: {error}") from error
 
 
@@ -288,8 +291,17 @@ def own_requirements(uris: Iterable[str], store: ObjectStore) -> list[str]:
 
 
 def pack_folder(folder: Path, archive: Path) -> None:
-    """Pack what `folder` holds into a .tar.gz, names relative to the folder; it may be empty."""
-    # Mostly weights, which hardly compress: the fastest level is as good as the best.
-    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-        for path in sorted(folder.iterdir()):
-            tar.add(path, arcname=path.name)
+    """Pack what `folder` holds into a .tar.gz, names relative to the folder; it may be empty.
+
+    Raises CapacityError on a full disk.
+    """
+    try:
+        # Mostly weights, which hardly compress: the fastest level is as good as the best.
+        with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+            for path in sorted(folder.iterdir()):
+                tar.add(path, arcname=path.name)
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        files = (path for path in folder.rglob("*") if path.is_file())
+        raise no_space(archive, sum(path.stat().st_size for path in files)) from error
