@@ -27,7 +27,7 @@ from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.errors import CompilegateError
 from compilegate.infra.project import Project, read_project
-from compilegate.workload.declared.known.budget import Budget
+from compilegate.workload.file import Budget
 
 GONE = ("DELETE_COMPLETE", "DELETE_IN_PROGRESS")
 

@@ -134,6 +134,16 @@ def patches_of(image: BaseImage) -> Patches | None:
     return _patches().get((image.framework, image.version))
 
 
+def version_numbers(version: str) -> tuple[int, ...]:
+    """`2.13.0` as (2, 13, 0); stops at the first part that is not a number."""
+    numbers: list[int] = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
 @cache
 def base_images() -> tuple[BaseImage, ...]:
     """Every image in the catalog: those in the SDK's table, then the documented ones."""

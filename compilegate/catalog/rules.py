@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from compilegate.catalog.compilers import Compiler, Stack, compilers
 from compilegate.catalog.findings import Asked, Finding, refusal, warning
-from compilegate.catalog.images import BaseImage, patches_of
+from compilegate.catalog.images import BaseImage, patches_of, version_numbers
 from compilegate.catalog.instances import accelerator_of, instance_class, instance_of, processor_of
 from compilegate.catalog.landscape import graphless, service
 from compilegate.catalog.practices import practices
@@ -112,7 +112,7 @@ def _accelerator(case: Case) -> Iterator[Finding]:
         last is not None
         and image is not None
         and image.library == "pytorch"
-        and _numbers(image.version)[:2] > _numbers(last)
+        and version_numbers(image.version)[:2] > version_numbers(last)
     ):
         yield refusal(
             "instance_type",
@@ -145,7 +145,7 @@ def _refuses_bf16(image: BaseImage | None) -> bool:
     return (
         image is not None
         and image.library == "pytorch"
-        and _numbers(image.version)[:2] < EMULATES_BF16
+        and version_numbers(image.version)[:2] < EMULATES_BF16
     )
 
 
@@ -170,14 +170,18 @@ def _versions(case: Case) -> Iterator[Finding]:
         yield refusal(
             "version", f"{compiler.title} has no image with {wanted}", f"available: {known}"
         )
-    elif compiler.oldest is not None and _numbers(asked.version) < _numbers(compiler.oldest):
+    elif compiler.oldest is not None and version_numbers(asked.version) < version_numbers(
+        compiler.oldest
+    ):
         yield refusal(
             "version",
             f"{compiler.title} needs {asked.framework} {compiler.oldest} or newer, "
             f"not {asked.version}",
             'take a newer image, or compiler = "training-compiler" on an old one',
         )
-    elif compiler.newest is not None and _numbers(asked.version)[:2] > _numbers(compiler.newest):
+    elif compiler.newest is not None and version_numbers(asked.version)[:2] > version_numbers(
+        compiler.newest
+    ):
         yield refusal(
             "version",
             f"{compiler.title} works up to {asked.framework} {compiler.newest}, not with "
@@ -374,13 +378,3 @@ RULES: tuple[Rule, ...] = (
     _backend,
     _maintenance,
 )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """`2.13.0` as (2, 13, 0); stops at the first part that is not a number."""
-    numbers: list[int] = []
-    for part in version.split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)

@@ -15,7 +15,7 @@ from compilegate.catalog.compilers import Compiler, Stack, compilers
 from compilegate.catalog.images import base_images, find_image
 from compilegate.catalog.instances import instance_class, instances, processor_of
 from compilegate.execution.target import Target
-from compilegate.workload.declared.arm import Distribution
+from compilegate.workload.file import Distribution
 
 TODAY = datetime.date(2026, 11, 20)
 TRAINING_COMPILER = compilers()["training-compiler"]

@@ -17,13 +17,13 @@ from compilegate.workload import (
     Workload,
     read_workload,
 )
-from compilegate.workload.declared.stacks import STACKS
 from compilegate.workload.feasibility import (
     NO_BASES,
     Bases,
     check_feasible,
     findings,
 )
+from compilegate.workload.file import STACKS
 from tests.workload.settled import TOPICS, settled_arm, workload_with
 
 WORKLOAD = read_workload(TOPICS)
