@@ -13,7 +13,7 @@ import aws_cdk as cdk
 
 from compilegate.account.plan.budget import Bound, BudgetError, bound_of, budget_faults
 from compilegate.account.plan.jobs import jobs_of
-from compilegate.document.parameters import parameter_values
+from compilegate.document.model import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.infra.project import DeclaredWorkload
 from compilegate.workload import Workload
