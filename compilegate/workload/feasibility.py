@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from compilegate.catalog import Asked, Finding, check
-from compilegate.catalog.findings import refusal
 from compilegate.catalog.images import BaseImage
 from compilegate.catalog.instances import processor_of
+from compilegate.catalog.rules import refusal
 from compilegate.errors import CompilegateError
 from compilegate.execution.target import Target
 from compilegate.job.compilers import declarations

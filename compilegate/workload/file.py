@@ -717,14 +717,14 @@ class Program(Table):
         for name in self.percent:
             if self.evidence != "printed" or name not in others:
                 raise ValueError(
-                    f"percent holds {name!r}, expected with evidence = 'printed' metrics other "
+                    f"percent holds {name!r}, expected evidence = 'printed' and metrics other "
                     f"than the speed ({', '.join(others) or 'there is none'})"
                 )
         if self.speed_metric is not None and (
             self.evidence != "printed" or self.speed_metric not in self.metrics
         ):
             raise ValueError(
-                f"speed_metric is {self.speed_metric!r}, expected with evidence = 'printed' one "
+                f"speed_metric is {self.speed_metric!r}, expected evidence = 'printed' and one "
                 f"of metrics ({', '.join(self.metrics) or 'there is none'})"
             )
         return self

@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 from compilegate.catalog import Finding
 from compilegate.catalog.compilers import Stack
-from compilegate.catalog.findings import refusal, warning
 from compilegate.catalog.images import BaseImage, version_numbers
 from compilegate.catalog.instances import instance_of
+from compilegate.catalog.rules import refusal, warning
 from compilegate.gate.settings import Padding
 from compilegate.job import names
 from compilegate.job.compilers import hyperparameter_of

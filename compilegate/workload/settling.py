@@ -202,7 +202,7 @@ def _incomparable(file: WorkloadFile) -> Iterator[str]:
         )
     for name in (NO_ARM, NOTHING_NEW):
         if name in file.arms:
-            yield f"arms has the name {name!r}, by which a verdict says no arm; take another name"
+            yield f"arms.{name} has the name that verdicts use for no arm, expected another name"
 
 
 def _unknown_slices(file: WorkloadFile, kind: Kind) -> Iterator[str]:
@@ -233,8 +233,8 @@ def _unfit(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
     if keys and not kind.calls_compiler:
         yield (
             f"arms.{name}.{keys[0]} is given and program.evidence is {kind.evidence!r}, expected "
-            "with 'written', where the script calls the compiler through compilegate.job; give one "
-            "that only prints a hyperparameter"
+            "'written', with which the script calls the compiler through compilegate.job; a script "
+            "that only prints takes a hyperparameter instead"
         )
 
 
