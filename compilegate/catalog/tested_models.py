@@ -35,7 +35,8 @@ NAMED_IN_FAQ = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class TestedModel:
-    """One row: a model on an instance, and the largest batches that fitted."""
+    """One row: a model on an instance, and the largest batches that fitted. Its columns `layout`,
+    `dataset` and `instances` are for people."""
 
     framework: str
     version: str
@@ -43,12 +44,8 @@ class TestedModel:
     """The version in a Hugging Face image; None in any other."""
     task: str
     """`language` or `vision`."""
-    layout: str = ""
-    """Nodes and GPUs, in AWS's words; may be empty."""
     model: str
-    dataset: str = ""
     instance_type: str
-    instances: int | None = None
     precision: str
     """As AWS writes it: `AMP`, `float16` or `float32`."""
     sequence_length: int | None = None
