@@ -1,7 +1,7 @@
 """Files that people write, read and checked, with a sentence for each thing that is wrong.
 
-A sentence names the key, what was found and what is allowed. Workloads, experiments and settings
-are read alike, and the sentences come from the errors that pydantic finds in them.
+A sentence names the key, what it is and what is expected. Workloads, experiments and settings are
+read alike, and the sentences come from the errors that pydantic finds in them.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def checked(
 def _toml_sentence(message: str) -> str:
     """tomllib's message, and what it means where a key or table is repeated."""
     if message.startswith("Cannot declare ('arms'"):
-        return f"two arms of one name, allowed: each arm once: {message}"
+        return f"two arms have one name, expected each arm once: {message}"
     if message.startswith("Cannot overwrite a value"):
-        return f"a key is given twice, allowed: each key once: {message}"
+        return f"a key is given twice, expected each key once: {message}"
     return f"not valid TOML: {message}"
 
 
@@ -75,21 +75,22 @@ def _sentence(details: ErrorDetails, declaration: type[BaseModel]) -> str:
         case "extra_forbidden":
             return _unknown_key(location, key, declaration)
         case "missing":
-            return f"{key} is missing, and must be given"
+            return f"{key} is missing"
         case "value_error":
-            # Our own validators already say what was found and what is allowed.
+            # Our own validators say what is wrong, of the key itself or in a sentence of its own.
             message = str(details["ctx"]["error"])
-            return f"{key}: {message}" if key else message
+            of_the_key = message.startswith(("is ", "has ", "holds "))
+            return f"{key}{' ' if of_the_key else ': '}{message}" if key else message
         case "union_tag_not_found":
-            return f"{key}.source is missing, allowed: {_sources_at(location, declaration)}"
+            return f"{key}.source is missing, expected {_sources_at(location, declaration)}"
         case "union_tag_invalid":
             found = _shown(details["ctx"]["tag"])
-            return f"{key}.source: found {found}, allowed: {_sources_at(location, declaration)}"
+            return f"{key}.source is {found}, expected {_sources_at(location, declaration)}"
         case _:
-            return f"{key or 'the document'}: found {found}, allowed: {_allowed(details)}"
+            return f"{key or 'the document'} is {found}, expected {_expected(details)}"
 
 
-_ALLOWED = {
+_EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
     "string_type": "a string in quotes",
@@ -103,17 +104,18 @@ _ALLOWED = {
     "greater_than": "a number greater than {gt}",
     "greater_than_equal": "a number of {ge} or more",
     "less_than": "a number less than {lt}",
+    "multiple_of": "a multiple of {multiple_of}",
     "less_than_equal": "a number of {le} or less",
     "string_pattern_mismatch": "a string that matches {pattern}",
     "string_too_short": "a string of {min_length} or more characters",
     "string_too_long": "a string of at most {max_length} characters",
     "too_short": "{min_length} or more entries",
 }
-"""What is allowed, by pydantic's type of error, filled in from the error's context."""
+"""What is expected, by pydantic's type of error, filled in from the error's context."""
 
 
-def _allowed(details: ErrorDetails) -> str:
-    words = _ALLOWED.get(details["type"])
+def _expected(details: ErrorDetails) -> str:
+    words = _EXPECTED.get(details["type"])
     if words is None:
         return details["msg"][0].lower() + details["msg"][1:]
     return words.format_map(details.get("ctx", {}))
@@ -123,7 +125,7 @@ def _unknown_key(location: Location, key: str, declaration: type[BaseModel]) -> 
     allowed = _keys_at(location[:-1], declaration)
     close = difflib.get_close_matches(str(location[-1]), allowed, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"{key} is not a known key{hint}, allowed here: {', '.join(allowed)}"
+    return f"{key} is not a known key{hint}, expected {', '.join(allowed)}"
 
 
 def _shown(value: object) -> str:

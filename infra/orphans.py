@@ -23,11 +23,11 @@ from compilegate.account.executions.calls import running_execution
 from compilegate.account.plan.budget import bound_of, spent_this_month
 from compilegate.account.plan.jobs import jobs_of
 from compilegate.account.session import AwsSession, open_session
-from compilegate.document.parameters import parameter_values
+from compilegate.document.model import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.errors import CompilegateError
 from compilegate.infra.project import Project, read_project
-from compilegate.workload.declared.known.budget import Budget
+from compilegate.workload.file import Budget
 
 GONE = ("DELETE_COMPLETE", "DELETE_IN_PROGRESS")
 

@@ -64,8 +64,8 @@ from sagemaker.mlops.workflow.step_dependency import StepDependency, TriggerCond
 from sagemaker.mlops.workflow.steps import CacheConfig, ConfigurableRetryStep, StepTypeEnum
 
 from compilegate.document import model
-from compilegate.document.durations import format_duration
 from compilegate.document.expressions import is_expression, step_reference
+from compilegate.document.model import format_duration
 from compilegate.document.step_types import CONDITION, FAIL, LAMBDA, STEP_TYPES
 from compilegate.document.writing import definition_document
 from compilegate.errors import CompilegateError

@@ -14,8 +14,8 @@ from compilegate.advice.known.facts import Facts
 from compilegate.advice.outcome import Effect, share_of, time_ratio
 from compilegate.advice.ranges import NOTHING, UNCHANGED, Range
 from compilegate.advice.rules import Option, Peak, rules
+from compilegate.catalog.compilers import upgrades
 from compilegate.catalog.instances import instance_class, instance_of
-from compilegate.catalog.landscape import upgrades
 from compilegate.catalog.prices import Price, price_of
 from compilegate.catalog.tested_models import TestedModel, tested_models
 

@@ -11,9 +11,8 @@ from compilegate.advice.known.facts import Facts, Standing
 from compilegate.advice.known.gathering import WITHOUT_A_GRAPH
 from compilegate.advice.rules import Option
 from compilegate.advice.stances import NOT_HERE, Said, Stance
-from compilegate.catalog.compilers import compilers
+from compilegate.catalog.compilers import compilers, graphless
 from compilegate.catalog.instances import instance_class
-from compilegate.catalog.landscape import graphless
 from compilegate.catalog.tested_models import TestedModel, known_to_compile, rows_of
 
 

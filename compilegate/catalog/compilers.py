@@ -1,21 +1,24 @@
-"""The compilers: what may be asked of each, from its `facts/NAME.toml`. Pure.
+"""The compilers, from `facts/NAME.toml`: what may be asked of each, and who maintains it.
 
 An empty or absent list restricts nothing, but for `distributions`: what is not listed there cannot
-be asked of this project.
+be asked of this project. Pure.
 """
 
 from __future__ import annotations
 
+import datetime
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
 from compilegate.catalog.images import BaseImage, find_image
 from compilegate.catalog.instances import Processor
-from compilegate.catalog.maintenance import Maintenance, maintenance_of
+from compilegate.catalog.reading import fact_text
 from compilegate.execution.target import Target
 from compilegate.job.compilers import declarations
 
@@ -28,14 +31,14 @@ class Stack:
 
     framework: str
     version: str
-    transformers: str | None
+    transformers: str | None = None
     """The version in a Hugging Face image; None in an image that brings none."""
     image_framework: str
     """What the catalog of images calls its framework."""
-    distribution: Distribution | None
+    distribution: Distribution | None = None
     """What a job on more than one accelerator takes; `sm_dist` is a launcher script in front of the
     training script, `in the script` is TensorFlow's own strategy. None where one process is all."""
-    extendable: bool
+    extendable: bool = False
     """Whether AWS lists the image as one that may be extended."""
 
     @property
@@ -67,6 +70,44 @@ class Compiling:
     source: str
 
 
+SOON = datetime.timedelta(days=365)
+"""An end that is nearer than this is told: a workload is retrained for years."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maintenance:
+    """How long something is maintained, as far as its makers say."""
+
+    what: str | None = None
+    """What it is called, where that is less than what the catalog names."""
+    by: str
+    status: Literal["maintained", "ending", "ended"]
+    until: datetime.date | None = None
+    """The last day; None where no day was found, whatever the status."""
+    says: str | None = None
+    """What is known of it, in a clause."""
+    instead: str | None = None
+    """What to do instead, in a clause; None while it is maintained."""
+    source: str
+    date: datetime.date
+    """When the source was read."""
+
+    def told(self, title: str, today: datetime.date) -> tuple[str, str] | None:
+        """Why not to begin with it today, and the remedy; None while there is nothing to tell."""
+        if self.status == "maintained":
+            return None
+        if self.status == "ending" and self.until is not None and self.until - today > SOON:
+            return None
+        over = self.status == "ended" or (self.until is not None and self.until < today)
+        day = f" {'since' if over else 'on'} {self.until}" if self.until else ""
+        state = "is no longer maintained" if over else "is about to end"
+        what = f": {self.says}" if self.says else ""
+        reason = (
+            f"{self.what or title} {state}{day} ({self.by}){what} ({self.source}, read {self.date})"
+        )
+        return reason, self.instead or "plan for another"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Compiler:
     """What may be asked of one compiler."""
@@ -75,34 +116,34 @@ class Compiler:
     title: str
     frameworks: tuple[str, ...]
     """None listed means no restriction."""
-    oldest: str | None
+    oldest: str | None = None
     """The first framework version that works; None without such a bound."""
-    newest: str | None
+    newest: str | None = None
     """The last one; None without such a bound."""
-    stacks: tuple[Stack, ...]
+    stacks: tuple[Stack, ...] = ()
     """The only framework versions there are; none listed means no such restriction."""
     processors: tuple[Processor, ...]
-    instance_classes: tuple[str, ...]
+    instance_classes: tuple[str, ...] = ()
     """The only classes of instances; none listed means no such restriction."""
-    efa_instances: tuple[str, ...]
+    efa_instances: tuple[str, ...] = ()
     """Those whose network is fast between instances; none listed where AWS does not say."""
     distributions: tuple[str, ...]
     """How a job may be spread over several accelerators."""
     precisions: tuple[str, ...]
-    untested_precisions: tuple[str, ...]
+    untested_precisions: tuple[str, ...] = ()
     """May work; its maker never tested them."""
-    tested_models: bool
+    tested_models: bool = False
     """Whether its maker publishes which models it was tested with."""
-    compiling: Compiling | None
+    compiling: Compiling | None = None
     """How long it compiles; None where its maker does not say."""
-    absent_in: tuple[str, ...]
+    absent_in: tuple[str, ...] = ()
     """Regions without it, though they may have the image."""
     targets: tuple[Target, ...]
     """Where it runs."""
-    instead: Mapping[Processor, str]
+    instead: Mapping[Processor, str] = field(default_factory=dict)
     """What to do on a processor that it does not compile for."""
     maintained: Maintenance
-    backends: Mapping[str, Compiler]
+    backends: Mapping[str, Compiler] = field(default_factory=dict)
     """The same with one of its backends, by name; only those that the catalog knows."""
     sources: tuple[str, ...]
     date: str
@@ -119,60 +160,55 @@ class Compiler:
 @cache
 def compilers() -> dict[str, Compiler]:
     """Every compiler, by name."""
-    return {name: _compiler(name, _facts(name)) for name in declarations()}
+    read = TypeAdapter(Compiler).validate_python
+    return {name: read({"name": name, **_facts(name)}) for name in declarations()}
 
 
 def _facts(name: str) -> dict[str, Any]:
+    """The file of a compiler, in which a backend says what differs from the others."""
     file = "torch-compile.toml" if name == "inductor" else f"{name}.toml"  # its default backend
     text = files("compilegate.job.compilers").joinpath("facts", file).read_text(encoding="utf-8")
-    return tomllib.loads(text)
-
-
-def _compiler(name: str, entry: Mapping[str, Any]) -> Compiler:
-    return Compiler(
-        name=name,
-        title=entry["title"],
-        frameworks=tuple(entry["frameworks"]),
-        oldest=entry.get("oldest"),
-        newest=entry.get("newest"),
-        stacks=tuple(_stack(stack) for stack in entry.get("stacks", ())),
-        processors=tuple(entry["processors"]),
-        instance_classes=tuple(entry.get("instance_classes", ())),
-        efa_instances=tuple(entry.get("efa_instances", ())),
-        distributions=tuple(entry["distributions"]),
-        precisions=tuple(entry["precisions"]),
-        untested_precisions=tuple(entry.get("untested_precisions", ())),
-        tested_models=entry.get("tested_models", False),
-        compiling=_compiling(entry.get("compiling")),
-        absent_in=tuple(entry.get("absent_in", ())),
-        targets=tuple(Target(name) for name in entry["targets"]),
-        instead=entry.get("instead", {}),
-        maintained=maintenance_of(entry["maintained"]),
-        backends={
-            backend: _compiler(name, {**entry, "backends": {}, **changes})
-            for backend, changes in entry.get("backends", {}).items()
+    facts = tomllib.loads(text)
+    shared = {"name": name, **facts, "backends": {}}
+    return {
+        **facts,
+        "backends": {
+            backend: {**shared, **changes} for backend, changes in facts.get("backends", {}).items()
         },
-        sources=tuple(entry["sources"]),
-        date=entry["date"],
-    )
+    }
 
 
-def _compiling(entry: Mapping[str, Any] | None) -> Compiling | None:
-    if entry is None:
-        return None
-    return Compiling(
-        seconds=(entry["seconds"][0], entry["seconds"][1]),
-        repaid_seconds=entry["repaid_seconds"],
-        source=entry["source"],
-    )
+@dataclass(frozen=True, kw_only=True)
+class Graphless:
+    """A framework that has no graph to compile."""
+
+    framework: str
+    why: str
+    instead: str
+    """What makes it faster instead."""
+    source: str
+    date: str
 
 
-def _stack(entry: Mapping[str, Any]) -> Stack:
-    return Stack(
-        framework=entry["framework"],
-        image_framework=entry["image"],
-        version=entry["version"],
-        transformers=entry.get("transformers"),
-        distribution=entry.get("distribution"),
-        extendable=entry.get("extendable", False),
-    )
+def graphless(framework: str) -> Graphless | None:
+    """Why a framework cannot be compiled; None if the catalog knows no reason."""
+    table = _table()
+    for entry in table["graphless"]:
+        if entry["framework"] == framework:
+            return Graphless(date=table["date"], **entry)
+    return None
+
+
+def service(name: str) -> Maintenance:
+    """How long a service of AWS's is to be had: `profiler`, `debugger`."""
+    return TypeAdapter(Maintenance).validate_python(_table()["services"][name])
+
+
+def upgrades(instance_class: str) -> tuple[str, ...]:
+    """Instance types that come next after those of a class; none where the catalog has none."""
+    return tuple(_table()["upgrades"].get(instance_class, ()))
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    return tomllib.loads(fact_text("landscape.toml"))

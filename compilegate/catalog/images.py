@@ -7,15 +7,17 @@ Pure. `images.json` is an export of the SageMaker SDK's own table (`tools/export
 
 from __future__ import annotations
 
-import csv
 import datetime
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
+from compilegate.catalog.reading import fact_lines, fact_rows, fact_text
 from compilegate.errors import CompilegateError
 
 AMAZON_LINUX_2023_PYTHON = "3.12"
@@ -34,9 +36,9 @@ class BaseImage:
     """AWS's name for it: `pytorch`, `pytorch-training-compiler`, ..."""
     version: str
     """The framework's version."""
-    transformers: str | None
+    transformers: str | None = None
     """The version in a Hugging Face image; None in any other."""
-    python: str | None
+    python: str | None = None
     processor: str
     """`cpu`, `gpu` or `neuron`."""
     repository: str
@@ -75,9 +77,16 @@ class BaseImage:
 class Patches:
     """How long AWS patches an image; it stays available afterwards."""
 
-    until: datetime.date | None
-    """The last day; None if patching has ended and AWS does not say when."""
+    framework: str
+    version: str
+    patched_until: datetime.date | Literal["ended"]
+    """The last day; `ended` if patching has ended and AWS does not say when."""
     source: str
+
+    @property
+    def until(self) -> datetime.date | None:
+        """The last day, where AWS says it."""
+        return None if self.patched_until == "ended" else self.patched_until
 
     def ended(self, today: datetime.date) -> bool:
         return self.until is None or today > self.until
@@ -134,62 +143,40 @@ def patches_of(image: BaseImage) -> Patches | None:
     return _patches().get((image.framework, image.version))
 
 
+def version_numbers(version: str) -> tuple[int, ...]:
+    """`2.13.0` as (2, 13, 0); stops at the first part that is not a number."""
+    numbers: list[int] = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
 @cache
 def base_images() -> tuple[BaseImage, ...]:
     """Every image in the catalog: those in the SDK's table, then the documented ones."""
-    table = json.loads(_text("images.json"))
-    exported = tuple(
-        BaseImage(
-            framework=row["framework"],
-            version=row["version"],
-            transformers=row["transformers"],
-            python=row["python"] or _unstated_python(row["tag"]),
-            processor=row["processor"],
-            repository=row["repository"],
-            tag=row["tag"],
-            hosts={
+    table: dict[str, Any] = json.loads(fact_text("images.json"))
+    rows: list[dict[str, Any]] = [
+        {
+            **row,
+            "python": row["python"]
+            or (AMAZON_LINUX_2023_PYTHON if "amzn2023" in row["tag"] else None),
+            "hosts": {
                 region: table["registries"][row["registry"]][region] for region in row["regions"]
             },
-            date=table["date"],
-            source=table["source"],
-        )
+            "date": table["date"],
+            "source": table["source"],
+        }
         for row in table["images"]
-    )
-    hosts = {f"{image.framework} {image.version}": image.hosts for image in exported}
-    return exported + tuple(
-        BaseImage(
-            framework=row["framework"],
-            version=row["version"],
-            transformers=row["transformers"] or None,
-            python=row["python"],
-            processor=row["processor"],
-            repository=row["repository"],
-            tag=row["tag"],
-            hosts=hosts[row["regions_of"]],
-            date=row["date"],
-            source=row["source"],
-        )
-        for row in csv.DictReader(_text("documented_images.csv").splitlines())
-    )
-
-
-def _unstated_python(tag: str) -> str | None:
-    return AMAZON_LINUX_2023_PYTHON if "amzn2023" in tag else None
+    ]
+    hosts = {f"{row['framework']} {row['version']}": row["hosts"] for row in rows}
+    documented = fact_lines("documented_images.csv")
+    rows += [{**line, "hosts": hosts[line["regions_of"]]} for line in documented]
+    return TypeAdapter(tuple[BaseImage, ...]).validate_python(rows)
 
 
 @cache
 def _patches() -> dict[tuple[str, str], Patches]:
-    rows = csv.DictReader(_text("image_patches.csv").splitlines())
-    return {
-        (row["framework"], row["version"]): Patches(
-            until=None
-            if row["patched_until"] == "ended"
-            else datetime.date.fromisoformat(row["patched_until"]),
-            source=row["source"],
-        )
-        for row in rows
-    }
-
-
-def _text(name: str) -> str:
-    return files("compilegate.catalog").joinpath("facts", name).read_text(encoding="utf-8")
+    rows = fact_rows("image_patches.csv", Patches)
+    return {(each.framework, each.version): each for each in rows}

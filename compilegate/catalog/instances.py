@@ -8,13 +8,12 @@ accelerator can do.
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Literal
 
+from compilegate.catalog.reading import fact_lines, fact_rows
 from compilegate.job.machine.accelerators import CUDA, NEURON, Accelerators
 
 Processor = Literal["cpu", "gpu", "neuron"]
@@ -28,10 +27,10 @@ class Accelerator:
     architecture: str
     bf16: bool
     """Whether it computes in bfloat16 itself instead of emulating it."""
-    last_pytorch_image: str | None
-    """The newest PyTorch (`2.9`) whose AWS image has kernels for it; None if all have."""
     date: str
     source: str
+    last_pytorch_image: str | None = None
+    """The newest PyTorch (`2.9`) whose AWS image has kernels for it; None if all have."""
 
 
 @dataclass(frozen=True)
@@ -96,30 +95,14 @@ def accelerator_of(instance_type: str) -> Accelerator | None:
 @cache
 def instances() -> dict[str, Instance]:
     """Every listed instance type."""
-    accelerators = {row["accelerator"]: _accelerator(row) for row in _rows("accelerators.csv")}
+    accelerators = {each.name: each for each in fact_rows("accelerators.csv", Accelerator)}
     return {
-        row["instance_type"]: Instance(
-            instance_type=row["instance_type"],
-            accelerator=accelerators[row["accelerator"]],
-            accelerators=int(row["accelerators"]),
-            accelerator_memory_gib=int(row["accelerator_memory_gib"]),
-            no_efa=row["efa"] == "no",
+        line["instance_type"]: Instance(
+            instance_type=line["instance_type"],
+            accelerator=accelerators[line["accelerator"]],
+            accelerators=int(line["accelerators"]),
+            accelerator_memory_gib=int(line["accelerator_memory_gib"]),
+            no_efa=line.get("efa") == "no",
         )
-        for row in _rows("instances.csv")
+        for line in fact_lines("instances.csv")
     }
-
-
-def _accelerator(row: dict[str, str]) -> Accelerator:
-    return Accelerator(
-        name=row["accelerator"],
-        architecture=row["architecture"],
-        bf16=row["bf16"] == "yes",
-        last_pytorch_image=row["last_pytorch_image"] or None,
-        date=row["date"],
-        source=row["source"],
-    )
-
-
-def _rows(name: str) -> list[dict[str, str]]:
-    text = files("compilegate.catalog").joinpath("facts", name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))

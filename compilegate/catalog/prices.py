@@ -12,11 +12,13 @@ each price so that this can be seen. An unknown price is UnknownPrice with a rea
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Literal, get_args
+
+from pydantic import TypeAdapter
+
+from compilegate.catalog.reading import fact_lines
 
 Confidence = Literal["high", "medium", "derived"]
 CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
@@ -33,9 +35,9 @@ class Price:
     date: str
     """When it was seen, `YYYY-MM`, or `YYYY-MM or earlier`."""
     confidence: Confidence
-    ec2_usd_per_hour: float | None
+    ec2_usd_per_hour: float | None = None
     """The EC2 price of the same machine; None if unknown."""
-    source: str
+    source: str = ""
     """Where the price comes from; may be empty."""
 
     @property
@@ -68,18 +70,6 @@ def price_of(instance_type: str, region: str | None = None) -> Price | UnknownPr
 @cache
 def prices() -> dict[str, Price]:
     """Every price in the catalog, by instance type."""
-    text = files("compilegate.catalog").joinpath("facts", "prices.csv").read_text(encoding="utf-8")
-    return {row["instance_type"]: _price(row) for row in csv.DictReader(text.splitlines())}
-
-
-def _price(row: dict[str, str]) -> Price:
-    confidence = next(word for word in CONFIDENCES if word == row["confidence"])
-    return Price(
-        instance_type=row["instance_type"],
-        regions=tuple(row["regions"].split("/")),
-        usd_per_hour=float(row["usd_per_hour"]),
-        date=row["date"],
-        confidence=confidence,
-        ec2_usd_per_hour=float(row["ec2_usd_per_hour"]) if row["ec2_usd_per_hour"] else None,
-        source=row["source"],
-    )
+    lines = [{**line, "regions": line["regions"].split("/")} for line in fact_lines("prices.csv")]
+    found = TypeAdapter(tuple[Price, ...]).validate_python(lines)
+    return {price.instance_type: price for price in found}

@@ -1,18 +1,23 @@
-"""The rules of `checks.py`: each checks one aspect of what an arm asks. Pure."""
+"""Whether a compiler can do what an arm asks, and whether it pays: a refusal or a warning each.
+
+`check` is the one place that says what a compiler runs on. Pure: plain values in, findings out;
+today's date is an argument.
+"""
 
 from __future__ import annotations
 
 import datetime
 import difflib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
-from compilegate.catalog.compilers import Compiler, Stack, compilers
-from compilegate.catalog.findings import Asked, Finding, refusal, warning
-from compilegate.catalog.images import BaseImage, patches_of
+from compilegate.catalog.compilers import Compiler, Stack, compilers, graphless, service
+from compilegate.catalog.images import BaseImage, patches_of, version_numbers
 from compilegate.catalog.instances import accelerator_of, instance_class, instance_of, processor_of
-from compilegate.catalog.landscape import graphless, service
-from compilegate.catalog.practices import practices
+from compilegate.catalog.tested_models import SUPPORT_PAGE, known_to_compile, rows_of
+from compilegate.execution.target import Target
 
 TORCH_COMPILE = ("inductor", "torch-compile")
 WITHOUT_BF16 = "use fp16 or fp32 there, or an instance of class g5, g6, p4d or newer"
@@ -20,6 +25,101 @@ EMULATES_BF16 = (2, 3)
 """The torch whose autocast first takes a GPU that only emulates bf16; before, it raises. Source:
 pytorch/pytorch issue 115900."""
 WITHOUT_DISTRIBUTION = "leave it out, and use tf.distribute.MirroredStrategy in the script"
+
+
+GUIDE = "https://docs.aws.amazon.com/sagemaker/latest/dg"
+OVERVIEW = f"{GUIDE}/training-compiler.html"
+BEST_PRACTICES = f"{GUIDE}/training-compiler-tips-pitfalls.html"
+FAQ = f"{GUIDE}/training-compiler-faq.html"
+
+_MODULES_WITHOUT_A_GRAPH = {
+    "xgboost": "xgboost",
+    "lightgbm": "lightgbm",
+    "catboost": "catboost",
+    "sklearn": "scikit-learn",
+}
+"""Frameworks that have no graph, by the module that a script imports."""
+_MODULES_WITH_A_GRAPH = frozenset(
+    {"torch", "tensorflow", "keras", "jax", "transformers", "accelerate"}
+    | {"lightning", "pytorch_lightning", "torch_xla", "tf_keras"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What an arm asks for."""
+
+    compiler: str
+    backend: str | None = None
+    """The one to take, where the compiler has several; None where it has none."""
+    framework: str = "pytorch"
+    """`pytorch`, `tensorflow`, `xgboost`, ..."""
+    version: str | None = None
+    """The framework's version; None if the image decides it and is not known here."""
+    image: BaseImage | None = None
+    """AWS's image that the job's image is or extends, if the compiler has no stacks that tell;
+    None for any other image."""
+    transformers: str | None = None
+    """The version in a Hugging Face image; None in any other."""
+    instance_type: str
+    instance_count: int = 1
+    heterogeneous: bool = False
+    """Whether the job has groups of different instances."""
+    region: str | None = None
+    precision: str = "fp32"
+    distribution: str | None = None
+    """`torchrun`, `pytorchxla`, `sm_dist`; None for one process."""
+    launches_itself: bool = False
+    """Whether the script may start processes itself, which the request does not show."""
+    processes: int = 1
+    """Processes on each instance."""
+    extends_image: bool = False
+    """Whether the image is the user's own and extends AWS's."""
+    profiler: bool = False
+    debugger: bool = False
+    debug_mode: bool = False
+    """Training Compiler's debug mode."""
+    model: str | None = None
+    """The model's name on the hub, as far as it is known."""
+    libraries: frozenset[str] = frozenset()
+    """What the workload's own training script imports, by the names of the modules."""
+    limit_seconds: int | None = None
+    """After which the job is ended; None where it is not known."""
+    examples: int | None = None
+    """In a step, of all processes together."""
+    learning_rate: float | None = None
+    baseline_examples: int | None = None
+    """The same of the arm that it is compared with; None for that arm itself."""
+    baseline_learning_rate: float | None = None
+    target: Target = Target.SAGEMAKER
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong, or that the workload's owner should know."""
+
+    severity: Literal["refusal", "warning"]
+    about: str
+    """The field of `Asked` that it concerns."""
+    reason: str
+    remedy: str
+    page: str = ""
+    """The address of the page that asks for it; empty where the reason says who does."""
+
+    @property
+    def sentence(self) -> str:
+        page = f" ({self.page})" if self.page else ""
+        return f"{self.reason}; {self.remedy}{page}"
+
+
+def refusal(about: str, reason: str, remedy: str) -> Finding:
+    """A finding that keeps the job from starting."""
+    return Finding(severity="refusal", about=about, reason=reason, remedy=remedy)
+
+
+def warning(about: str, reason: str, remedy: str, *, page: str = "") -> Finding:
+    """A finding that the owner should know; the job may start."""
+    return Finding(severity="warning", about=about, reason=reason, remedy=remedy, page=page)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +159,21 @@ class Case:
         return self.asked.instance_count * (instance.accelerators if instance else 1)
 
 
-def no_graph(case: Case) -> Iterator[Finding]:
+def check(asked: Asked, today: datetime.date) -> tuple[Finding, ...]:
+    """Everything that speaks against it, refusals first; empty if nothing does."""
+    compiler = compilers().get(asked.compiler)
+    if compiler is None:
+        known = ", ".join(compilers())
+        why = f"{asked.compiler!r} is not in the catalog"
+        return (refusal("compiler", why, f"expected one of {known}"),)
+    compiler = compiler.backends.get(asked.backend or "", compiler)
+    case = Case(asked=asked, compiler=compiler, today=today)
+    rules = RULES if graphless(asked.framework) is None else (_no_graph,)
+    found = [finding for rule in rules for finding in rule(case)]
+    return tuple(sorted(found, key=lambda finding: finding.severity != "refusal"))
+
+
+def _no_graph(case: Case) -> Iterator[Finding]:
     why = graphless(case.asked.framework)
     if why is not None and case.compiler.name != "eager":
         yield refusal(
@@ -112,7 +226,7 @@ def _accelerator(case: Case) -> Iterator[Finding]:
         last is not None
         and image is not None
         and image.library == "pytorch"
-        and _numbers(image.version)[:2] > _numbers(last)
+        and version_numbers(image.version)[:2] > version_numbers(last)
     ):
         yield refusal(
             "instance_type",
@@ -145,7 +259,7 @@ def _refuses_bf16(image: BaseImage | None) -> bool:
     return (
         image is not None
         and image.library == "pytorch"
-        and _numbers(image.version)[:2] < EMULATES_BF16
+        and version_numbers(image.version)[:2] < EMULATES_BF16
     )
 
 
@@ -155,7 +269,7 @@ def _versions(case: Case) -> Iterator[Finding]:
         yield refusal(
             "framework",
             f"{compiler.title} does not compile {asked.framework}",
-            f'allowed: {", ".join(compiler.frameworks)}; or take compiler = "eager"',
+            f'expected {", ".join(compiler.frameworks)}; or take compiler = "eager"',
         )
         return
     if asked.version is None:
@@ -170,14 +284,18 @@ def _versions(case: Case) -> Iterator[Finding]:
         yield refusal(
             "version", f"{compiler.title} has no image with {wanted}", f"available: {known}"
         )
-    elif compiler.oldest is not None and _numbers(asked.version) < _numbers(compiler.oldest):
+    elif compiler.oldest is not None and version_numbers(asked.version) < version_numbers(
+        compiler.oldest
+    ):
         yield refusal(
             "version",
             f"{compiler.title} needs {asked.framework} {compiler.oldest} or newer, "
             f"not {asked.version}",
             'take a newer image, or compiler = "training-compiler" on an old one',
         )
-    elif compiler.newest is not None and _numbers(asked.version)[:2] > _numbers(compiler.newest):
+    elif compiler.newest is not None and version_numbers(asked.version)[:2] > version_numbers(
+        compiler.newest
+    ):
         yield refusal(
             "version",
             f"{compiler.title} works up to {asked.framework} {compiler.newest}, not with "
@@ -215,17 +333,16 @@ def _distribution(case: Case) -> Iterator[Finding]:
         return
     if asked.distribution not in compiler.distributions:
         allowed = " or ".join(f'"{name}"' for name in case.distributions) or "none"
-        because = ": the two exclude each other" if asked.distribution == "smdistributed" else ""
         yield refusal(
             "distribution",
-            f"{compiler.title} does not work with the distribution {asked.distribution!r}{because}",
-            f"allowed: {allowed}",
+            f"{compiler.title} does not work with the distribution {asked.distribution!r}",
+            f"expected {allowed}",
         )
     elif stack is not None and stack.distribution != asked.distribution:
         yield refusal(
             "distribution",
             f"the image of {stack.label} does not support the distribution {asked.distribution!r}",
-            f'allowed: "{stack.distribution}"' if case.distributions else WITHOUT_DISTRIBUTION,
+            f'expected "{stack.distribution}"' if case.distributions else WITHOUT_DISTRIBUTION,
         )
 
 
@@ -238,7 +355,7 @@ def _processes(case: Case) -> Iterator[Finding]:
     gpus = f"{accelerators} GPU" + ("s" if accelerators > 1 else "")
     found = f"{asked.processes} on each {asked.instance_type}, which has {gpus}"
     if asked.processes > accelerators:
-        remedy = f"allowed: {accelerators}, or an instance with more"
+        remedy = f"expected {accelerators}, or an instance with more"
         yield refusal("processes", f"{found}: each process needs its own", remedy)
     else:
         yield warning("processes", f"{found}: the other GPUs stay idle", f"take {accelerators}")
@@ -271,7 +388,7 @@ def _precision(case: Case) -> Iterator[Finding]:
         yield refusal(
             "precision",
             f"{compiler.title} does not train in {asked.precision}",
-            f"allowed: {', '.join((*compiler.precisions, *compiler.untested_precisions))}",
+            f"expected {', '.join((*compiler.precisions, *compiler.untested_precisions))}",
         )
 
 
@@ -291,9 +408,138 @@ def _overhead(case: Case) -> Iterator[Finding]:
             )
 
 
-def _practices(case: Case) -> Iterator[Finding]:
-    """Warn of what runs and hardly pays."""
-    yield from practices(case.asked, case.compiler)
+def _tested(case: Case) -> Iterator[Finding]:
+    """The FAQ: what becomes of a model that AWS never tested."""
+    asked, compiler = case.asked, case.compiler
+    if not compiler.tested_models:
+        return
+    if asked.model is None:
+        reason = f"AWS tested {compiler.title} with models of the hub, and this workload names none"
+    elif any(row.framework == asked.framework for row in rows_of(asked.model)):
+        return
+    elif known_to_compile(asked.model):
+        yield warning(
+            "model",
+            f"AWS names {asked.model} among the models that {compiler.title} makes faster, and "
+            f"published no test of it with {asked.framework}",
+            "declare a batch_size, and find the largest by trying",
+            page=FAQ,
+        )
+        return
+    else:
+        reason = f"AWS never tested {compiler.title} with {asked.model}"
+    yield warning(
+        "model",
+        reason,
+        "adapt the script first, expect that it may be slower, and tune batch_size and "
+        "learning_rate again",
+        page=FAQ,
+    )
+
+
+def _half_precision(case: Case) -> Iterator[Finding]:
+    """All but three of AWS's 316 tests are in 16 bits."""
+    asked, compiler = case.asked, case.compiler
+    if compiler.tested_models and asked.precision == "fp32":
+        yield warning(
+            "precision",
+            f"fp32 alone leaves most of what {compiler.title} gains: AWS's tests are in 16 bits, "
+            "but for three",
+            'take precision = "fp16" in the baseline and here',
+            page=SUPPORT_PAGE,
+        )
+
+
+def _rate(case: Case) -> Iterator[Finding]:
+    """A batch k times as large asks for k times the rate, or its root."""
+    asked = case.asked
+    examples, before = asked.examples, asked.baseline_examples
+    if examples is None or before is None or examples == before:
+        return
+    if asked.learning_rate is None or asked.learning_rate != asked.baseline_learning_rate:
+        return
+    factor = examples / before
+    linear, root = (asked.learning_rate * by for by in (factor, math.sqrt(factor)))
+    yield warning(
+        "learning_rate",
+        f"a step takes {examples} examples, {factor:.4g} times the baseline's {before}, at the "
+        f"baseline's learning_rate {asked.learning_rate:g}",
+        f'take {linear:.4g} (scale_learning_rate = "linear") or {root:.4g} ("square-root")',
+        page=BEST_PRACTICES,
+    )
+
+
+def _length(case: Case) -> Iterator[Finding]:
+    """What is compiled first has to be repaid by the rest of the job."""
+    asked, compiler = case.asked, case.compiler
+    compiling, limit = compiler.compiling, asked.limit_seconds
+    if compiling is None or limit is None or limit >= compiling.repaid_seconds:
+        return
+    least, most = (seconds // 60 for seconds in compiling.seconds)
+    takes = f"{compiler.title} compiles for {least} to {most} minutes before it trains"
+    if limit <= compiling.seconds[1]:
+        yield warning(
+            "limit_seconds",
+            f"jobs are ended after {limit} s (compute.max_runtime_seconds), and {takes}",
+            f"allow {compiling.repaid_seconds} s or more",
+            page=compiling.source,
+        )
+    else:
+        yield warning(
+            "limit_seconds",
+            f"jobs take {limit} s at most (compute.max_runtime_seconds), and {takes}, which jobs "
+            f"of less than {compiling.repaid_seconds // 60} minutes hardly repay",
+            "take a longer training, or none of this compiler",
+            page=compiling.source,
+        )
+
+
+def _single_gpus(case: Case) -> Iterator[Finding]:
+    asked = case.asked
+    instance = instance_of(asked.instance_type)
+    if asked.instance_count > 1 and instance is not None and instance.accelerators == 1:
+        yield warning(
+            "instance_count",
+            f"{asked.instance_count} x {asked.instance_type} have one {instance.accelerator.name} "
+            "each, and send gradients over the network",
+            "take one instance with as many, which is faster",
+            page=BEST_PRACTICES,
+        )
+
+
+def _network(case: Case) -> Iterator[Finding]:
+    """The compiler's own list where it has one; elsewhere what is known to lack EFA."""
+    asked, compiler = case.asked, case.compiler
+    instance = instance_of(asked.instance_type)
+    fast = compiler.efa_instances
+    slow = asked.instance_type not in fast if fast else instance is not None and instance.no_efa
+    if asked.instance_count > 1 and slow:
+        those = ", ".join(fast) if fast else "an instance with EFA, such as ml.p4d.24xlarge"
+        yield warning(
+            "instance_type",
+            f"{asked.instance_count} x {asked.instance_type} exchange gradients without EFA, "
+            "which is slow",
+            f"use {those}, or one instance with more GPUs",
+            page=BEST_PRACTICES,
+        )
+
+
+def _trees(case: Case) -> Iterator[Finding]:
+    """What a script imports shows that it grows trees, whatever its image holds."""
+    asked, compiler = case.asked, case.compiler
+    if compiler.name == "eager" or asked.libraries & _MODULES_WITH_A_GRAPH:
+        return
+    for module in sorted(asked.libraries & _MODULES_WITHOUT_A_GRAPH.keys()):
+        why = graphless(_MODULES_WITHOUT_A_GRAPH[module])
+        if why is not None:
+            yield warning(
+                "framework",
+                f"the program imports {module} and nothing that has a graph, so {compiler.title} "
+                f"does nothing for it: {why.why}",
+                f"what makes it faster: {why.instead}",
+                page=OVERVIEW,
+            )
+            return
 
 
 def _maintenance(case: Case) -> Iterator[Finding]:
@@ -369,18 +615,14 @@ RULES: tuple[Rule, ...] = (
     _processes,
     _precision,
     _overhead,
-    _practices,
+    _tested,
+    _half_precision,
+    _rate,
+    _length,
+    _single_gpus,
+    _network,
+    _trees,
     _image,
     _backend,
     _maintenance,
 )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """`2.13.0` as (2, 13, 0); stops at the first part that is not a number."""
-    numbers: list[int] = []
-    for part in version.split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)

@@ -7,13 +7,12 @@ eight times their neighbours on the same GPU, so the catalog counts them per ins
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from compilegate.catalog.instances import Instance, instance_of
+from compilegate.catalog.reading import fact_rows
 
 SOURCE = "SageMaker Developer Guide, training-compiler-support, tested models"
 SUPPORT_PAGE = "https://docs.aws.amazon.com/sagemaker/latest/dg/training-compiler-support.html"
@@ -36,30 +35,27 @@ NAMED_IN_FAQ = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class TestedModel:
-    """One row: a model on an instance, and the largest batches that fitted."""
+    """One row: a model on an instance, and the largest batches that fitted. Its columns `layout`,
+    `dataset` and `instances` are for people."""
 
     framework: str
     version: str
-    transformers: str | None
+    transformers: str | None = None
     """The version in a Hugging Face image; None in any other."""
     task: str
     """`language` or `vision`."""
-    layout: str
-    """Nodes and GPUs, in AWS's words; may be empty."""
     model: str
-    dataset: str
     instance_type: str
-    instances: int | None
     precision: str
     """As AWS writes it: `AMP`, `float16` or `float32`."""
-    sequence_length: int | None
+    sequence_length: int | None = None
     """Tokens; None for images."""
-    batch_native: int | None
+    batch_native: int | None = None
     """The batch size without the compiler; None where AWS left it blank."""
     batch_compiler: int
     batch_of: str
     """`GPU` or `instance`."""
-    largest_tested: bool
+    largest_tested: bool = False
     """Whether AWS tried no larger one, so that a larger one may fit."""
     edition: str
     """The month of the page with this row."""
@@ -224,30 +220,4 @@ def _differences(
 @cache
 def tested_models() -> tuple[TestedModel, ...]:
     """Every row, in AWS's order."""
-    text = (
-        files("compilegate.catalog")
-        .joinpath("facts", "tested_models.csv")
-        .read_text(encoding="utf-8")
-    )
-    return tuple(_tested_model(row) for row in csv.DictReader(text.splitlines()))
-
-
-def _tested_model(row: dict[str, str]) -> TestedModel:
-    return TestedModel(
-        framework=row["framework"],
-        version=row["version"],
-        transformers=row["transformers"] or None,
-        task=row["task"],
-        layout=row["layout"],
-        model=row["model"],
-        dataset=row["dataset"],
-        instance_type=row["instance_type"],
-        instances=int(row["instances"]) if row["instances"] else None,
-        precision=row["precision"],
-        sequence_length=int(row["sequence_length"]) if row["sequence_length"] else None,
-        batch_native=int(row["batch_native"]) if row["batch_native"] else None,
-        batch_compiler=int(row["batch_compiler"]),
-        batch_of=row["batch_of"],
-        largest_tested=row["largest_tested"] == "yes",
-        edition=row["edition"],
-    )
+    return fact_rows("tested_models.csv", TestedModel)

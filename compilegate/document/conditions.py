@@ -11,8 +11,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from compilegate.document.evaluation import Unresolved
-from compilegate.document.paths import ExpressionError
+from compilegate.document.expressions import ExpressionError, Unresolved
 
 _ORDERINGS: Mapping[str, Callable[[Any, Any], bool]] = {
     "GreaterThan": operator.gt,
@@ -60,7 +59,7 @@ def condition_faults(condition: Any) -> list[str]:
     kind = condition.get("Type") if isinstance(condition, Mapping) else None
     if kind not in CONDITION_TYPES:
         allowed = ", ".join(CONDITION_TYPES)
-        return [f"condition type {kind!r} is unknown, allowed are {allowed}"]
+        return [f"condition type {kind!r} is unknown, expected one of {allowed}"]
     missing = [key for key in _MEMBERS.get(kind, _COMPARISON_MEMBERS) if key not in condition]
     if missing:
         return [f"a condition of type {kind} needs {missing[0]}"]

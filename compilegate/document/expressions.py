@@ -1,17 +1,20 @@
-"""The variables and functions of a definition, as its JSON writes them: Get, Std:Join, Std:JsonGet.
+"""The variables and functions of a definition: Get, Std:Join, Std:JsonGet, and their values.
 
-The local runner gives them their values in `evaluation.py`. Pure.
+A path such as `ProcessingOutputConfig.Outputs['gate'].S3Output.S3Uri` leads into a JSON document.
+One of a property (Get) may pick a list's member by its name, one of a JsonGet may not. Pure but for
+property files, which JsonGet reads through the scope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compilegate.document.paths import ExpressionError, Segment, format_path, parse_path
-
-FUNCTIONS = ("Get", "Std:Join", "Std:JsonGet")
+from compilegate.document.model import Scalar, refuse_constant
+from compilegate.errors import CompilegateError
 
 EXECUTION_VARIABLES = (
     "StartDateTime",
@@ -27,6 +30,7 @@ EXECUTION_VARIABLES = (
 
 Expression = dict[str, Any]
 """The JSON of a variable or function."""
+Segment = str | int
 
 
 def parameter(name: str) -> Expression:
@@ -53,6 +57,102 @@ def json_get(step: str, property_file: str, path: str) -> Expression:
     """The value at a path in a property file of a step that has ended."""
     file = {"Get": f"Steps.{step}.PropertyFiles.{property_file}"}
     return {"Std:JsonGet": {"PropertyFile": file, "Path": path}}
+
+
+_TOKEN = re.compile(
+    r"""(?P<dot>\.)?(?P<name>[^.\[\]'"\s]+)
+      | \[(?P<index>\d+)\]
+      | \['(?P<single>[^']*)'\]
+      | \["(?P<double>[^"]*)"\]""",
+    re.VERBOSE,
+)
+
+# The member that names an element, in each list of a Describe* response that can be picked by name.
+_NAMING_MEMBERS = ("OutputName", "InputName", "MetricName", "ChannelName", "Name")
+
+
+class ExpressionError(CompilegateError):
+    """A path is malformed, or a Get, Std:Join, Std:JsonGet or condition has no value."""
+
+
+def parse_path(text: str) -> tuple[Segment, ...]:
+    """The segments of a dotted and bracketed path; a leading `$` is allowed.
+
+    Raises ExpressionError for anything else, filters and wildcards included.
+    """
+    body = text[1:] if re.match(r"\$([.\[]|$)", text) else text
+    segments: list[Segment] = []
+    position = 0
+    while position < len(body):
+        match = _TOKEN.match(body, position)
+        # A name follows a dot, except at the very start: `a.b`, `$.a`, but not `a['b']c`.
+        if match is None or (match["name"] and not match["dot"] and position > 0):
+            raise ExpressionError(f"path {text!r} is malformed at character {position + 1}")
+        segments.append(_segment(match))
+        position = match.end()
+    if not segments:
+        raise ExpressionError(f"path {text!r} is empty")
+    return tuple(segments)
+
+
+def _segment(match: re.Match[str]) -> Segment:
+    if match["index"] is not None:
+        return int(match["index"])
+    name = match["name"] or match["single"] or match["double"]
+    return name or ""
+
+
+def lookup(document: Any, path: Sequence[Segment], *, by_name: bool = False) -> Any:
+    """The value at `path` in `document`.
+
+    With `by_name`, a text segment picks the list element whose naming member equals it.
+    Raises ExpressionError that says how far the path led and what is there.
+    """
+    value = document
+    for position, segment in enumerate(path):
+        try:
+            value = _step_into(value, segment, by_name)
+        except LookupError:
+            walked = format_path(path[:position]) or "the document"
+            raise ExpressionError(
+                f"{format_path(path)}: {walked} has no {segment!r}; it has {_content(value)}"
+            ) from None
+    return value
+
+
+def _step_into(value: Any, segment: Segment, by_name: bool) -> Any:
+    if isinstance(value, Mapping) and isinstance(segment, str):
+        return value[segment]
+    if isinstance(value, list) and isinstance(segment, int):
+        return value[segment]
+    if isinstance(value, list) and by_name:
+        for element in value:
+            names = [element.get(key) for key in _NAMING_MEMBERS if isinstance(element, Mapping)]
+            if segment in names:
+                return element
+    raise LookupError
+
+
+def format_path(path: Sequence[Segment]) -> str:
+    """The path as text, in the notation that `parse_path` reads."""
+    text = ""
+    for segment in path:
+        if isinstance(segment, int):
+            text += f"[{segment}]"
+        elif re.fullmatch(r"[^$.\[\]'\"\s][^.\[\]'\"\s]*", segment):
+            text += f".{segment}" if text else segment
+        else:
+            quote = '"' if "'" in segment else "'"
+            text += f"[{quote}{segment}{quote}]"
+    return text
+
+
+def _content(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(sorted(map(str, value))[:20]) or "no members"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return f"the {type(value).__name__} {value!r}"[:200]
 
 
 @dataclass(frozen=True)
@@ -103,3 +203,119 @@ def step_references(value: Any) -> Iterator[StepReference]:
 def describe_reference(reference: StepReference) -> str:
     """The reference as the definition writes it."""
     return f"Steps.{reference.step}.{format_path(reference.path)}"
+
+
+class Unresolved(str):
+    """Stands for a value that is only known when the step runs; its text says which one."""
+
+    __slots__ = ()
+
+
+PropertyReader = Callable[[StepReference], Any]
+ObjectReader = Callable[[str], bytes]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where the variables of one step get their values."""
+
+    parameters: Mapping[str, Scalar]
+    execution: Mapping[str, str]
+    """Execution variables by name."""
+    read_property: PropertyReader
+    """A finished step's property; raises ExpressionError when there is none."""
+    property_file_uri: PropertyReader
+    """The s3:// URI of a step's property file; raises ExpressionError when there is none."""
+    read_object: ObjectReader | None
+    """The bytes of an object of the store; raises ObjectStoreError. None before the execution,
+    when what a JsonGet reads has yet to be written."""
+
+
+def resolve(value: Any, scope: Scope) -> Any:
+    """`value` with every expression in it replaced by what it stands for.
+
+    Raises ExpressionError that quotes the expression which has no value.
+    """
+    if is_expression(value):
+        ((function, argument),) = value.items()
+        if function not in _FUNCTIONS:
+            raise ExpressionError(
+                f"function {function} is unknown, expected {', '.join(_FUNCTIONS)}"
+            )
+        return _FUNCTIONS[function](argument, scope)
+    if isinstance(value, dict):
+        return {key: resolve(item, scope) for key, item in value.items()}
+    if isinstance(value, list):
+        return [resolve(item, scope) for item in value]
+    return value
+
+
+def _get(name: Any, scope: Scope) -> Any:
+    if not isinstance(name, str):
+        raise ExpressionError(f"Get is {name!r:.80}, expected a name")
+    root, _, rest = name.partition(".")
+    if root == "Parameters" and rest in scope.parameters:
+        return scope.parameters[rest]
+    if root == "Execution" and rest in scope.execution:
+        return scope.execution[rest]
+    if root == "Steps":
+        return scope.read_property(step_reference(name))
+    raise ExpressionError(f"Get {name!r} names nothing")
+
+
+def _join(argument: Any, scope: Scope) -> str:
+    if not isinstance(argument, dict) or not isinstance(argument.get("Values"), list):
+        raise ExpressionError(f"Std:Join is {argument!r:.80}, expected On and Values")
+    separator = argument.get("On", "")
+    parts = [resolve(value, scope) for value in argument["Values"]]
+    if any(isinstance(part, Unresolved) for part in parts):
+        return Unresolved(separator.join(_text(part) for part in parts))
+    return str(separator.join(_text(part) for part in parts))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ExpressionError(f"Std:Join has {value!r:.80}, expected strings, numbers and booleans")
+
+
+def _json_get(argument: Any, scope: Scope) -> Any:
+    if not isinstance(argument, dict) or not isinstance(argument.get("Path"), str):
+        raise ExpressionError(f"Std:JsonGet is {argument!r:.80}, expected a Path")
+    path = parse_path(argument["Path"])
+    if "PropertyFile" in argument:
+        uri = scope.property_file_uri(_property_file_reference(argument["PropertyFile"]))
+    else:
+        uri = resolve(argument.get("S3Uri"), scope)
+    if scope.read_object is None:
+        return Unresolved(f"{uri}: {argument['Path']}")
+    if not isinstance(uri, str):
+        raise ExpressionError(f"Std:JsonGet is {argument!r:.80}, expected a PropertyFile or S3Uri")
+    document = _parse_json(uri, scope.read_object(uri))
+    try:
+        return lookup(document, path)
+    except ExpressionError as error:
+        raise ExpressionError(f"{uri}: {error}") from None
+
+
+def _property_file_reference(argument: Any) -> StepReference:
+    name = argument.get("Get") if isinstance(argument, dict) else argument
+    if not isinstance(name, str):
+        raise ExpressionError(f"PropertyFile is {argument!r:.80}, expected a Get")
+    return step_reference(name)
+
+
+def _parse_json(uri: str, content: bytes) -> Any:
+    try:
+        return json.loads(content, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ExpressionError(f"{uri} is not valid JSON: {error}") from error
+
+
+_FUNCTIONS: Mapping[str, Callable[[Any, Scope], Any]] = {
+    "Get": _get,
+    "Std:Join": _join,
+    "Std:JsonGet": _json_get,
+}

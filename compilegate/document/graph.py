@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from compilegate.document.expressions import step_references
 from compilegate.document.model import Definition, Dependency, Step
@@ -49,32 +50,18 @@ def _dependencies(step: Step) -> tuple[Dependency, ...]:
 
 
 def find_cycle(graph: StepGraph) -> tuple[str, ...] | None:
-    """The names along one cycle, or None. References to unknown steps are ignored."""
-    finished: set[str] = set()
-    for start in graph.steps:
-        trail: list[str] = []
-        pending = [(start, iter(graph.parents(start)))]
-        while pending:
-            name, parents = pending[-1]
-            if name not in trail:
-                trail.append(name)
-            parent = next((p for p in parents if p in graph.steps and p not in finished), None)
-            if parent is None:
-                finished.add(name)
-                trail.remove(name)
-                pending.pop()
-            elif parent in trail:
-                return _from_earliest(graph, trail[trail.index(parent) :])
-            else:
-                pending.append((parent, iter(graph.parents(parent))))
+    """The names along one cycle in running order, from its first declared step on, or None.
+    References to unknown steps are ignored."""
+    parents = {
+        name: [each for each in graph.parents(name) if each in graph.steps] for name in graph.steps
+    }
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1][:-1]  # in running order; its first is also its last
+        start = cycle.index(min(cycle, key=list(graph.steps).index))
+        return (*cycle[start:], *cycle[:start])
     return None
-
-
-def _from_earliest(graph: StepGraph, trail: list[str]) -> tuple[str, ...]:
-    """A trail of parents as a cycle in running order that begins with its first declared step."""
-    cycle = list(reversed(trail))
-    start = cycle.index(min(cycle, key=list(graph.steps).index))
-    return (*cycle[start:], *cycle[:start])
 
 
 def most_in_parallel(graph: StepGraph, names: Iterable[str]) -> int:

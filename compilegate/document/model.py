@@ -8,10 +8,11 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 VERSION = "2020-12-01"
 
@@ -122,3 +123,94 @@ def matches(value: Any, parameter_type: str) -> bool:
     if isinstance(value, bool):
         return parameter_type == "Boolean"
     return isinstance(value, PARAMETER_TYPES[parameter_type])
+
+
+def parameter_values(
+    declared: Sequence[Parameter], given: Mapping[str, Scalar]
+) -> tuple[dict[str, Scalar], list[str]]:
+    """Every declared parameter's value, and one sentence for each that has none or a wrong one.
+
+    Text for a number or boolean is read as one, since that is how a command line gives it.
+    """
+    values: dict[str, Scalar] = {}
+    faults: list[str] = []
+    by_name = {parameter.name: parameter for parameter in declared}
+    for name in given:
+        if name not in by_name:
+            known = ", ".join(by_name) or "none"
+            faults.append(f"parameter {name} is not declared, expected {known}")
+    for name, parameter in by_name.items():
+        value = given.get(name, parameter.default)
+        if value is None:
+            faults.append(f"parameter {name} ({parameter.type}) has no default and was not given")
+            continue
+        converted = _converted(value, parameter.type)
+        if converted is None:
+            faults.append(f"parameter {name} is {value!r}, expected a value of {parameter.type}")
+        elif parameter.allowed is not None and converted not in parameter.allowed:
+            allowed = ", ".join(map(str, parameter.allowed))
+            faults.append(f"parameter {name} is {converted!r}, expected one of {allowed}")
+        else:
+            values[name] = converted
+    return values, faults
+
+
+def _converted(value: Scalar, parameter_type: str) -> Scalar | None:
+    if isinstance(value, str) and parameter_type != "String":
+        return _parsed(value, parameter_type)
+    return value if matches(value, parameter_type) else None
+
+
+def _parsed(text: str, parameter_type: str) -> Scalar | None:
+    if parameter_type == "Boolean":
+        return {"true": True, "false": False}.get(text.lower())
+    try:
+        return int(text) if parameter_type == "Integer" else float(text)
+    except ValueError:
+        return None
+
+
+_DURATION = re.compile(
+    r"P?(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+
+# As CacheConfig takes them: "P30D", "30d", "T16m", "30dT5h". A duration has no calendar to count
+# on, so a year and a month have fixed lengths.
+_DAYS = {"years": 365, "months": 30, "weeks": 7, "days": 1}
+
+
+def parse_duration(text: str) -> timedelta:
+    """The length of an ISO 8601 duration; the leading P may be left out, case does not matter.
+
+    Raises ValueError if `text` is not a duration or too long to be one.
+    """
+    match = _DURATION.fullmatch(text)
+    parts = {} if match is None else {k: int(v) for k, v in match.groupdict().items() if v}
+    if not parts:
+        raise ValueError(f"{text!r} is not an ISO 8601 duration such as P30D or PT12H")
+    days = sum(parts.get(unit, 0) * length for unit, length in _DAYS.items())
+    try:
+        return timedelta(
+            days=days,
+            hours=parts.get("hours", 0),
+            minutes=parts.get("minutes", 0),
+            seconds=parts.get("seconds", 0),
+        )
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is longer than a duration can be") from error
+
+
+def format_duration(length: timedelta) -> str:
+    """The shortest text that `parse_duration` reads as this length, in days down to seconds."""
+    hours, rest = divmod(length.seconds, 3600)
+    days = f"{length.days}D" if length.days else ""
+    parts = zip((hours, *divmod(rest, 60)), "HMS", strict=True)
+    time = "".join(f"{count}{unit}" for count, unit in parts if count)
+    return f"P{days}T{time}" if time else f"P{days or '0D'}"
+
+
+def refuse_constant(constant: str) -> NoReturn:
+    """For `json.loads`, which would read NaN: a comparison with NaN is silently false."""
+    raise ValueError(f"{constant} is not a JSON number")

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
-from compilegate.document.durations import parse_duration
 from compilegate.document.expressions import is_expression
 from compilegate.document.model import (
     PARAMETER_TYPES,
@@ -28,6 +27,8 @@ from compilegate.document.model import (
     RetryPolicy,
     Step,
     matches,
+    parse_duration,
+    refuse_constant,
 )
 from compilegate.document.step_types import CONDITION, LAMBDA, STEP_TYPES, step_members
 
@@ -81,7 +82,7 @@ def read_definition(
 def _unknown(owner: str, raw: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
     for member in raw:
         if member not in known:
-            yield f"{owner}: unknown member {member}, allowed are {', '.join(known)}"
+            yield f"{owner}: unknown member {member}, expected one of {', '.join(known)}"
 
 
 def _unspeakable(raw: Any) -> str | None:
@@ -101,11 +102,6 @@ def _unspeakable(raw: Any) -> str | None:
         elif isinstance(value, list):
             pending.extend((f"{where}[{index}]", item) for index, item in enumerate(value))
     return None
-
-
-def refuse_constant(constant: str) -> NoReturn:
-    """For `json.loads`, which would read NaN: a comparison with NaN is silently false."""
-    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _list(raw: Mapping[str, Any], key: str, faults: list[str], where: str = "") -> list[Any]:
@@ -131,7 +127,7 @@ def _parameter(raw: Any, faults: list[str]) -> Parameter | None:
     faults += _unknown(f"parameter {name}", raw, ("Name", "Type", "DefaultValue", "EnumValues"))
     if not isinstance(kind, str) or kind not in PARAMETER_TYPES:
         faults.append(
-            f"parameter {name}: Type is {kind!r}, allowed are {', '.join(PARAMETER_TYPES)}"
+            f"parameter {name}: Type is {kind!r}, expected one of {', '.join(PARAMETER_TYPES)}"
         )
         return None
     default, allowed = raw.get("DefaultValue"), raw.get("EnumValues")
@@ -212,19 +208,33 @@ def _function(name: str, raw: Mapping[str, Any], faults: list[str]) -> Any:
 def _output_parameters(
     name: str, raw: Mapping[str, Any], faults: list[str]
 ) -> Iterator[OutputParameter]:
-    for entry in _list(raw, "OutputParameters", faults, f"{name}: "):
-        keys = ("OutputName", "OutputType")
-        values = [entry.get(key) if isinstance(entry, dict) else None for key in keys]
-        if not all(isinstance(value, str) for value in values):
-            faults.append(f"{name}: an output parameter needs {', '.join(keys)} (strings)")
-        elif values[1] not in PARAMETER_TYPES:
-            faults.append(
-                f"{name}: OutputType of {values[0]} is {values[1]!r}, allowed are "
-                f"{', '.join(PARAMETER_TYPES)}"
-            )
+    keys = ("OutputName", "OutputType")
+    for output, kind in _entries(name, raw, "OutputParameters", keys, faults):
+        if kind in PARAMETER_TYPES:
+            yield OutputParameter(output, kind)
         else:
-            faults += _unknown(f"{name}: an output parameter", entry, keys)
-            yield OutputParameter(*map(str, values))
+            allowed = ", ".join(PARAMETER_TYPES)
+            faults.append(f"{name}: OutputType of {output} is {kind!r}, expected one of {allowed}")
+
+
+def _property_files(name: str, raw: Mapping[str, Any], faults: list[str]) -> Iterator[PropertyFile]:
+    keys = ("PropertyFileName", "OutputName", "FilePath")
+    for values in _entries(name, raw, "PropertyFiles", keys, faults):
+        yield PropertyFile(*values)
+
+
+def _entries(
+    name: str, raw: Mapping[str, Any], key: str, members: Sequence[str], faults: list[str]
+) -> Iterator[list[str]]:
+    """The texts of each object in a list whose members are these."""
+    for index, entry in enumerate(_list(raw, key, faults, f"{name}: ")):
+        found = [entry.get(each) if isinstance(entry, dict) else None for each in members]
+        values = [value for value in found if isinstance(value, str)]
+        if len(values) == len(members):
+            faults += _unknown(f"{name}: {key}[{index}]", entry, members)
+            yield values
+        else:
+            faults.append(f"{name}: {key}[{index}] needs {', '.join(members)} (strings)")
 
 
 def _text(name: str, raw: Mapping[str, Any], key: str, faults: list[str]) -> str | None:
@@ -245,7 +255,9 @@ def _dependencies(name: str, raw: Mapping[str, Any], faults: list[str]) -> Itera
                 yield Dependency(entry["Step"], trigger)
             else:
                 allowed = ", ".join(TRIGGERS)
-                faults.append(f"{name}: DependsOn Trigger is {trigger!r}, allowed are {allowed}")
+                faults.append(
+                    f"{name}: DependsOn Trigger is {trigger!r}, expected one of {allowed}"
+                )
         else:
             faults.append(f"{name}: DependsOn holds {entry!r:.80}, expected a step's name")
 
@@ -302,14 +314,3 @@ def _is_count(value: Any) -> bool:
 
 def _or_default(value: float | None, default: float) -> float:
     return default if value is None else value
-
-
-def _property_files(name: str, raw: Mapping[str, Any], faults: list[str]) -> Iterator[PropertyFile]:
-    for entry in _list(raw, "PropertyFiles", faults, f"{name}: "):
-        keys = ("PropertyFileName", "OutputName", "FilePath")
-        values = [entry.get(key) if isinstance(entry, dict) else None for key in keys]
-        if all(isinstance(value, str) for value in values):
-            faults += _unknown(f"{name}: a property file", entry, keys)
-            yield PropertyFile(*map(str, values))
-        else:
-            faults.append(f"{name}: a property file needs {', '.join(keys)} (strings)")

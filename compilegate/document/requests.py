@@ -67,7 +67,7 @@ def request_faults(
         elif is_expression(value):
             yield from check_expression(value, shape, where)
         elif not _is_of(shape["type"], value):
-            yield f"{where}: found {value!r:.80}, allowed: a value of type {shape['type']}"
+            yield f"{where} is {value!r:.80}, expected a value of type {shape['type']}"
         else:
             yield from _value_faults(shape, value, where)
 
@@ -94,18 +94,18 @@ def string_faults(value: str, shape: Shape, where: str) -> Iterator[str]:
     if allowed and value not in allowed:
         close = get_close_matches(value, allowed, n=1)
         meant = f"; did you mean {close[0]!r}?" if close else ""
-        yield f"{where}: found {value!r}, allowed: one of {len(allowed)} values{meant}"
-    yield from _range_faults(len(value), f"{len(value)} characters", shape, where)
+        yield f"{where} is {value!r}, expected one of {len(allowed)} values{meant}"
+    yield from _range_faults(len(value), f"has {len(value)} characters", shape, where)
     pattern = shape.get("pattern")
     if pattern and not regex.fullmatch(pattern, value, regex.DOTALL):
-        yield f"{where}: found {value!r}, allowed: a string that matches {pattern}"
+        yield f"{where} is {value!r}, expected a string that matches {pattern}"
 
 
 def _range_faults(size: int, found: str, shape: Shape, where: str) -> Iterator[str]:
     if size > shape.get("max", size):
-        yield f"{where}: {found}, allowed: {shape['max']} at most"
+        yield f"{where} {found}, expected {shape['max']} at most"
     if size < shape.get("min", size):
-        yield f"{where}: {found}, allowed: {shape['min']} at least"
+        yield f"{where} {found}, expected {shape['min']} at least"
 
 
 @cache
@@ -150,7 +150,7 @@ def _unknown(key: str, known: Sequence[str]) -> str:
     close = get_close_matches(key, known, n=1)
     if close:
         return f"boto3 knows no such member; did you mean {close[0]}?"
-    return f"boto3 knows no such member, allowed are {', '.join(known[:_NAMED])}" + (
+    return f"boto3 knows no such member, expected one of {', '.join(known[:_NAMED])}" + (
         ", ..." if len(known) > _NAMED else ""
     )
 
@@ -175,9 +175,9 @@ def _value_faults(shape: Shape, value: Any, where: str) -> Iterator[str]:
     if kind == "string":
         yield from string_faults(value, shape, where)
     elif kind in {"list", "map"}:
-        yield from _range_faults(len(value), f"{len(value)} entries", shape, where)
+        yield from _range_faults(len(value), f"has {len(value)} entries", shape, where)
     elif kind in {"integer", "long"}:
-        yield from _range_faults(value, f"found {value}", shape, where)
+        yield from _range_faults(value, f"is {value}", shape, where)
     if kind == "map":
         for key in value:
-            yield from string_faults(key, _of(shape["key"]), f"{where}, the key")
+            yield from string_faults(key, _of(shape["key"]), f"{where}: the key")

@@ -18,9 +18,6 @@ LAMBDA = "Lambda"
 MODEL = "Model"
 TRANSFORM = "Transform"
 CALLBACK = "Callback"
-QUALITY_CHECK = "QualityCheck"
-CLARIFY_CHECK = "ClarifyCheck"
-EMR = "EMR"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,22 +51,6 @@ class StepType:
     on_branch: bool = True
     """Whether it may stand on the branch of a condition."""
 
-
-_CHECK = (
-    "CheckType",
-    "ModelPackageGroupName",
-    "SkipCheck",
-    "FailOnViolation",
-    "RegisterNewBaseline",
-    "SuppliedBaselineConstraints",
-)
-_CHECKED = (
-    "ProcessingJobName",
-    "ProcessingJobArn",
-    "ProcessingJobStatus",
-    "CalculatedBaselineConstraints",
-    "BaselineUsedForDriftCheckConstraints",
-)
 
 STEP_TYPES: Mapping[str, StepType] = {
     TRAINING: StepType(
@@ -151,23 +132,6 @@ STEP_TYPES: Mapping[str, StepType] = {
     ),
     CALLBACK: StepType(
         properties=("OutputParameters",), by_command=True, outputs=True, members=("SqsQueueUrl",)
-    ),
-    QUALITY_CHECK: StepType(
-        properties=(
-            *_CHECKED,
-            "CalculatedBaselineStatistics",
-            "BaselineUsedForDriftCheckStatistics",
-        ),
-        by_command=True,
-        property_files=True,
-        members=(*_CHECK, "SuppliedBaselineStatistics"),
-    ),
-    CLARIFY_CHECK: StepType(
-        properties=_CHECKED, by_command=True, property_files=True, members=(*_CHECK, "ModelName")
-    ),
-    EMR: StepType(
-        properties=("ClusterId", "StepId", "Name", "Status", "Config", "ActionOnFailure"),
-        by_command=True,
     ),
     REGISTER_MODEL: StepType(
         operation="CreateModelPackage",

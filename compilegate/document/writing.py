@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from compilegate.document.durations import format_duration
 from compilegate.document.model import (
     VERSION,
     Branch,
@@ -19,6 +18,7 @@ from compilegate.document.model import (
     PropertyFile,
     RetryPolicy,
     Step,
+    format_duration,
 )
 from compilegate.document.step_types import CONDITION
 

@@ -17,18 +17,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compilegate.document.conditions import condition_faults
-from compilegate.document.evaluation import Scope, Unresolved, resolve
 from compilegate.document.expressions import (
     EXECUTION_VARIABLES,
+    ExpressionError,
+    Scope,
     StepReference,
+    Unresolved,
     describe_reference,
     is_expression,
+    lookup,
+    resolve,
     step_references,
 )
 from compilegate.document.graph import StepGraph, ancestors, build_graph, find_cycle
-from compilegate.document.model import Definition, Scalar, Step
-from compilegate.document.parameters import parameter_values
-from compilegate.document.paths import ExpressionError, lookup
+from compilegate.document.model import Definition, Scalar, Step, parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.document.requests import unknown_members
 from compilegate.document.step_types import (

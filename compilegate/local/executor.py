@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from compilegate.document.model import Scalar
-from compilegate.document.parameters import parameter_values
+from compilegate.document.model import Scalar, parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.document.step_types import REGISTER_MODEL
 from compilegate.execution.events import Event

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from compilegate.document.expressions import ExpressionError
 from compilegate.document.model import Step
-from compilegate.document.paths import ExpressionError
 from compilegate.document.step_types import STEP_TYPES, TRAINING
 from compilegate.execution.events import (
     EnvironmentBuilding,

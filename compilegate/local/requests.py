@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from compilegate.document.evaluation import Unresolved
+from compilegate.document.expressions import Unresolved
 from compilegate.local.errors import StepRequestError
 
 ACCOUNT = "arn:aws:sagemaker:local:000000000000"

@@ -19,10 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.document.conditions import evaluate_all
-from compilegate.document.evaluation import Scope, resolve
-from compilegate.document.expressions import StepReference, describe_reference
+from compilegate.document.expressions import (
+    ExpressionError,
+    Scope,
+    StepReference,
+    describe_reference,
+    lookup,
+    resolve,
+)
 from compilegate.document.model import Step
-from compilegate.document.paths import ExpressionError, lookup
 from compilegate.document.step_types import (
     CONDITION,
     FAIL,

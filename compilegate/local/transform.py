@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compilegate.document.evaluation import Unresolved
+from compilegate.document.expressions import Unresolved
 from compilegate.document.reading import refuse_constant
 from compilegate.job.names import MODEL_VARIABLE
 from compilegate.local import transform_program, xgboost

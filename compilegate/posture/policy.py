@@ -1,6 +1,6 @@
 """The rules that a workload's posture goes by: the `[posture]` table, in the standard library.
 
-`compilegate.workload.declared.starts` reads the table and takes every default from here.
+`compilegate.workload.file` reads the table and takes every default from here.
 """
 
 from __future__ import annotations

@@ -1,24 +1,26 @@
 """The workload: one model that is trained again and again, declared in `workloads/NAME.toml`.
 
-`declared/` holds the tables as people write them, `settling` turns them into a `Workload` in which
-every value is known, and `kinds/` says what each kind of workload needs.
+`file` holds the tables as people write them, `settling` turns them into a `Workload` (`settled`)
+in which every value is known, `kinds` says what each kind of workload needs, and `feasibility` asks
+the catalog whether each arm can run.
 """
 
-from compilegate.workload.arms import Arm
-from compilegate.workload.declared.arm import AWS_IMAGE
-from compilegate.workload.declared.compute import Compute
-from compilegate.workload.declared.data import (
+from compilegate.workload.feasibility import InfeasibleError
+from compilegate.workload.file import (
+    AWS_IMAGE,
+    Advice,
+    Budget,
+    Compute,
     FilesData,
     FolderData,
     HubData,
+    NewData,
     ReutersData,
+    Schedule,
+    Stack,
     WheelData,
+    WorkloadFile,
 )
-from compilegate.workload.declared.file import WorkloadFile
-from compilegate.workload.declared.known.advice import Advice
-from compilegate.workload.declared.stacks import Stack
-from compilegate.workload.declared.starts import NewData, Schedule
-from compilegate.workload.errors import InfeasibleError, WorkloadError
 from compilegate.workload.kinds import (
     KINDS,
     DocumentShapes,
@@ -26,16 +28,15 @@ from compilegate.workload.kinds import (
     OwnProgram,
     TextClassification,
 )
-from compilegate.workload.reading import find_workload, read_data_table, read_workload
-from compilegate.workload.serving import Served
-from compilegate.workload.settled import Workload
-from compilegate.workload.settling import settle
+from compilegate.workload.settled import Arm, Served, Workload, WorkloadError
+from compilegate.workload.settling import find_workload, read_data_table, read_workload, settle
 
 __all__ = [
     "AWS_IMAGE",
     "KINDS",
     "Advice",
     "Arm",
+    "Budget",
     "Compute",
     "DocumentShapes",
     "FilesData",

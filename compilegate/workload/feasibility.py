@@ -8,19 +8,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from compilegate.catalog import Asked, Finding, check
-from compilegate.catalog.findings import refusal
 from compilegate.catalog.images import BaseImage
 from compilegate.catalog.instances import processor_of
+from compilegate.catalog.rules import refusal
+from compilegate.errors import CompilegateError
 from compilegate.execution.target import Target
 from compilegate.job.compilers import declarations
 from compilegate.job.compilers.declaration import DEBUG
 from compilegate.job.names import BASELINE_ARM
-from compilegate.workload.arms import Arm
-from compilegate.workload.declared.arm import AWS_IMAGE
-from compilegate.workload.declared.stacks import stack_key
-from compilegate.workload.errors import InfeasibleError
+from compilegate.workload.file import AWS_IMAGE, stack_key
 from compilegate.workload.parameters import INSTANCE_TYPE, MAX_RUNTIME
-from compilegate.workload.settled import Workload
+from compilegate.workload.settled import Arm, Workload
+
+
+class InfeasibleError(CompilegateError):
+    """An arm cannot run."""
+
 
 Bases = Mapping[str, BaseImage | str]
 """What each folder of containers/ extends: an image of the catalog, or the URI of any other, which

@@ -25,7 +25,7 @@ Approval = Literal["PendingManualApproval", "Approved", "Rejected"]
 def _no_local_mode(value: Any) -> Any:
     if value in ("local", "local_gpu"):
         raise ValueError(
-            f"found {value!r}, allowed: an instance type of SageMaker, as in 'ml.g5.xlarge'; "
+            f"is {value!r}, expected an instance type of SageMaker, as in 'ml.g5.xlarge'; "
             "`compilegate run` trains on this machine whatever type is declared, and refuses "
             "Training Compiler and Neuron there, which are in AWS's images only"
         )
@@ -41,7 +41,7 @@ AttemptNumber = Annotated[str, StringConstraints(pattern=r"^[1-9]\d{0,3}$")]
 RuntimeSeconds = Annotated[int, Field(ge=60, le=LONGEST_JOB_SECONDS)]
 DataUri = Annotated[str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]+/\S+$")]
 
-_ALLOWED: Mapping[str, tuple[TypeAdapter[Any], str]] = {
+_EXPECTED: Mapping[str, tuple[TypeAdapter[Any], str]] = {
     DATA: (TypeAdapter(DataUri), "the s3:// URI of a folder"),
     APPROVAL: (TypeAdapter(Approval), "'PendingManualApproval', 'Approved' or 'Rejected'"),
     INSTANCE_TYPE: (TypeAdapter(InstanceType), "an instance type, as in 'ml.g5.xlarge'"),
@@ -56,12 +56,12 @@ _ALLOWED: Mapping[str, tuple[TypeAdapter[Any], str]] = {
 def check_parameters(values: Mapping[str, str | int]) -> None:
     """Raises ValueError for a name or a value that the pipeline does not take."""
     for name, value in values.items():
-        if name not in _ALLOWED:
+        if name not in _EXPECTED:
             raise ValueError(
-                f"{name} is not a parameter of the pipeline, allowed: {', '.join(_ALLOWED)}"
+                f"{name} is not a parameter of the pipeline, expected {', '.join(_EXPECTED)}"
             )
-        adapter, allowed = _ALLOWED[name]
+        adapter, expected = _EXPECTED[name]
         try:
             adapter.validate_python(value, strict=True)
         except ValidationError as error:
-            raise ValueError(f"{name} is {value!r}, allowed: {allowed}") from error
+            raise ValueError(f"{name} is {value!r}, expected {expected}") from error

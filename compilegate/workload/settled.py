@@ -1,23 +1,185 @@
-"""A settled workload: everything that executions need is known. Pure."""
+"""A settled workload: everything that its executions need is known. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
-from compilegate.job.compilers import declarations
+from compilegate.catalog.compilers import Stack as KnownStack
+from compilegate.catalog.compilers import compilers
+from compilegate.catalog.images import BaseImage, find_image
+from compilegate.errors import CompilegateError
+from compilegate.gate.settings import Padding
+from compilegate.job.compilers import Setting, declarations
 from compilegate.job.names import BASELINE_ARM, EVALUATION_PLACES
-from compilegate.workload.arms import Arm
-from compilegate.workload.declared.compute import Compute
-from compilegate.workload.declared.data import Data
-from compilegate.workload.declared.file import Cache, CompileCache, Registry
-from compilegate.workload.declared.gate import Gate
-from compilegate.workload.declared.known.advice import Advice
-from compilegate.workload.declared.known.budget import Budget
-from compilegate.workload.declared.starts import NewData, Posture, Schedule
-from compilegate.workload.errors import WorkloadError
-from compilegate.workload.kinds import OwnProgram, TextClassification
-from compilegate.workload.serving import Served
+from compilegate.workload.file import (
+    AWS_IMAGE,
+    Advice,
+    Budget,
+    Cache,
+    CompileCache,
+    CompilerName,
+    Compute,
+    Data,
+    Distribution,
+    Gate,
+    NewData,
+    Posture,
+    Precision,
+    Registry,
+    Schedule,
+    Serving,
+    Stack,
+)
+
+if TYPE_CHECKING:
+    from compilegate.workload.kinds import OwnProgram, TextClassification
+
+
+class WorkloadError(CompilegateError):
+    """A workload cannot be used. Each problem is one sentence that names the key."""
+
+
+def known_stack(compiler: str, stack: Stack | None) -> KnownStack | None:
+    """What the catalog knows of an arm's stack; None where it has none, or none such."""
+    if stack is None:
+        return None
+    return compilers()[compiler].stack(stack.framework, stack.version, stack.transformers)
+
+
+ScalingRule = Literal["linear", "square-root"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledRate:
+    """A learning rate that follows from the baseline's, by the examples of a step.
+
+    Linear scaling keeps the path of plain gradient descent when steps are fewer and larger (Goyal
+    et al., 2017). With Adam the square root keeps the noise of a step's update (Malladi et al.,
+    2022). The warm-up follows by itself: it is a share of the steps, so that it takes as many
+    examples as before.
+    """
+
+    rule: ScalingRule
+    base_rate: float
+    base_batch: int
+    """Examples of one of the baseline's steps, of all its processes together."""
+    batch: int
+    """Examples of one of this arm's steps."""
+
+    @property
+    def factor(self) -> float:
+        ratio = self.batch / self.base_batch
+        return ratio if self.rule == "linear" else ratio**0.5
+
+    @property
+    def rate(self) -> float:
+        # Twelve digits: a rate is not written as 0.0010500000000000002.
+        return float(f"{self.base_rate * self.factor:.12g}")
+
+    @property
+    def sentence(self) -> str:
+        """Says where the rate comes from."""
+        return (
+            f"learning_rate {self.rate:g} is the baseline's {self.base_rate:g} times "
+            f"{self.factor:.4g} ({self.rule}: {self.batch} examples a step for {self.base_batch})"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One way to train the workload."""
+
+    compiler: CompilerName = "eager"
+    image_folder: str
+    """The folder in `containers/` whose image the jobs run in; or AWS_IMAGE."""
+    compiler_options: Mapping[str, Setting] = field(default_factory=dict)
+    """What the compiler is told, by the name of its option; what is left out has its default."""
+    stack: Stack | None = None
+    """The versions that the compiler's image holds; None where the image alone decides."""
+    instance_type: str | None = None
+    """None: each execution's parameter decides."""
+    instance_count: int = 1
+    distribution: Distribution = "none"
+    processes: int = 1
+    """On each instance; or accelerators, where one process divides its steps among them."""
+    spot: bool = False
+    max_wait_seconds: int | None = None
+    """How long a spot job may take in all, waiting for machines included; None without spot."""
+    profiler: bool = False
+    debugger: bool = False
+    batch_size: int
+    """Examples that each process takes in a step."""
+    learning_rate: float
+    precision: Precision = "fp32"
+    padding: Padding = "max"
+    """How the built-in program pads documents."""
+    scaled_rate: ScaledRate | None = None
+    """What the learning rate follows from; None where the file gives it."""
+    explanations: tuple[str, ...] = ()
+    """A sentence for each value that the file leaves out: what it is, and why."""
+
+    @property
+    def world_size(self) -> int:
+        """Processes that train together: each takes a batch of its own in every step."""
+        return self.instance_count * self.processes
+
+    @property
+    def replicas(self) -> int:
+        """Accelerators that the script's one process divides a step among, as TensorFlow's
+        strategies do; 1 where each accelerator has a process."""
+        stack = self.known_stack
+        within = stack is not None and stack.distribution == "in the script"
+        return self.processes if within and self.distribution == "none" else 1
+
+    @property
+    def known_stack(self) -> KnownStack | None:
+        """What the catalog knows of the stack; None where there is none, or none such."""
+        return known_stack(self.compiler, self.stack)
+
+    @property
+    def scale_learning_rate(self) -> Literal["none", "linear", "square-root"]:
+        """The rule by which the learning rate follows from the baseline's."""
+        return "none" if self.scaled_rate is None else self.scaled_rate.rule
+
+    @property
+    def global_batch_size(self) -> int:
+        """Examples of one step, of all processes together."""
+        return self.batch_size * self.world_size
+
+
+FRAMEWORKS = {"pytorch": "pytorch-inference", "huggingface": "huggingface-pytorch-inference"}
+"""AWS's inference images, by what a workload calls them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """Everything that registration needs to know."""
+
+    declared: Serving
+    handler: str | None
+    """The script in `code/` of the archive; None where the image does without."""
+    built_in: bool
+    """Whether the handler is the built-in program's."""
+    framework: str
+    """`pytorch` or `huggingface`: which toolkit's defaults hold."""
+    content_types: tuple[str, ...]
+    response_types: tuple[str, ...]
+
+    @property
+    def in_image_of_aws(self) -> bool:
+        return self.declared.image == AWS_IMAGE
+
+    @property
+    def base_image(self) -> BaseImage:
+        """AWS's inference image. Raises UnknownImageError, naming those there are."""
+        return find_image(
+            FRAMEWORKS[self.framework],
+            self.declared.version,
+            transformers=self.declared.transformers if self.framework == "huggingface" else None,
+            processor=self.declared.processor,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +245,13 @@ class Workload:
         unknown = [name for name in names if name not in self.arms]
         if unknown:
             raise WorkloadError(
-                f"arms: {unknown[0]!r} is not declared, allowed: {', '.join(self.arms)}"
+                f"arms: {unknown[0]!r} is not declared, expected {', '.join(self.arms)}"
             )
         kept = {name: arm for name, arm in self.arms.items() if name in names}
         if BASELINE_ARM not in kept:
             raise WorkloadError(
-                f"arms: found {', '.join(kept) or 'none'}, "
-                f"allowed: {BASELINE_ARM}, and any candidates beside it"
+                f"arms: {', '.join(kept) or 'none'} would train, expected {BASELINE_ARM} and any "
+                "candidates beside it"
             )
         return replace(
             self, arms=kept, left_out=tuple(name for name in self.arms if name not in kept)

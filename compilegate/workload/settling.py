@@ -1,26 +1,38 @@
-"""From the tables that people write to a workload in which every value is known. Pure."""
+"""From a file of tables that people write to a workload in which every value is known."""
 
 from __future__ import annotations
 
+import difflib
+import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
 
-from compilegate.catalog.compilers import compilers
+from pydantic import TypeAdapter, ValidationError
+
+from compilegate.catalog.images import UnknownImageError
 from compilegate.catalog.instances import instance_of
 from compilegate.catalog.tested_models import TestedBatch, default_batch_size
+from compilegate.declaration_errors import read_toml
 from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Option, declarations
 from compilegate.job.names import BASELINE_ARM, MOST_BUCKETS, NO_ARM, NOTHING_NEW
-from compilegate.workload.arms import Arm, ScaledRate
-from compilegate.workload.declared.arm import ArmTable
-from compilegate.workload.declared.file import WorkloadFile
-from compilegate.workload.declared.gate import Gate
-from compilegate.workload.errors import WorkloadError
+from compilegate.workload.file import ArmTable, Data, WorkloadFile, repeated
 from compilegate.workload.kinds import Kind, kind_of
 from compilegate.workload.parameters import LONGEST_JOB_SECONDS, MAX_RUNTIME
-from compilegate.workload.serving import served, serving_problems
-from compilegate.workload.settled import Workload
+from compilegate.workload.settled import (
+    Arm,
+    ScaledRate,
+    Served,
+    Workload,
+    WorkloadError,
+    known_stack,
+)
 
+HANDLER = "inference.py"
+"""What AWS's toolkits call the handler unless they are told otherwise; the built-in one's name."""
+JSON = "application/json"
+BUILT_IN_TYPES = (JSON, "application/jsonlines", "text/plain")
+"""What the handler of the built-in program reads; it answers with the first two."""
 STEP_GRAPHS = "step_graphs"
 """The option of compilers of whole steps that limits their graphs."""
 LARGEST_EXPERIMENT = 63
@@ -29,12 +41,60 @@ the service allows ten. The gate takes seven (the others are its program, the ex
 registered), each gathered from nine."""
 
 
+def find_workload(name_or_path: str, folder: Path) -> Path:
+    """The file of a workload that is given by its name (`news-topics`) or by its path.
+
+    Raises WorkloadError when there is none, naming those that there are.
+    """
+    given = Path(name_or_path)
+    if given.suffix == ".toml" or given.parent != Path():
+        if given.is_file():
+            return given
+        raise WorkloadError(f"{given}: no such file, expected the path of a workload's TOML file")
+    path = folder / f"{name_or_path}.toml"
+    if path.is_file():
+        return path
+    known = sorted(entry.stem for entry in folder.glob("*.toml"))
+    close = difflib.get_close_matches(name_or_path, known, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    there = ", ".join(known) if known else "no workload at all"
+    raise WorkloadError(f"{path}: no such file{hint}; {folder} holds {there}")
+
+
+def read_workload(path: Path) -> Workload:
+    """The workload of one file, with every value settled.
+
+    Raises WorkloadError with one sentence for each thing that is wrong with the file.
+    """
+    file = read_toml(path, WorkloadFile, WorkloadError)
+    try:
+        workload = settle(file)
+    except WorkloadError as error:
+        raise error.within(path) from error
+    if workload.name != path.stem:
+        raise WorkloadError(
+            f"{path}: name is {workload.name!r}, expected {path.stem!r}, as the file is called"
+        )
+    return workload
+
+
+def read_data_table(path: Path) -> tuple[Data, bool] | None:
+    """`[data]` of a file that may be wrong elsewhere, and whether the built-in program is to train;
+    None where the table itself is wrong. So that data are looked into before the rest is right."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        data: Data = TypeAdapter(Data).validate_python(raw.get("data"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError):
+        return None
+    return data, "program" not in raw
+
+
 def settle(file: WorkloadFile) -> Workload:
     """The workload that a file declares, with what it leaves out filled in.
 
     Raises WorkloadError where its tables do not fit together, or a value follows from nothing.
     """
-    kind = kind_of(file)
+    kind, groups = kind_of(file), file.data.groups
     for problem in _problems(file, kind):
         raise WorkloadError(problem)
     return Workload(
@@ -44,7 +104,7 @@ def settle(file: WorkloadFile) -> Workload:
         data=file.data,
         kind=kind,
         arms=_arms(file, kind),
-        gate=_gate(file),
+        gate=file.gate if groups is None else file.gate.model_copy(update={"groups": groups}),
         compute=file.compute,
         registry=file.registry,
         cache=file.cache,
@@ -58,29 +118,22 @@ def settle(file: WorkloadFile) -> Workload:
     )
 
 
-def _gate(file: WorkloadFile) -> Gate:
-    """What the gate goes by, the units of the data among it."""
-    groups = file.data.groups
-    return file.gate if groups is None else file.gate.model_copy(update={"groups": groups})
-
-
 def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
     """What does not go together; a problem may follow from the one before it."""
     yield from _wrong_waits(file)
-    repeated = sorted({seed for seed in file.seeds if file.seeds.count(seed) > 1})
-    if repeated:
-        yield f"seeds holds {repeated[0]} more than once, allowed: distinct seeds"
+    twice = repeated(file.seeds)
+    if twice is not None:
+        yield f"seeds holds {twice} more than once, expected distinct seeds"
     yield from _incomparable(file)
     if file.posture is not None:
         yield from _without_posture(file)
     yield from _unknown_slices(file, kind)
     yield from serving_problems(file)
-    trained = len(file.arms)
-    jobs = trained * len(file.seeds)
-    if jobs > LARGEST_EXPERIMENT:
+    arms, seeds = len(file.arms), len(file.seeds)
+    if arms * seeds > LARGEST_EXPERIMENT:
         yield (
-            f"arms x seeds is {trained} x {len(file.seeds)} = {jobs} training jobs, "
-            f"allowed: {LARGEST_EXPERIMENT} at most in one execution"
+            f"arms x seeds is {arms} x {seeds} = {arms * seeds} training jobs, expected "
+            f"{LARGEST_EXPERIMENT} at most in one execution"
         )
     for name, arm in file.arms.items():
         yield from _unfit(name, arm, kind)
@@ -90,13 +143,13 @@ def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
 def _without_posture(file: WorkloadFile) -> Iterator[str]:
     if len(file.arms) == 1:
         yield (
-            f"posture is given and arms holds only {BASELINE_ARM}, allowed: one or more candidates "
+            f"posture is given and arms holds only {BASELINE_ARM}, expected one or more candidates "
             "beside it, since a posture is that of candidates"
         )
     for name, arm in file.arms.items():
         if arm.compiler == "neuron":
             yield (
-                f"posture is given and arms.{name}.compiler is 'neuron', allowed: compilers whose "
+                f"posture is given and arms.{name}.compiler is 'neuron', expected compilers whose "
                 "graphs need no job of their own before training"
             )
 
@@ -108,17 +161,17 @@ def _wrong_waits(file: WorkloadFile) -> Iterator[str]:
         wait = _wait(file, arm)
         if wait is not None and isinstance(scheduled, int) and scheduled > wait:
             yield (
-                f"schedule.parameters.{MAX_RUNTIME} is {scheduled}, allowed: {wait} or less, "
+                f"schedule.parameters.{MAX_RUNTIME} is {scheduled}, expected {wait} or less, "
                 f"which is the wait of the spot arm {name}"
             )
         if arm.max_wait_seconds is None:
             continue
         key = f"arms.{name}.max_wait_seconds"
         if not arm.spot:
-            yield f"{key} is {arm.max_wait_seconds}, allowed: only with spot = true"
+            yield f"{key} is {arm.max_wait_seconds}, expected spot = true beside it"
         if arm.max_wait_seconds < runtime:
             yield (
-                f"{key} is {arm.max_wait_seconds}, allowed: compute.max_runtime_seconds "
+                f"{key} is {arm.max_wait_seconds}, expected compute.max_runtime_seconds "
                 f"({runtime}) or more, since the wait includes the run"
             )
 
@@ -134,29 +187,29 @@ def _incomparable(file: WorkloadFile) -> Iterator[str]:
     names = ", ".join(file.arms) or "no arm at all"
     if BASELINE_ARM not in file.arms:
         yield (
-            f"arms holds {names}, allowed: a table [arms.{BASELINE_ARM}], and any "
+            f"arms holds {names}, expected a table [arms.{BASELINE_ARM}], and any "
             "candidates beside it"
         )
     elif file.arms[BASELINE_ARM].compiler != "eager":
         yield (
-            f"arms.{BASELINE_ARM}.compiler is {file.arms[BASELINE_ARM].compiler!r}, allowed: "
+            f"arms.{BASELINE_ARM}.compiler is {file.arms[BASELINE_ARM].compiler!r}, expected "
             "'eager', since candidates are compared with training without a compiler"
         )
     elif len(file.arms) > 1 and all(it.margin is None for it in file.gate.metrics.values()):
         yield (
-            "gate.metrics have no margin, allowed: one or more with a margin, by which candidates "
+            "gate.metrics have no margin, expected one or more with a margin, by which candidates "
             "are compared"
         )
     for name in (NO_ARM, NOTHING_NEW):
         if name in file.arms:
-            yield f"arms.{name} is not allowed: a verdict says {name!r} where it names no arm"
+            yield f"arms.{name} has the name that verdicts use for no arm, expected another name"
 
 
 def _unknown_slices(file: WorkloadFile, kind: Kind) -> Iterator[str]:
     if file.gate.groups is not None and file.data.groups != file.gate.groups:
         yield (
             f"gate.groups is {file.gate.groups!r} and data.groups is {file.data.groups!r}, "
-            "allowed: data.groups alone, since the data must carry the column"
+            "expected data.groups alone, since the data must carry the column"
         )
     carried = kind.slice_columns
     if carried is None:
@@ -165,23 +218,23 @@ def _unknown_slices(file: WorkloadFile, kind: Kind) -> Iterator[str]:
         if part.column not in carried:
             there = ", ".join(repr(name) for name in carried) or "none"
             yield (
-                f"gate.slices[{index}].column is {part.column!r}, allowed: a column that "
+                f"gate.slices[{index}].column is {part.column!r}, expected a column that "
                 f"data.slices names (now: {there}), since only those reach the evidence"
             )
 
 
 def _unfit(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
-    if kind.resumes_one_process and arm.spot and arm.distribution != "none":
+    if kind.source_folder is None and arm.spot and arm.distribution != "none":
         yield (
-            f"arms.{name}.spot is true with distribution {arm.distribution!r}, allowed: one of "
+            f"arms.{name}.spot is true with distribution {arm.distribution!r}, expected one of "
             "them, since a checkpoint holds the state of one process"
         )
     keys = [option.key for option in arm.options_given]
     if keys and not kind.calls_compiler:
         yield (
-            f"arms.{name}.{keys[0]} is given and program.evidence is {kind.evidence!r}, allowed: "
-            "with 'written', where the script calls the compiler through compilegate.job; give one "
-            "that only prints a hyperparameter"
+            f"arms.{name}.{keys[0]} is given and program.evidence is {kind.evidence!r}, expected "
+            "'written', with which the script calls the compiler through compilegate.job; a script "
+            "that only prints takes a hyperparameter instead"
         )
 
 
@@ -190,8 +243,8 @@ def _of_many_shapes(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
     if kind.padding is None:
         if arm.padding is not None:
             yield (
-                f"arms.{name}.padding is {arm.padding!r} without the built-in program for texts, "
-                "allowed: to leave it out, since your own program pads as it likes"
+                f"arms.{name}.padding is {arm.padding!r} without the built-in program for texts; "
+                "leave it out: your own program pads as it likes"
             )
         return
     compiler = declarations()[arm.compiler]
@@ -200,58 +253,45 @@ def _of_many_shapes(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
         return
     where = "data.padding" if arm.padding is None else f"arms.{name}.padding"
     option = compiler.any_shape
-    switch = f", or no {option.key} = false in the arm" if isinstance(option, Option) else ""
+    switch = f", or {option.key} left out" if isinstance(option, Option) else ""
     yield (
         f"{where} is 'longest', and compiler {arm.compiler!r} of arms.{name} compiles every shape "
-        f"anew, allowed: arms.{name}.padding = 'buckets' or 'max', which have a few shapes or "
+        f"anew, expected arms.{name}.padding = 'buckets' or 'max', which have a few shapes or "
         f"one{switch}"
     )
 
 
 def _arms(file: WorkloadFile, kind: Kind) -> dict[str, Arm]:
     """The arms with every batch size, learning rate and number of processes in place."""
-    batches = {name: _batch(file, kind, name, table) for name, table in file.arms.items()}
-    baseline = batches[BASELINE_ARM]
-    return {name: _arm(file, kind, name, batch, baseline) for name, batch in batches.items()}
+    baseline = _arm(file, kind, BASELINE_ARM, None)
+    return {
+        name: baseline if name == BASELINE_ARM else _arm(file, kind, name, baseline)
+        for name in file.arms
+    }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Batch:
-    """An arm's processes and batch, by which the learning rates of all arms are scaled."""
-
-    table: ArmTable
-    processes: int
-    size: int
-    explanations: tuple[str, ...]
-
-    @property
-    def examples(self) -> int:
-        """Examples of one step, of all processes together."""
-        return self.size * self.processes * self.table.instance_count
-
-
-def _batch(file: WorkloadFile, kind: Kind, name: str, table: ArmTable) -> _Batch:
+def _arm(file: WorkloadFile, kind: Kind, name: str, baseline: Arm | None) -> Arm:
+    table = file.arms[name]
     instance_type = table.instance_type or file.compute.instance_type
-    processes = _processes(name, table, instance_type)
-    if table.batch_size is not None:
-        return _Batch(table=table, processes=processes, size=table.batch_size, explanations=())
-    tested = _tested_batch(kind, name, table, instance_type)
-    return _Batch(
-        table=table,
-        processes=processes,
-        size=tested.batch_size,
-        explanations=(f"batch_size {tested.batch_size}: {tested.sentence}",),
-    )
-
-
-def _arm(file: WorkloadFile, kind: Kind, name: str, batch: _Batch, baseline: _Batch) -> Arm:
-    table = batch.table
+    processes, batch_size = _processes(name, table, instance_type), table.batch_size
+    explanations = []
+    if batch_size is None:
+        tested = _tested_batch(kind, name, table, instance_type)
+        batch_size = tested.batch_size
+        explanations.append(f"batch_size {batch_size}: {tested.sentence}")
     rate, scaled = table.learning_rate, None
     if rate is None:
-        scaled = _scaled(name, batch, baseline)
+        scaled = _scaled(name, table, batch_size * processes * table.instance_count, baseline)
         rate = scaled.rate
+        explanations.append(scaled.sentence)
     padding = table.padding or kind.padding or "max"
-    more_graphs = _more_graphs(table, padding)
+    options = dict(table.options_given)
+    for option, value in _more_graphs(table, padding).items():
+        options[option] = value
+        explanations.append(
+            f"{option.key} {value}: {option.default} for each of at most {MOST_BUCKETS} lengths of "
+            "the buckets"
+        )
     return Arm(
         compiler=table.compiler,
         image_folder=table.image_folder,
@@ -259,28 +299,18 @@ def _arm(file: WorkloadFile, kind: Kind, name: str, batch: _Batch, baseline: _Ba
         instance_type=table.instance_type,
         instance_count=table.instance_count,
         distribution=table.distribution,
-        processes=batch.processes,
+        processes=processes,
         spot=table.spot,
         max_wait_seconds=_wait(file, table),
         profiler=table.profiler,
         debugger=table.debugger,
-        batch_size=batch.size,
+        batch_size=batch_size,
         learning_rate=rate,
         precision=table.precision,
         padding=padding,
         scaled_rate=scaled,
-        compiler_options={
-            option.name: value for option, value in {**table.options_given, **more_graphs}.items()
-        },
-        explanations=(
-            *batch.explanations,
-            *([scaled.sentence] if scaled else []),
-            *(
-                f"{option.key} {value}: {option.default} for each of at most {MOST_BUCKETS} "
-                "lengths of the buckets"
-                for option, value in more_graphs.items()
-            ),
-        ),
+        compiler_options={option.name: value for option, value in options.items()},
+        explanations=tuple(explanations),
     )
 
 
@@ -297,18 +327,19 @@ def _more_graphs(table: ArmTable, padding: Padding) -> dict[Option, int]:
     }
 
 
-def _scaled(name: str, batch: _Batch, baseline: _Batch) -> ScaledRate:
-    rule = batch.table.scale_learning_rate
-    if baseline.table.learning_rate is None or rule == "none":
+def _scaled(name: str, table: ArmTable, examples: int, baseline: Arm | None) -> ScaledRate:
+    """The learning rate of an arm whose steps take so many examples."""
+    rule = table.scale_learning_rate
+    if baseline is None or rule == "none":
         raise WorkloadError(
-            f"arms.{name}.scale_learning_rate is {rule!r}, but the baseline has no learning_rate "
-            "of its own, allowed: a learning_rate there, from which the others are scaled"
+            f"arms.{name}.scale_learning_rate is {rule!r}, expected a learning_rate of its own for "
+            "the baseline, from which the others are scaled"
         )
     return ScaledRate(
         rule=rule,
-        base_rate=baseline.table.learning_rate,
-        base_batch=baseline.examples,
-        batch=batch.examples,
+        base_rate=baseline.learning_rate,
+        base_batch=baseline.global_batch_size,
+        batch=examples,
     )
 
 
@@ -316,7 +347,9 @@ def _processes(name: str, arm: ArmTable, instance_type: str) -> int:
     """What starts one process for each accelerator starts as many as the instance has; TensorFlow's
     strategies divide a step of one process among as many."""
     instance = instance_of(instance_type)
-    if instance is not None and arm.distribution == "none" and _divides_in_script(arm):
+    known = known_stack(arm.compiler, arm.stack)
+    in_script = known is not None and known.distribution == "in the script"
+    if instance is not None and arm.distribution == "none" and in_script:
         return instance.accelerators
     if arm.distribution in ("none", "torchrun") or instance is None:
         return arm.processes or 1
@@ -324,24 +357,16 @@ def _processes(name: str, arm: ArmTable, instance_type: str) -> int:
         raise WorkloadError(
             f"arms.{name}.processes is {arm.processes} with distribution {arm.distribution!r}, "
             f"which starts one for each of the {instance.accelerators} accelerators of "
-            f"{instance_type}, allowed: {instance.accelerators}, or to leave it out"
+            f"{instance_type}; leave it out"
         )
     return instance.accelerators
 
 
-def _divides_in_script(arm: ArmTable) -> bool:
-    stack = arm.stack
-    if stack is None:
-        return False
-    known = compilers()[arm.compiler].stack(stack.framework, stack.version, stack.transformers)
-    return known is not None and known.distribution == "in the script"
-
-
 def _tested_batch(kind: Kind, name: str, arm: ArmTable, instance_type: str) -> TestedBatch:
-    missing = f"arms.{name}.batch_size is missing, allowed: a number"
+    missing = f"arms.{name}.batch_size is missing, expected a number"
     if kind.hub_model is None:
         raise WorkloadError(
-            f"{missing}; only models of the hub that AWS has tested have a batch size by default"
+            f"{missing}; only models of the hub that AWS tested have one by default"
         )
     stack, shapes = arm.stack, kind.document_shapes
     tested = default_batch_size(
@@ -357,3 +382,49 @@ def _tested_batch(kind: Kind, name: str, arm: ArmTable, instance_type: str) -> T
     if not isinstance(tested, TestedBatch):
         raise WorkloadError(f"{missing}; there is none by default, since {tested.reason}")
     return tested
+
+
+def served(file: WorkloadFile) -> Served | None:
+    """How the file's models are served; None where it does not say."""
+    declared = file.serving
+    if declared is None:
+        return None
+    built_in = file.program is None and declared.handler is None
+    framework = declared.framework or ("huggingface" if file.program is None else "pytorch")
+    return Served(
+        declared=declared,
+        handler=HANDLER if built_in else declared.handler,
+        built_in=built_in,
+        framework=framework,
+        content_types=tuple(declared.content_types) or (BUILT_IN_TYPES if built_in else (JSON,)),
+        response_types=tuple(declared.response_types)
+        or (BUILT_IN_TYPES[:2] if built_in else (JSON,)),
+    )
+
+
+def serving_problems(file: WorkloadFile) -> Iterator[str]:
+    """What of `[serving]` does not go with the rest of the file."""
+    settled = served(file)
+    if settled is None:
+        return
+    declared = settled.declared
+    if file.program is None and declared.handler is not None and declared.folder is None:
+        yield (
+            "serving.handler is given without serving.folder, expected both, or neither for the "
+            "built-in handler"
+        )
+    if (
+        file.program is not None
+        and declared.handler is None
+        and not (settled.in_image_of_aws and settled.framework == "huggingface")
+    ):
+        yield (
+            "serving.handler is missing beside [program], expected the script that "
+            "loads the model (an image of Hugging Face does without, with framework = "
+            "'huggingface')"
+        )
+    if settled.in_image_of_aws:
+        try:
+            settled.base_image  # noqa: B018 - whether there is one
+        except UnknownImageError as error:
+            yield f"serving.version: {error}"

@@ -13,11 +13,11 @@ import aws_cdk as cdk
 
 from compilegate.account.plan.budget import Bound, BudgetError, bound_of, budget_faults
 from compilegate.account.plan.jobs import jobs_of
-from compilegate.document.parameters import parameter_values
+from compilegate.document.model import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.infra.project import DeclaredWorkload
 from compilegate.workload import Workload
-from compilegate.workload.declared.known.budget import Budget
+from compilegate.workload.file import Budget
 from compilegate.workload.schedule import next_times, read_expression, read_time_zone
 
 LARGEST_ENVIRONMENT = 3_000

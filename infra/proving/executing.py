@@ -16,7 +16,7 @@ from compilegate.account.executions.calls import (
 )
 from compilegate.account.plan.budget import bound_of, spent_this_month
 from compilegate.account.plan.jobs import jobs_of
-from compilegate.document.parameters import parameter_values
+from compilegate.document.model import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.infra.proving.account import Proving
 from compilegate.infra.proving.commands import NotProvedError

@@ -14,7 +14,7 @@ from compilegate.infra.functions import DeadLetters, EventFunction, log_name
 from compilegate.infra.project import Project
 from compilegate.infra.workload.permissions import starter_statements
 from compilegate.infra.workload.pipeline import TrainingPipeline
-from compilegate.workload.declared.starts import NewData
+from compilegate.workload.file import NewData
 
 
 def starter(

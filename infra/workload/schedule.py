@@ -11,7 +11,7 @@ from compilegate.access.starts import schedule_statements
 from compilegate.infra.project import Project
 from compilegate.infra.role import scoped_role, service_principal
 from compilegate.infra.workload.pipeline import TrainingPipeline
-from compilegate.workload.declared.starts import Schedule
+from compilegate.workload.file import Schedule
 
 SECONDS_AN_HOUR = 3600
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compilegate.document.paths import ExpressionError, lookup, parse_path
+from compilegate.document.expressions import ExpressionError, lookup, parse_path
 
 JOB_NAME = 63
 """Characters that the service's names of jobs have at most."""

@@ -14,7 +14,7 @@ from compilegate.job.names import (
     TRAINING_COMPILER_HYPERPARAMETER,
 )
 from compilegate.workload import Arm
-from compilegate.workload.declared.arm import Distribution
+from compilegate.workload.file import Distribution
 
 LAUNCHER = "compilegate/job/launch/sm_dist.py"
 """What starts a script on several GPUs in the images of PyTorch 1.10.2 and before."""

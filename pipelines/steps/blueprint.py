@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from compilegate.document.durations import parse_duration
-from compilegate.document.model import CachePolicy, Parameter
+from compilegate.document.model import CachePolicy, Parameter, parse_duration
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.workload import Workload
 from compilegate.workload.parameters import (

@@ -267,7 +267,7 @@ def test_a_parameter_that_is_not_declared_is_refused_before_anything_starts(
 ) -> None:
     done = compilegate(deployed.server, project, "aws", "submit", "topics", "-p", "Dat=x")
     assert done.returncode == 2
-    assert "parameter Dat is not declared; declared are: Data, ModelApprovalStatus" in done.stderr
+    assert "parameter Dat is not declared, expected Data, ModelApprovalStatus" in done.stderr
     assert deployed.server.calls("StartPipelineExecution") == []
 
 

@@ -22,7 +22,7 @@ from compilegate.advice.stances import Stance
 from compilegate.advice.told.document import advice_document
 from compilegate.advice.told.text import advice_text, gravest
 from compilegate.workload import Advice as Told
-from compilegate.workload.declared.known.advice import Bottleneck
+from compilegate.workload.file import Bottleneck
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from compilegate.catalog.compilers import Compiler, Stack, compilers
 from compilegate.catalog.images import base_images, find_image
 from compilegate.catalog.instances import instance_class, instances, processor_of
 from compilegate.execution.target import Target
-from compilegate.workload.declared.arm import Distribution
+from compilegate.workload.file import Distribution
 
 TODAY = datetime.date(2026, 11, 20)
 TRAINING_COMPILER = compilers()["training-compiler"]
@@ -124,7 +124,7 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
     )
     assert [finding.sentence for finding in refusals(too_many)] == [
         "8 on each ml.g5.12xlarge, which has 4 GPUs: each process needs its own; "
-        "allowed: 4, or an instance with more"
+        "expected 4, or an instance with more"
     ]
     assert [finding.sentence for finding in warnings(idle)] == [
         "2 on each ml.g5.12xlarge, which has 4 GPUs: the other GPUs stay idle; take 4"
@@ -149,9 +149,8 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
         ),
         (
             {"distribution": "smdistributed"},
-            "SageMaker Training Compiler does not work with the distribution 'smdistributed': "
-            "the two exclude each other; "
-            'allowed: "pytorchxla"',
+            "SageMaker Training Compiler does not work with the distribution 'smdistributed'; "
+            'expected "pytorchxla"',
         ),
         (
             {"heterogeneous": True},
@@ -177,12 +176,12 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
         ),
         (
             {"framework": "jax"},
-            "SageMaker Training Compiler does not compile jax; allowed: pytorch, tensorflow; "
+            "SageMaker Training Compiler does not compile jax; expected pytorch, tensorflow; "
             'or take compiler = "eager"',
         ),
         (
             {"precision": "fp8"},
-            "SageMaker Training Compiler does not train in fp8; allowed: fp32, fp16, bf16",
+            "SageMaker Training Compiler does not train in fp8; expected fp32, fp16, bf16",
         ),
         (
             {"compiler": "inductor"},
@@ -219,7 +218,7 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
         ),
         (
             {"compiler": "tvm"},
-            "'tvm' is not in the catalog; allowed: eager, inductor, neuron, torch-compile, "
+            "'tvm' is not in the catalog; expected one of eager, inductor, neuron, torch-compile, "
             "training-compiler, xla",
         ),
     ],

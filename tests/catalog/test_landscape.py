@@ -7,6 +7,7 @@ from importlib.resources import files
 
 import pytest
 
+from compilegate.catalog.compilers import graphless
 from compilegate.catalog.instances import (
     accelerator_of,
     instance_class,
@@ -14,7 +15,6 @@ from compilegate.catalog.instances import (
     instances,
     processor_of,
 )
-from compilegate.catalog.landscape import graphless
 from compilegate.catalog.prices import prices
 
 

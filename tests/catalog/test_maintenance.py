@@ -8,9 +8,7 @@ import datetime
 import pytest
 
 from compilegate.catalog import Asked, check
-from compilegate.catalog.compilers import compilers
-from compilegate.catalog.landscape import service
-from compilegate.catalog.maintenance import Maintenance
+from compilegate.catalog.compilers import Maintenance, compilers, service
 
 TODAY = datetime.date(2026, 11, 20)
 NEW = Asked(compiler="torch-compile", backend="inductor", instance_type="ml.g5.xlarge")

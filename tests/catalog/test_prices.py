@@ -8,7 +8,7 @@ import pytest
 
 from compilegate.catalog import Price, UnknownPrice, price_of
 from compilegate.catalog.prices import CONFIDENCES, prices
-from compilegate.workload.declared.compute import Compute
+from compilegate.workload.file import Compute
 
 
 def test_a_price_comes_with_its_date_and_its_confidence():

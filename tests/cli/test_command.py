@@ -109,7 +109,7 @@ def test_a_wrong_workload_is_refused_with_a_sentence_and_status_2(tmp_path: Path
     done = compilegate("validate", path)
     assert done.returncode == 2
     sentence, *others = done.stderr.splitlines()
-    assert sentence == f"error: {path}: recipe.epochs: found '2', allowed: a whole number"
+    assert sentence == f"error: {path}: recipe.epochs is '2', expected a whole number"
     assert all("is not a file" in other for other in others)  # its data is looked at, too
     assert done.stdout == ""
 

@@ -149,5 +149,5 @@ def test_a_wrong_workload_is_json_with_every_problem(tmp_path: Path) -> None:
     done = asked("validate", path, "--json")
     told = json.loads(done.stdout)
     assert (done.exit_code, told["valid"], done.stderr) == (2, False, "")
-    assert any("name: found 3" in problem for problem in told["problems"])
-    assert any("seeds: found 'one'" in problem for problem in told["problems"])
+    assert any("name is 3" in problem for problem in told["problems"])
+    assert any("seeds is 'one'" in problem for problem in told["problems"])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.document.conditions import condition_faults, evaluate, evaluate_all
-from compilegate.document.paths import ExpressionError
+from compilegate.document.expressions import ExpressionError
 
 numbers = st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(max_size=8)

@@ -8,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.document.durations import parse_duration
-from compilegate.document.evaluation import Scope, resolve
-from compilegate.document.expressions import StepReference, step_references
-from compilegate.document.model import Parameter
-from compilegate.document.parameters import parameter_values
-from compilegate.document.paths import ExpressionError, format_path, lookup, parse_path
+from compilegate.document.expressions import (
+    ExpressionError,
+    Scope,
+    StepReference,
+    format_path,
+    lookup,
+    parse_path,
+    resolve,
+    step_references,
+)
+from compilegate.document.model import Parameter, parameter_values, parse_duration
 
 REPORT = {"gate": {"passed": True, "arms": [{"name": "a.b"}, {"name": "c"}]}, "odd key": 3}
 
@@ -96,12 +101,12 @@ def test_a_report_without_the_value_is_an_error_that_says_what_is_there(
     [
         ({"Get": "Parameters.Nope"}, "names nothing"),
         ({"Get": "Execution.Nope"}, "names nothing"),
-        ({"Get": 3}, "needs a name"),
+        ({"Get": 3}, "expected a name"),
         ({"Get": "Steps.only"}, "needs the form"),
         ({"Std:Upper": "x"}, "function Std:Upper is unknown"),
-        ({"Std:Join": ["a"]}, "needs On and Values"),
-        ({"Std:Join": {"On": "", "Values": [[1]]}}, "takes strings"),
-        ({"Std:JsonGet": {"PropertyFile": {"Get": "Steps.a.PropertyFiles.b"}}}, "needs a Path"),
+        ({"Std:Join": ["a"]}, "expected On and Values"),
+        ({"Std:Join": {"On": "", "Values": [[1]]}}, "expected strings"),
+        ({"Std:JsonGet": {"PropertyFile": {"Get": "Steps.a.PropertyFiles.b"}}}, "expected a Path"),
     ],
 )
 def test_an_expression_without_a_value_is_quoted(expression: Any, reason: str) -> None:
@@ -188,7 +193,7 @@ def test_parameters_take_given_values_over_defaults_and_read_text_as_their_type(
         ({"Needed": 3}, "parameter Needed is 3, expected a value of String"),
         ({"Needed": "n", "Count": "1.5"}, "parameter Count is '1.5', expected a value of Integer"),
         ({"Needed": "n", "Count": True}, "parameter Count is True, expected a value of Integer"),
-        ({"Needed": "n", "Name": "z"}, "parameter Name is 'z', allowed are x, y"),
+        ({"Needed": "n", "Name": "z"}, "parameter Name is 'z', expected one of x, y"),
     ],
 )
 def test_a_wrong_parameter_is_named_with_what_is_allowed(

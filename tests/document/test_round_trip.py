@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.document.durations import format_duration, parse_duration
 from compilegate.document.model import (
     PARAMETER_TYPES,
     TRIGGERS,
@@ -24,6 +23,8 @@ from compilegate.document.model import (
     PropertyFile,
     RetryPolicy,
     Step,
+    format_duration,
+    parse_duration,
 )
 from compilegate.document.reading import read_definition
 from compilegate.document.step_types import CONDITION, STEP_TYPES
@@ -147,12 +148,12 @@ def with_everything() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("place", "sentence"),
     [
-        ((), "the definition: unknown member Unknown, allowed are Version, "),
-        (("Parameters", 0), "parameter Data: unknown member Unknown, allowed are Name, "),
-        (("Steps", 0), "train: unknown member Unknown, allowed are Name, Type, "),
+        ((), "the definition: unknown member Unknown, expected one of Version, "),
+        (("Parameters", 0), "parameter Data: unknown member Unknown, expected one of Name, "),
+        (("Steps", 0), "train: unknown member Unknown, expected one of Name, Type, "),
         (("Steps", 0, "CacheConfig"), "train: CacheConfig: unknown member Unknown, "),
         (("Steps", 0, "RetryPolicies", 0), "train: a retry policy: unknown member Unknown, "),
-        (("Steps", 1, "PropertyFiles", 0), "gate: a property file: unknown member Unknown, "),
+        (("Steps", 1, "PropertyFiles", 0), "gate: PropertyFiles[0]: unknown member Unknown, "),
         (("Steps", 2, "Arguments", "IfSteps", 0), "fail: unknown member Unknown, "),
     ],
 )

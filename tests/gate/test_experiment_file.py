@@ -48,12 +48,12 @@ def with_values(values: dict[str, Any]) -> dict[str, Any]:
     ("values", "told"),
     [
         ({"baseline": "eagr"}, "baseline is 'eagr', allowed: one of the arms eager, compiled"),
-        ({"seeds": []}, "seeds: found [], allowed: 1 or more entries"),
+        ({"seeds": []}, "seeds is [], expected 1 or more entries"),
         ({"seeds": [1, 1]}, "seeds is [1, 1], allowed: distinct seeds"),
         ({"seeds": [1], "evidence": "printed"}, "seeds is [1] and evidence is 'printed', allowed"),
         ({"arms.none": ARM}, "arms holds 'none', which is how a decision names no arm"),
         ({"arms.eager.usd_per_hour": 2.0}, "arms.eager: usd_per_hour is 2 without instance_type"),
-        ({"arms.eager.usd_per_hour": 0}, "arms.eager.usd_per_hour: found 0"),
+        ({"arms.eager.usd_per_hour": 0}, "arms.eager.usd_per_hour is 0"),
         ({f"{METRIC}.margn": 1}, f"{METRIC}.margn is not a known key (did you mean 'margin'?)"),
         ({"settings.metrics.acuracy": ACCURACY}, "settings: metrics.acuracy is not a metric of"),
         ({f"{METRIC}.margin": None}, f"{METRIC}: margin is missing"),
@@ -62,12 +62,12 @@ def with_values(values: dict[str, Any]) -> dict[str, Any]:
         ({f"{METRIC}.margin": 1.0}, "settings: metrics.accuracy.margin is 1, allowed: less than"),
         ({f"{METRIC}.direction": "lower"}, "settings: metrics.accuracy.direction is 'lower'"),
         ({OTHER: POINTS}, "settings: metrics.mse.margin is 5 of the baseline's value"),
-        ({f"{METRIC}.drop": -0.1}, f"{METRIC}.drop: found -0.1, allowed: a number of 0.0 or more"),
+        ({f"{METRIC}.drop": -0.1}, f"{METRIC}.drop is -0.1, expected a number of 0.0 or more"),
         ({OTHER: {"direction": "lower", "drop": 1, "watched": True}}, f"{OTHER}: watched is true"),
         ({"settings.slices": [{**PART, "metric": "auroc"}]}, "settings: slices[0].metric is"),
         ({"settings.slices": [{**PART, "margin": None}]}, "settings.slices[0]: margin is missing"),
         ({"settings.slices": [{**PART, "watched": True}]}, "settings.slices[0]: watched is true"),
-        ({"settings.confidence": 0.51}, "settings.confidence: found 0.51"),
+        ({"settings.confidence": 0.51}, "settings.confidence is 0.51"),
         ({"settings.parity": {"required": True, "steps": 0}}, "settings.parity: steps is 0 but"),
     ],
 )
@@ -79,8 +79,8 @@ def test_what_is_wrong_is_told_with_its_key(tmp_path, values, told) -> None:
 def test_all_that_is_wrong_is_told_at_once(tmp_path) -> None:
     sizes = {f"arms.{arm}.batch_size": "8" for arm in EXPERIMENT["arms"]}
     found = wrong_with(tmp_path, with_values(sizes))
-    assert [it.partition(":")[0] for it in found] == list(sizes)
-    assert wrong_with(tmp_path, [1, 2]) == ["the document: found [1, 2], allowed: a table"]
+    assert [it.partition(" ")[0] for it in found] == list(sizes)
+    assert wrong_with(tmp_path, [1, 2]) == ["the document is [1, 2], expected a table"]
 
 
 def test_a_baseline_alone_needs_no_margin() -> None:

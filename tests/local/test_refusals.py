@@ -286,7 +286,7 @@ def a_step(**members: Any) -> str:
             a_step(RetryPolicies=[{"ExceptionType": ["x"], "MaxAttempts": -1}]),
             "MaxAttempts of a retry policy is -1",
         ),
-        (a_step(PropertyFiles=[{}]), "a property file needs PropertyFileName"),
+        (a_step(PropertyFiles=[{}]), "PropertyFiles[0] needs PropertyFileName"),
         (a_step(Arguments={"Get": "Steps.b.C"}), "a: Arguments is the expression {'Get': 'Steps.b"),
     ],
 )

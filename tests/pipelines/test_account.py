@@ -276,11 +276,11 @@ def checkpoint_places(declared: Workload) -> list[Any]:
     [
         (
             {"arms__compiled": {"max_wait_seconds": 100}},
-            "arms.compiled.max_wait_seconds is 100, allowed: only with spot = true",
+            "arms.compiled.max_wait_seconds is 100, expected spot = true beside it",
         ),
         (
             {"arms__compiled": {"spot": True, "max_wait_seconds": 100}},
-            "arms.compiled.max_wait_seconds is 100, allowed: compute.max_runtime_seconds (86400) "
+            "arms.compiled.max_wait_seconds is 100, expected compute.max_runtime_seconds (86400) "
             "or more, since the wait includes the run",
         ),
     ],

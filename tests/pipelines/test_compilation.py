@@ -345,18 +345,18 @@ def break_unknown(request: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("break_it", "sentence"),
     [
-        (break_enumeration, "InstanceType: found 'ml.g5.xlarg', allowed: one of"),
+        (break_enumeration, "InstanceType is 'ml.g5.xlarg', expected one of"),
         (break_enumeration, "values; did you mean 'ml.g5.xlarge'?"),
-        (break_pattern, "RoleArn: found 'not an arn', allowed: a string that matches"),
-        (break_length, "HyperParameters.arm: 2501 characters, allowed: 2500 at most"),
-        (break_size, "HyperParameters: 121 entries, allowed: 100 at most"),
-        (break_key, "HyperParameters, the key: 257 characters, allowed: 256 at most"),
+        (break_pattern, "RoleArn is 'not an arn', expected a string that matches"),
+        (break_length, "HyperParameters.arm has 2501 characters, expected 2500 at most"),
+        (break_size, "HyperParameters has 121 entries, expected 100 at most"),
+        (break_key, "HyperParameters: the key has 257 characters, expected 256 at most"),
         (
             break_when_filled_in,
             "Environment.JOBS: up to 575 characters once it is filled in, allowed: 512 at most",
         ),
-        (break_type, "ResourceConfig.InstanceCount: found 'one', allowed: a value of type integer"),
-        (break_range, "StoppingCondition.MaxRuntimeInSeconds: found 0, allowed: 1 at least"),
+        (break_type, "ResourceConfig.InstanceCount is 'one', expected a value of type integer"),
+        (break_range, "StoppingCondition.MaxRuntimeInSeconds is 0, expected 1 at least"),
         (break_required, "OutputDataConfig is missing"),
         (break_unknown, "Train-baseline-7.Fantasy: boto3 knows no such member"),
     ],
@@ -378,7 +378,7 @@ def test_a_parameter_s_default_that_the_service_would_refuse_is_named_once() -> 
     with pytest.raises(InvalidRequestError) as caught:
         check_requests(read(definition))
     (problem,) = caught.value.problems
-    assert problem.startswith("the parameter TrainingInstanceType: found 'ml.g5.xlarg', allowed: ")
+    assert problem.startswith("the parameter TrainingInstanceType is 'ml.g5.xlarg', expected ")
 
 
 def test_an_arm_runs_in_its_compiler_s_image_or_in_the_one_it_names() -> None:
@@ -473,4 +473,4 @@ def test_a_dependency_on_no_step_and_a_malformed_condition_are_named() -> None:
         check_requests(read(definition))
     waits, condition = caught.value.problems
     assert waits == "Train-baseline-7: depends on Absent, which is not a step"
-    assert condition.startswith("Decide-none: condition type 'Equal' is unknown, allowed are ")
+    assert condition.startswith("Decide-none: condition type 'Equal' is unknown, expected one of ")

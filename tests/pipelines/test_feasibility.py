@@ -17,13 +17,13 @@ from compilegate.workload import (
     Workload,
     read_workload,
 )
-from compilegate.workload.declared.stacks import STACKS
 from compilegate.workload.feasibility import (
     NO_BASES,
     Bases,
     check_feasible,
     findings,
 )
+from compilegate.workload.file import STACKS
 from tests.workload.settled import TOPICS, settled_arm, workload_with
 
 WORKLOAD = read_workload(TOPICS)
@@ -137,21 +137,21 @@ def sentences(declared: Workload) -> list[str]:
         (
             compiled_with(training_compiler=stack("1.12.0")),
             None,
-            "arms.compiled.training_compiler.version: the project's own training program needs "
+            "arms.compiled.training_compiler.version: the built-in training program needs "
             "Python 3.9 and PyTorch 1.13 or newer, and the image of pytorch 1.12.0 has Python 3.8; "
             "take a newer stack, or bring a training program of your own",
         ),
         (
             compiled_with(training_compiler=stack("2.11.0", framework="tensorflow")),
             None,
-            "arms.compiled.training_compiler.version: the project's own training program is "
+            "arms.compiled.training_compiler.version: the built-in training program is "
             "written for PyTorch, not tensorflow 2.11.0; "
             "take a PyTorch stack, or bring a training program of your own",
         ),
         (
             compiled_with(image="aws"),
             None,
-            "arms.compiled.image: the project's own training program needs packages that AWS's "
+            "arms.compiled.image: the built-in training program needs packages that AWS's "
             "image of pytorch 1.13.1 does not bring; leave image out, so that the image of "
             "containers/ that extends it is taken",
         ),
@@ -159,7 +159,7 @@ def sentences(declared: Workload) -> list[str]:
             compiled_with(distribution="sm_dist"),
             None,
             "arms.compiled.distribution: the image of pytorch 1.13.1 does not support the "
-            "distribution 'sm_dist'; allowed: \"pytorchxla\"",
+            "distribution 'sm_dist'; expected \"pytorchxla\"",
         ),
     ],
     ids=str,

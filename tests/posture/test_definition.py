@@ -15,7 +15,7 @@ from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
 from compilegate.pipelines.requests.checks import InvalidRequestError
 from compilegate.workload import Workload, WorkloadError, read_workload
-from compilegate.workload.declared.starts import Posture
+from compilegate.workload.file import Posture
 from tests.workload.settled import workload_with
 
 TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"

@@ -28,7 +28,7 @@ from compilegate.posture.records.keeping import decide
 from compilegate.posture.records.record import Record, read_record, replayed
 from compilegate.posture.state import Posture
 from compilegate.workload import Workload, read_workload
-from compilegate.workload.declared.starts import Posture as Declared
+from compilegate.workload.file import Posture as Declared
 from tests.posture.scenes import benchmark, day, seen
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

@@ -41,14 +41,14 @@ def test_the_settings_of_this_repository_are_valid() -> None:
     [
         (
             'projekt = "x"',
-            "projekt is not a known key (did you mean 'project'?), allowed here: account, "
+            "projekt is not a known key (did you mean 'project'?), expected account, "
             "approval, bootstrap, budget, dashboard, github, images, names, network, "
             "notifications, project, readers, region, scheduling, source, stages, storage, tags, "
             "workloads",
         ),
         (
             'account = "12"',
-            r"account: found '12', allowed: a string that matches ^[0-9]{12}$",
+            r"account is '12', expected a string that matches ^[0-9]{12}$",
         ),
         (
             '[network]\nsubnets = ["subnet-1"]',
@@ -83,14 +83,14 @@ def test_the_settings_of_this_repository_are_valid() -> None:
         ),
         (
             "[storage]\nlog_days = 2",
-            "storage.log_days: found 2, allowed: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, "
+            "storage.log_days is 2, expected 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, "
             "400, 545, 731, 1096, 1827 or 3653",
         ),
         (
             'project = "our-models"',
-            "project: found 'our-models', allowed: a string that matches ^[a-z][a-z0-9]*$",
+            "project is 'our-models', expected a string that matches ^[a-z][a-z0-9]*$",
         ),
-        ("[github]", "github.repository is missing, and must be given"),
+        ("[github]", "github.repository is missing"),
         (
             '[names]\nkey_alias = "alias/aws/s3"',
             "names.key_alias: found 'alias/aws/s3', allowed: one that does not begin with "

@@ -9,7 +9,7 @@ import pytest
 from compilegate.pipelines.staging import OwnCodeError
 from compilegate.pipelines.staging.own_code import training_code
 from compilegate.workload import OwnProgram
-from compilegate.workload.declared.program import Program
+from compilegate.workload.file import Program
 
 
 def folder_with(path: Path, *files: str) -> Path:

@@ -254,7 +254,7 @@ def test_every_workload_is_validated_or_the_one_that_is_named(tmp_path: Path) ->
     (tmp_path / "workloads" / "broken.toml").write_text("name = 3\n")
     runner = Runner(tmp_path, {"command": "validate", "install": "none"})
     assert runner.run("Install", "Validate", "Run") == 2
-    assert "broken.toml: name: found 3" in runner.printed
+    assert "broken.toml: name is 3" in runner.printed
     runner.inputs["workload"] = INJECTION
     assert runner.run("Validate") == 2
     assert list(tmp_path.rglob("injected")) == []

@@ -1,4 +1,4 @@
-"""`[program.arguments]`: a script's own names and words, and what is said of a wrong table."""
+"""`[program.arguments]`: a script's own names and words."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from compilegate.job.launch.told import (
     recipe_by_toolkit,
     script_arguments,
 )
-from compilegate.workload import WorkloadError, read_workload
 from tests.workload.settled import workload_with
-from tests.workload.test_own_program import ARMS, COMPARED
 
 HERE = Path(__file__).parents[1] / "pipelines"
 
@@ -119,76 +117,3 @@ def test_a_script_that_sagemaker_s_launcher_starts_has_its_names_as_hyperparamet
         "steps": 100,
         "mirror": True,
     }
-
-
-@pytest.mark.parametrize(
-    ("table", "sentence"),
-    [
-        (
-            'batchsize = "bs"',
-            "program.arguments.batchsize is not an argument (did you mean 'batch_size'?), allowed: "
-            "compiler, batch_size, learning_rate, precision, seed, n_gpus; names of",
-        ),
-        ("batch_size = 3", "program.arguments: batch_size is 3, allowed: the script's own name"),
-        ('batch_size = ""', "program.arguments: batch_size is '', allowed: the script's own name"),
-        ('seed = "a b"', "program.arguments: seed is 'a b', allowed: the script's own name for it"),
-        (
-            'seed = "--s \'{}"',
-            'program.arguments: seed holds "--s \'{}", which is no part of a com',
-        ),
-        (
-            'seed = { 1 = "-x" }',
-            "program.arguments.seed is a table, allowed: the script's own name",
-        ),
-        (
-            'precision = { bf16 = "--bf16" }',
-            "program.arguments.precision has no words for 'fp32', which arms.baseline has, "
-            "allowed: one entry for each value (now: bf16); '' passes nothing",
-        ),
-        (
-            'seed = "n"\nbatch_size = "--n"',
-            "program.arguments.batch_size is '--n', which program.arguments.seed is passed as",
-        ),
-        (
-            'seed = "steps"\n[program.hyperparameters]\nsteps = 3',
-            "program.arguments.seed is 'steps', which program.hyperparameters.steps is passed as",
-        ),
-        (
-            'fast = { true = "--fast" }\n[program.hyperparameters]\nfast = false',
-            "program.arguments.fast has no words for 'false', which program.hyperparameters.fast",
-        ),
-    ],
-)
-def test_a_wrong_table_is_one_sentence(tmp_path: Path, table: str, sentence: str) -> None:
-    assert problem_of(tmp_path, f"[program.arguments]\n{table}\n{ARMS}").startswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("program", "sentence"),
-    [
-        (
-            '[program.arguments]\ncompiler = { training-compiler = "-c", eager = "" }',
-            "program.arguments.compiler is {'training-compiler': '-c', 'eager': ''} beside "
-            "arms.compiled.distribution = 'pytorchxla', whose launcher passes every argument as",
-        ),
-        (
-            'argument_style = "--name=value"',
-            "program.argument_style is '--name=value' beside arms.compiled.distribution",
-        ),
-    ],
-)
-def test_sagemaker_s_own_launchers_can_only_be_given_other_names(
-    tmp_path: Path, program: str, sentence: str
-) -> None:
-    launched = 'compiler = "training-compiler"\ndistribution = "pytorchxla"'
-    arms = ARMS.replace('compiler = "inductor"', launched)
-    assert problem_of(tmp_path, f"{program}\n{arms}").startswith(sentence)
-
-
-def problem_of(folder: Path, after_program: str) -> str:
-    path = folder / "mine.toml"
-    path.write_text(COMPARED.replace(ARMS, after_program), encoding="utf-8")
-    with pytest.raises(WorkloadError) as caught:
-        read_workload(path)
-    (problem,) = caught.value.problems
-    return problem.removeprefix(f"{path}: ")

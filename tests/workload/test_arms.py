@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.workload import Workload, WorkloadError, read_workload
-from compilegate.workload.arms import ScaledRate, ScalingRule
+from compilegate.workload import Workload, read_workload
+from compilegate.workload.file import STACKS, ArmTable
+from compilegate.workload.settled import ScaledRate, ScalingRule
 from tests.workload.settled import settled_arm
 
 HEAD = """
@@ -59,33 +60,9 @@ def inductor(*keys: str) -> str:
     return "\n".join(['compiler = "inductor"', *keys])
 
 
-def problem(read: Read, other: str, **changes: object) -> str:
-    with pytest.raises(WorkloadError) as caught:
-        read(other, **changes)
-    (sentence,) = caught.value.problems
-    return sentence
-
-
 def test_an_arm_says_how_torch_compile_compiles(read: Read) -> None:
     arm = read(inductor(BATCH, RATE, 'mode = "max-autotune"', "regional = true")).arms["other"]
     assert arm.compiler_options == {"compile_mode": "max-autotune", "regional": True}
-
-
-def test_the_keys_of_torch_compile_are_inductor_s_alone(read: Read) -> None:
-    eager = f'compiler = "eager"\n{BATCH}\n{RATE}\ndynamic = true'
-    assert "dynamic is True with compiler 'eager', allowed: only with" in problem(read, eager)
-
-
-@pytest.mark.parametrize(
-    ("keys", "sentence"),
-    [
-        ("processes = 2", "processes is 2 and distribution is 'none', allowed: 1, or"),
-        ('distribution = "torchrun"', "distribution is 'torchrun' for one process"),
-        ('distribution = "torchrun"\nprocesses = 2\nspot = true', "spot is true with"),
-    ],
-)
-def test_several_processes_need_a_launcher_that_can(read: Read, keys: str, sentence: str) -> None:
-    assert sentence in problem(read, inductor(BATCH, RATE, keys))
 
 
 def test_the_examples_of_a_step_are_those_of_all_processes(read: Read) -> None:
@@ -104,18 +81,6 @@ def test_a_learning_rate_is_scaled_by_the_examples_of_a_step(
     (explanation,) = arm.explanations
     assert explanation.startswith(f"learning_rate {arm.learning_rate:g} is the baseline's 0.001")
     assert explanation.endswith(f"({rule}: 256 examples a step for 32)")
-
-
-def test_a_learning_rate_is_either_given_or_scaled(read: Read) -> None:
-    both = inductor(BATCH, RATE, 'scale_learning_rate = "linear"')
-    assert "learning_rate is 0.001 and scale_learning_rate is 'linear'" in problem(read, both)
-    assert "learning_rate is missing, allowed: a number, or" in problem(read, inductor(BATCH))
-
-
-def test_rates_are_scaled_from_one_that_is_given(read: Read) -> None:
-    scaled = 'scale_learning_rate = "linear"'
-    sentence = problem(read, inductor(BATCH, RATE), baseline=f"{BATCH}\n{scaled}")
-    assert "the baseline has no learning_rate of its own" in sentence
 
 
 @pytest.mark.parametrize(
@@ -142,17 +107,6 @@ def test_a_batch_size_that_is_left_out_is_what_aws_fitted_for_model_and_compiler
     assert "tested models" in explanation
 
 
-def test_no_batch_size_is_invented(read: Read) -> None:
-    assert problem(read, inductor(RATE)).endswith(
-        "arms.other.batch_size is missing, allowed: a number; only models of the hub that AWS has "
-        "tested have a batch size by default"
-    )
-    hub = '{ source = "hub", id = "somebody/their-own" }'
-    assert "since AWS tested no batch size for somebody/their-own" in problem(
-        read, inductor(RATE), model=hub
-    )
-
-
 sizes = st.integers(1, 10**6)
 
 
@@ -167,6 +121,44 @@ def test_scaling_twice_is_scaling_once_by_the_whole(
         there = scaled(rule, scaled(rule, rate, one, two), two, three)
         assert there == pytest.approx(scaled(rule, rate, one, three), rel=1e-9)
         assert scaled(rule, there, three, one) == pytest.approx(rate, rel=1e-9)
+
+
+PLAIN = {"compiler": "training-compiler", "batch_size": 8, "learning_rate": 1e-3}
+
+
+def table(**changes: object) -> ArmTable:
+    return ArmTable.model_validate({**PLAIN, **changes})
+
+
+def test_training_compiler_s_stack_is_its_newest_unless_another_is_declared() -> None:
+    assert table().stack == STACKS["training-compiler"](framework="pytorch", version="1.13.1")
+    older = {"version": "1.10.2", "transformers": "4.17.0", "debug": True}
+    assert table(training_compiler=older).stack == STACKS["training-compiler"].model_validate(older)
+    assert table(compiler="neuron").stack == STACKS["neuron"].model_validate({"version": "2.9.0"})
+    assert table(compiler="inductor").stack is None
+
+
+def test_torchrun_starts_the_processes_of_xla_too() -> None:
+    wide = settled_arm(**{**PLAIN, "compiler": "xla", "distribution": "torchrun", "processes": 2})
+    assert (wide.world_size, wide.global_batch_size) == (2, 2 * wide.batch_size)
+
+
+def test_a_backend_of_torch_compile_has_a_name_a_mode_and_options_of_its_own() -> None:
+    settled = settled_arm(
+        compiler="torch-compile",
+        batch_size=8,
+        learning_rate=1e-3,
+        backend="house.backends.compiling",
+        options={"triton.cudagraphs": True, "level": 2},
+        mode="max-autotune",
+        dynamic=True,
+    )
+    assert settled.compiler_options == {
+        "backend": "house.backends.compiling",
+        "backend_options": '{"level":2,"triton.cudagraphs":true}',
+        "compile_mode": "max-autotune",
+        "dynamic_shapes": True,
+    }
 
 
 def test_the_defaults_of_an_arm_are_one_process_and_torch_s_own_mode() -> None:
@@ -185,16 +177,6 @@ def test_where_each_accelerator_has_a_process_the_instance_says_how_many(read: R
     assert (declared.world_size, declared.global_batch_size) == (16, 128)
     assert declared.learning_rate == pytest.approx(4e-3)
     assert read(on_every_gpu("processes = 8")).arms["other"].world_size == 16
-    assert problem(read, on_every_gpu("processes = 2")).endswith(
-        "arms.other.processes is 2 with distribution 'pytorchxla', which starts one for each of "
-        "the 8 accelerators of ml.p3.16xlarge, allowed: 8, or to leave it out"
-    )
-
-
-def test_spot_machines_take_one_process_whatever_starts_it(read: Read) -> None:
-    assert "spot is true with distribution 'pytorchxla', allowed: one of them" in problem(
-        read, on_every_gpu("spot = true")
-    )
 
 
 TENSORFLOW = """

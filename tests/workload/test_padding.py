@@ -10,10 +10,8 @@ import pytest
 from compilegate.gate.settings import Padding
 from compilegate.job.names import PADDINGS
 from compilegate.pipelines.staging.experiment import experiment_of
-from compilegate.workload import Workload, WorkloadError
+from compilegate.workload import Workload
 from tests.workload.settled import TOPICS, workload_with
-
-OWN_PROGRAM = TOPICS.with_name("diffusion.toml")
 
 
 def padded(data: str | None = None, **arms: str) -> Workload:
@@ -60,21 +58,6 @@ def _identifier(name: str) -> str:
     return name.replace("-", "_")
 
 
-@pytest.mark.parametrize("compiler", ["xla", "training-compiler", "neuron"])
-def test_what_compiles_whole_steps_is_refused_the_longest(compiler: str) -> None:
-    arm = {
-        **{"compiler": compiler, "batch_size": 8, "learning_rate": 1e-3, "padding": "longest"},
-        "instance_type": None,
-    }
-    with pytest.raises(WorkloadError) as caught:
-        workload_with(TOPICS, arms__short=arm)
-    assert str(caught.value).endswith(
-        f"arms.short.padding is 'longest', and compiler '{compiler}' of arms.short compiles every "
-        "shape anew, allowed: arms.short.padding = 'buckets' or 'max', which have a few shapes or "
-        "one"
-    )
-
-
 def test_a_limit_of_graphs_is_for_each_of_the_buckets_unless_the_arm_says_it() -> None:
     xla = {"compiler": "xla", "batch_size": 8, "learning_rate": 1e-3}
 
@@ -89,25 +72,6 @@ def test_a_limit_of_graphs_is_for_each_of_the_buckets_unless_the_arm_says_it() -
 
 
 @pytest.mark.parametrize("compiler", ["inductor", "torch-compile"])
-def test_torch_compile_takes_the_longest_unless_shapes_are_to_be_static(compiler: str) -> None:
+def test_torch_compile_takes_the_longest(compiler: str) -> None:
     arm = {"compiler": compiler, "batch_size": 8, "learning_rate": 1e-3, "padding": "longest"}
     assert workload_with(TOPICS, arms__short=arm).arms["short"].padding == "longest"
-    with pytest.raises(WorkloadError, match=r"or one, or no dynamic = false in the arm$"):
-        workload_with(TOPICS, arms__short={**arm, "dynamic": False})
-
-
-def test_a_padding_of_all_arms_is_refused_for_the_arm_that_cannot_do_with_it() -> None:
-    arm = {"compiler": "xla", "batch_size": 8, "learning_rate": 1e-3}
-    with pytest.raises(WorkloadError, match=r"data\.padding is 'longest', and compiler 'xla' of"):
-        workload_with(TOPICS, data={"padding": "longest"}, arms__traced=arm)
-
-
-def test_a_program_of_one_s_own_pads_as_it_likes() -> None:
-    with pytest.raises(WorkloadError, match=r"arms\.baseline\.padding is 'buckets' without the"):
-        workload_with(OWN_PROGRAM, arms__baseline={"padding": "buckets"})
-    data = {"train": "train.csv", "validation": "validation.csv", "source": "files"}
-    with pytest.raises(WorkloadError, match=r"data\.padding is given beside program"):
-        workload_with(
-            OWN_PROGRAM,
-            data={**data, "padding": "buckets", "wheel": None, "sha256": None, "files": None},
-        )

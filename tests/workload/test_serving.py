@@ -1,4 +1,4 @@
-"""`[serving]`: what follows from it, and what does not go with the rest of the file."""
+"""`[serving]`: what follows from it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from compilegate.datasets import raw_data
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import local_deployment
 from compilegate.pipelines.requests.checks import InvalidRequestError
 from compilegate.pipelines.staging import OwnCodeError, Placement, placement_of
-from compilegate.workload import Workload, WorkloadError
+from compilegate.workload import Workload
 from tests.workload.settled import workload_with
 
 PIPELINES = Path(__file__).parents[1] / "pipelines"
-TOPICS, TREES = PIPELINES / "topics.toml", PIPELINES / "trees.toml"
+TOPICS = PIPELINES / "topics.toml"
 DEPLOYMENT = local_deployment({"training": "1111", "gate": "2222", "xgboost": "3333"})
 
 
@@ -88,40 +87,6 @@ def test_how_it_is_served_changes_nothing_that_trains(folder: Path) -> None:
     assert plain.serving_code is None
     assert str(served.serving_code).endswith("-serving.tgz")
     assert vars(plain) | {"serving_code": None} == vars(served) | {"serving_code": None}
-
-
-@pytest.mark.parametrize(
-    ("serving", "said"),
-    [
-        ({"version": "9.9"}, "serving.version: the catalog has no image"),
-        ({"handler": "serve.py"}, "serving.handler is given without serving.folder"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(serving: dict[str, Any], said: str) -> None:
-    with pytest.raises(WorkloadError, match=said):
-        workload_with(TOPICS, serving=serving)
-
-
-def test_a_program_of_ones_own_needs_a_handler() -> None:
-    with pytest.raises(WorkloadError, match=r"serving\.handler is missing, and must be given"):
-        workload_with(TREES, serving={})
-
-
-@pytest.mark.parametrize(
-    ("serving", "said"),
-    [
-        ({"folder": "../elsewhere", "handler": "serve.py"}, "a folder beside the workload's file"),
-        ({"folder": "serving"}, "handler, the script in that folder"),
-        ({"deploy": "serverless", "processor": "gpu"}, "serverless endpoints have no GPU"),
-        ({"handler": "deep/serve.py"}, "String should match pattern"),
-        ({"memory_mb": 1500}, "multiple of 1024"),
-        ({"content_types": ["json"]}, "String should match pattern"),
-        ({"colour": "red"}, "Extra inputs are not permitted"),
-    ],
-)
-def test_wrong_values_are_refused(serving: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        workload_with(TOPICS, serving=serving)
 
 
 def test_an_image_that_is_not_there_is_refused_by_name(folder: Path) -> None:

@@ -25,11 +25,11 @@ def test_the_chosen_arms_stay_in_their_order_and_the_others_are_named() -> None:
     [
         (
             ["baseline", "compiler_only"],
-            "arms: 'compiler_only' is not declared, allowed: baseline, compiler-only, larger-batch",
+            "arms: 'compiler_only' is not declared, expected baseline, compiler-only, larger-batch",
         ),
         (
             ["compiler-only"],
-            "arms: found compiler-only, allowed: baseline, and any candidates beside it",
+            "arms: compiler-only would train, expected baseline and any candidates beside it",
         ),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Any
 from compilegate.access.role import Role
 from compilegate.account.named.place import NamedPlace
 from compilegate.workload import Workload
-from compilegate.workload.declared.starts import Schedule
+from compilegate.workload.file import Schedule
 
 
 def terraform(place: NamedPlace, workload: Workload, roles: Mapping[str, Role]) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 import botocore.session
 
-from compilegate.document.model import Definition, Scalar, Step
-from compilegate.document.parameters import parameter_values
+from compilegate.document.model import Definition, Scalar, Step, parameter_values
 from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM
 from compilegate.errors import CompilegateError
 

@@ -22,16 +22,16 @@ from compilegate.account.executions.calls import (
 from compilegate.account.executions.state import SageMakerExecution, SageMakerStep
 from compilegate.account.plan.changes import compare_values
 from compilegate.account.session import AwsSession
-from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.expressions import (
     EXECUTION_VARIABLES,
+    ExpressionError,
+    Scope,
     StepReference,
     describe_reference,
+    resolve,
     step_references,
 )
-from compilegate.document.model import Definition, Scalar, Step
-from compilegate.document.parameters import parameter_values
-from compilegate.document.paths import ExpressionError
+from compilegate.document.model import Definition, Scalar, Step, parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.document.step_types import STEP_TYPES
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compilegate.document.evaluation import Unresolved
+from compilegate.document.expressions import Unresolved
 from compilegate.job.files import lock, write_json
 from compilegate.local.errors import RegistryError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from compilegate.document.evaluation import Unresolved
+from compilegate.document.expressions import Unresolved
 from compilegate.local.errors import ObjectStoreError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.launcher import JobEnd

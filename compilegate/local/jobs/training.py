@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compilegate.document.evaluation import Unresolved
+from compilegate.document.expressions import Unresolved
 from compilegate.job.names import (
     DISTRIBUTION,
     MODEL_ARCHIVE,

@@ -149,7 +149,7 @@ def test_the_file_and_its_data_are_refused_together(tmp_path: Path) -> None:
     (tmp_path / "topics.toml").write_text(text, encoding="utf-8")
     (tmp_path / "train.csv").write_text("body,topic,number\nx,a,1\n", encoding="utf-8")
     assert validate(tmp_path) == [
-        "error: topics.toml: recipe.epochs: found '2', allowed: a whole number",
+        "error: topics.toml: recipe.epochs is '2', expected a whole number",
         "error: topics.toml: data.validation: validation.csv is not a file, allowed: a file, "
         "with a path relative to the workload's file",
     ]

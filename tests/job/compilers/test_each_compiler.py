@@ -20,8 +20,7 @@ from compilegate.job.compilers import (
     load_compiler,
     table_text,
 )
-from compilegate.workload.declared.arm import ArmTable
-from compilegate.workload.declared.stacks import STACKS, stack_key
+from compilegate.workload.file import STACKS, ArmTable, stack_key
 from training.arguments import read_arguments
 
 ROOT = Path(__file__).parents[3]
@@ -90,7 +89,7 @@ def test_its_options_reach_the_job_and_its_evidence_as_the_workload_has_them(nam
 @pytest.mark.parametrize("option", compiler_options().values(), ids=lambda option: option.name)
 def test_an_option_is_refused_with_a_compiler_that_lacks_it(option: Any) -> None:
     lacking = next(name for name in NAMES if option not in declarations()[name].options)
-    with pytest.raises(ValueError, match=f"{option.key} is .* allowed: only with '"):
+    with pytest.raises(ValueError, match=f"{option.key} is .* expected compiler '"):
         declared(lacking, **{option.key: in_a_file(other(option.name))})
     with pytest.raises(InputError, match=f"{option.name} is not an option of compiler '{lacking}'"):
         declarations()[lacking].settings({option.name: option.default})

@@ -1,1 +1,0 @@
-"""What only people know of a workload."""

@@ -1,1 +1,0 @@
-"""What becomes of a model once it is trained."""

