@@ -54,6 +54,14 @@ class Sample:
     """Sentences: place, what was found, what is allowed. Without the file's name."""
     whole: bool = True
     """Whether these are all rows."""
+    broken_lines: int = 0
+
+    def break_at(self, place: str, fault: str) -> None:
+        """Note a line that is no row."""
+        self.faults.append(f"{place}: {fault}")
+        self.broken_lines += 1
+        if self.broken_lines == MOST_BROKEN_LINES:
+            raise _BrokenError(f"{place}: the lines after it were not looked at")
 
 
 class _BrokenError(Exception):
@@ -110,20 +118,17 @@ def _csv_rows(path: Path, sample: Sample, separator: str, encoding: str) -> Iter
         try:
             sample.columns = tuple(next(reader, []))
             _check_header(sample, separator)
-            broken = 0
             for cells in reader:
                 place = f"line {reader.line_num}"
                 if not cells:
                     continue  # an empty line, as there often is at the end
                 if len(cells) != len(sample.columns):
-                    sample.faults.append(
-                        f"{place}: found {len(cells)} cell{'s' * (len(cells) != 1)}, allowed: "
+                    sample.break_at(
+                        place,
+                        f"found {len(cells)} cell{'s' * (len(cells) != 1)}, allowed: "
                         f"{len(sample.columns)}, as in the header; quote texts that hold commas or "
-                        "line breaks"
+                        "line breaks",
                     )
-                    broken += 1
-                    if broken == MOST_BROKEN_LINES:
-                        raise _BrokenError(f"{place}: the lines after it were not looked at")
                     continue
                 yield Record(place, dict(zip(sample.columns, cells, strict=True)))
         except csv.Error as error:
@@ -164,7 +169,6 @@ def _check_header(sample: Sample, separator: str) -> None:
 
 
 def _jsonl_rows(path: Path, sample: Sample) -> Iterator[Record]:
-    broken = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -179,10 +183,7 @@ def _jsonl_rows(path: Path, sample: Sample) -> Iterator[Record]:
             except UnicodeDecodeError as error:
                 problem = f"found 0x{line[error.start]:02x} at byte {error.start + 1}, no UTF-8"
             if problem is not None:
-                sample.faults.append(f"{place}: {problem}, allowed: a JSON object in each line")
-                broken += 1
-                if broken == MOST_BROKEN_LINES:
-                    raise _BrokenError(f"{place}: the lines after it were not looked at")
+                sample.break_at(place, f"{problem}, allowed: a JSON object in each line")
                 continue
             sample.columns = sample.columns or tuple(cells)
             yield Record(place, cells)

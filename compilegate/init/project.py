@@ -100,12 +100,11 @@ def from_table(
         **_margin(len(validation)),
     }
     if found.text is not None:
+        values |= {"text": found.text, "label": found.label, "identifier": found.identifier}
+        values |= {"sequence_length": _length([row[found.text] for row in train])}
+        files = {f"workloads/{name}.toml": _documents(name, values, model, rows=len(train))}
         counted = f"{len(classes)} classes" if len(classes) > 2 else "two classes"
         learns = f"learns {found.label!r} ({counted}) from the texts in {found.text!r}"
-        texts = [row[found.text] for row in train]
-        values |= {"text": found.text, "label": found.label, "identifier": found.identifier}
-        values |= {"sequence_length": _length(texts)}
-        files = {f"workloads/{name}.toml": _documents(name, values, model, rows=len(train))}
         told = (f"{learns}; --text and --label say otherwise",)
     else:
         files, told = _program_of_table(name, found, values, len(train))
