@@ -14,7 +14,6 @@ from compilegate.datasets.inspection import FORMATS
 from compilegate.init import (
     Started,
     UnclearLabelError,
-    from_hub,
     from_script,
     from_table,
     with_built_in_data,
@@ -102,7 +101,7 @@ def _started(
         raise RefusalError(
             f"SOURCE is the file {path}, expected {', '.join(FORMATS)}, .py, or a model"
         )
-    return from_hub(_model(source), name=name)
+    return with_built_in_data(_model(source), name=name)
 
 
 def on_terminal() -> bool:

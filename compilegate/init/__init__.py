@@ -5,7 +5,6 @@
 
 from compilegate.init.project import (
     Started,
-    from_hub,
     from_script,
     from_table,
     with_built_in_data,
@@ -17,7 +16,6 @@ __all__ = [
     "InitError",
     "Started",
     "UnclearLabelError",
-    "from_hub",
     "from_script",
     "from_table",
     "with_built_in_data",

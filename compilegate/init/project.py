@@ -115,27 +115,18 @@ def from_table(
     return Started(name=name, files=files, told=tuple(each for each in sentences if each))
 
 
-def from_hub(model: str, *, name: str | None = None) -> Started:
-    """A workload that fine-tunes a model of the hub, on the built-in data for a beginning."""
-    name = name or name_of(model.rstrip("/").rpartition("/")[2])
-    values = {"description": f"Topic of a news story, by {model}"}
+def with_built_in_data(model: str | None = None, *, name: str | None = None) -> Started:
+    """A workload that runs as it stands; it fine-tunes `model` of the hub where one is named."""
+    name = name or ("news-topics" if model is None else name_of(model.rstrip("/").split("/")[-1]))
+    by_model = "" if model is None else f", by {model}"
+    values = {"description": f"Topic of a news story{by_model}"}
+    other = "`compilegate init FILE` begins with your table or script"
+    if model is not None:
+        other = "`compilegate init FILE --model MODEL` takes yours"
     return Started(
         name=name,
         files={f"workloads/{name}.toml": _documents(name, values, model)},
-        told=(
-            "the data are Reuters R8 for now; `compilegate init FILE --model MODEL` takes yours",
-        ),
-    )
-
-
-def with_built_in_data(*, name: str | None = None) -> Started:
-    """A workload that runs as it stands."""
-    name = name or "news-topics"
-    values = {"description": "Topic of a news story"}
-    return Started(
-        name=name,
-        files={f"workloads/{name}.toml": _documents(name, values, None)},
-        told=("the data are Reuters R8; `compilegate init FILE` begins with your table or script",),
+        told=(f"the data are Reuters R8 for now; {other}",),
     )
 
 
