@@ -31,8 +31,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from compilegate.datasets.reuters import ReutersR8
-from compilegate.datasets.selection import cache_folder
+from compilegate.datasets import ReutersR8, cache_folder
 from compilegate.job import keep_freed_memory
 from compilegate.job.compilers import load_compiler
 from training.data.batches import BatchSource

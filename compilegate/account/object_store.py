@@ -20,8 +20,7 @@ from botocore.exceptions import ClientError
 
 from compilegate.account.errors import AwsError, absent_allowed, asking
 from compilegate.account.session import AwsSession
-from compilegate.datasets import RawData
-from compilegate.datasets.raw_data import Announce
+from compilegate.datasets import Announce, RawData
 from compilegate.job.files import whole_file
 
 

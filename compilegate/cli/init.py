@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import click
 
 from compilegate.cli.options import EXISTING, Project, pass_project, refuse_given
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
-from compilegate.datasets.tables import FORMATS
+from compilegate.datasets.inspection import FORMATS
 from compilegate.init import (
     Started,
-    from_hub,
+    UnclearLabelError,
     from_script,
     from_table,
     with_built_in_data,
@@ -48,19 +49,19 @@ def command(project: Project, **given: Any) -> None:
     folder = project.workloads.parent
     with refusing_os_errors():
         started = _started(**given)
-        done = write_files(started, folder)
+        written, kept = write_files(started, folder)
     declared = read_workload(find_workload(started.name, project.workloads))
     for sentence in started.told:
         click.echo(sentence)
     click.echo("")
     # A folder of images once, and every other file.
-    for written in dict.fromkeys(
+    for path in dict.fromkeys(
         f"{path.rpartition('/')[0]}/" if path.startswith("containers/") else path
-        for path in done.written
+        for path in written
     ):
-        click.echo(f"  wrote  {written}")
-    if done.kept:
-        click.echo(f"  kept   {', '.join(done.kept)}")
+        click.echo(f"  wrote  {path}")
+    if kept:
+        click.echo(f"  kept   {', '.join(kept)}")
     click.echo(_what_next(started, folder, len(declared.seeds) * len(declared.arms)))
 
 
@@ -85,14 +86,27 @@ def _started(
         return from_script(path, name=name, data=data)
     if kind == "table":
         base = None if model is None else _model(model)
-        return from_table(path, name=name, text=text, label=label, model=base)
+        try:
+            return from_table(path, name=name, text=text, label=label, model=base)
+        except UnclearLabelError as error:
+            if not on_terminal():
+                raise
+            label = click.prompt(
+                "Which column is to be learned", type=click.Choice(error.candidates)
+            )
+            return from_table(path, name=name, text=text, label=label, model=base)
     if source is None:
         return with_built_in_data(name=name)
     if path.is_file():
         raise RefusalError(
             f"SOURCE is the file {path}, expected {', '.join(FORMATS)}, .py, or a model"
         )
-    return from_hub(_model(source), name=name)
+    return with_built_in_data(_model(source), name=name)
+
+
+def on_terminal() -> bool:
+    """Whether somebody can answer a question."""
+    return sys.stdin.isatty()
 
 
 def _model(name: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compilegate.init.errors import InitError
+from compilegate.init.table import InitError
 
 CALLED: Mapping[str, tuple[str, ...]] = {
     "batch_size": (
@@ -26,7 +26,6 @@ CALLED: Mapping[str, tuple[str, ...]] = {
 class Script:
     """A script, read."""
 
-    path: Path
     arguments: Mapping[str, str]
     """What it calls what a job is told, by our names."""
     batch_size: int | None
@@ -36,10 +35,21 @@ class Script:
     """bf16 or fp16, where it trains in one by autocast or by its library's setting."""
     beside: tuple[Path, ...]
     """Files and folders that it imports from beside itself."""
-    uses_job: bool
-    """Whether it knows compilegate.job already."""
     advice: tuple[str, ...]
-    """Where the lines go that bring it under the gate."""
+    """Where the lines go that bring it under the gate, unless it knows compilegate.job already."""
+
+    @property
+    def told(self) -> list[str]:
+        """Sentences on which numbers were read, and which were not found."""
+        named = {
+            "batch size": self.batch_size, "rate": self.learning_rate, "precision": self.precision,
+        }  # fmt: skip
+        read = [f"{name} {value}" for name, value in named.items() if value]
+        arms = {"batch_size": self.batch_size, "learning_rate": self.learning_rate}
+        missing = [name for name, value in arms.items() if not value]
+        found = [f"read from the script: {', '.join(read)}"] * bool(read)
+        lacking = f"not found in the script: {' and '.join(missing)}; correct them in the arms"
+        return found + [lacking] * bool(missing)
 
 
 def read_script(path: Path) -> Script:
@@ -62,15 +72,15 @@ def read_script(path: Path) -> Script:
         for ours, names in CALLED.items()
         if any(name in options for name in names)
     }
+    defaults = {ours: _positive(options[name].default) for ours, name in arguments.items()}
+    batch_size = defaults.get("batch_size") or _keyword(tree, "batch_size")
     uses_job = any(name.startswith("compilegate") for name in _imported(tree))
     return Script(
-        path=path,
         arguments={ours: options[name].written for ours, name in arguments.items()},
-        batch_size=_whole(options, arguments.get("batch_size")) or _size(tree),
-        learning_rate=_rate(options, arguments.get("learning_rate")) or _keyword(tree, "lr"),
+        batch_size=None if batch_size is None else int(batch_size),
+        learning_rate=defaults.get("learning_rate") or _keyword(tree, "lr"),
         precision=_precision(tree, options),
         beside=tuple(_beside(tree, path)),
-        uses_job=uses_job,
         advice=() if uses_job else tuple(_advice(tree, text.splitlines())),
     )
 
@@ -87,43 +97,23 @@ def _options(tree: ast.AST) -> Iterator[tuple[str, _Option]]:
     for call in _calls(tree):
         if _called(call) not in ("add_argument", "option"):
             continue
-        long = [
-            word.value[2:]
-            for word in call.args
-            if isinstance(word, ast.Constant)
-            and isinstance(word.value, str)
-            and word.value.startswith("--")
-        ]
         default = next((each.value for each in call.keywords if each.arg == "default"), None)
         value = default.value if isinstance(default, ast.Constant) else None
-        for name in long:
-            yield name.replace("-", "_"), _Option(name, value)
+        for word in call.args:
+            name = word.value if isinstance(word, ast.Constant) else None
+            if isinstance(name, str) and name.startswith("--"):
+                yield name[2:].replace("-", "_"), _Option(name[2:], value)
 
 
-def _whole(options: Mapping[str, _Option], name: str | None) -> int | None:
-    value = None if name is None else options[name].default
-    return value if type(value) is int and value > 0 else None
-
-
-def _rate(options: Mapping[str, _Option], name: str | None) -> float | None:
-    value = None if name is None else options[name].default
-    known = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-    return float(value) if known else None
-
-
-def _size(tree: ast.AST) -> int | None:
-    found = _keyword(tree, "batch_size")
-    return None if found is None else int(found)
+def _positive(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and value > 0 else None
 
 
 def _keyword(tree: ast.AST, name: str) -> float | None:
     """The number that a call gives under this name, as in `DataLoader(..., batch_size=64)`."""
-    for call in _calls(tree):
-        for each in call.keywords:
-            value = each.value.value if isinstance(each.value, ast.Constant) else None
-            if each.arg == name and type(value) in (int, float) and float(str(value)) > 0:
-                return float(str(value))
-    return None
+    given = (each for call in _calls(tree) for each in call.keywords if each.arg == name)
+    constants = (each.value.value for each in given if isinstance(each.value, ast.Constant))
+    return next((number for each in constants if (number := _positive(each))), None)
 
 
 def _precision(tree: ast.AST, options: Mapping[str, _Option]) -> str | None:
@@ -148,17 +138,14 @@ def _precision(tree: ast.AST, options: Mapping[str, _Option]) -> str | None:
 
     for call in _calls(tree):
         given = {each.arg: plain(each.value) for each in call.keywords if each.arg}
-        name = _called(call)
+        name, function = _called(call), ast.unparse(call.func)
         found: str | None = None
-        if name == "autocast" and ast.unparse(call.func) in _AUTOCASTS:
-            places = [plain(each) for each in call.args]
-            found = _autocast(ast.unparse(call.func), places, given)
-        elif name == "Accelerator":
-            found = _PRECISIONS.get(given.get("mixed_precision"))
+        if function in _AUTOCASTS:
+            found = _autocast(function, [plain(each) for each in call.args], given)
         elif name.endswith(("TrainingArguments", "Config")):
             found = next((each for each in ("bf16", "fp16") if given.get(each) is True), None)
-        elif name in ("Trainer", "Fabric"):
-            found = _PRECISIONS.get(given.get("precision"))
+        elif name in _SETTINGS:
+            found = _PRECISIONS.get(given.get(_SETTINGS[name]))
         if found is not None:
             return found
     return None
@@ -181,6 +168,7 @@ _AUTOCASTS = (
     *("autocast", "amp.autocast", "torch.autocast", "torch.amp.autocast"),
     *("torch.cuda.amp.autocast", "torch.cpu.amp.autocast"),
 )
+_SETTINGS = {"Accelerator": "mixed_precision", "Trainer": "precision", "Fabric": "precision"}
 _PRECISIONS: Mapping[Any, str] = {
     **dict.fromkeys(("bfloat16", "bf16", "bf16-mixed", "bf16-true"), "bf16"),
     **dict.fromkeys(("float16", "half", "fp16", "16-mixed", "16-true", "16", 16), "fp16"),

@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from compilegate.datasets import RawData
-from compilegate.datasets.raw_data import Announce
+from compilegate.datasets import Announce, RawData
 from compilegate.pipelines.deployment import PREFIX, Deployment, Sources
 from compilegate.pipelines.staging.experiment import experiment_file
 from compilegate.pipelines.staging.own_code import own_code, training_code

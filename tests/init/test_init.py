@@ -123,6 +123,33 @@ def test_a_table_of_numbers_gets_a_program_that_is_the_user_s(tmp_path: Path) ->
     assert "valid: 2 arms" in validate(tmp_path / "p", "flats")
 
 
+def unclear(path: Path) -> Path:
+    rows = [f"{n % 7},{n % 5},{n % 3},{2000 + n // 12}-{1 + n % 12:02}-01" for n in range(60)]
+    path.write_text("\n".join(["girth,height,volume,felled", *rows, ",1,2,2020-01-01"]))
+    return path
+
+
+def test_a_label_that_nobody_could_tell_is_refused_with_the_candidates(tmp_path: Path) -> None:
+    said = begin(tmp_path / "p", unclear(tmp_path / "trees.csv"), code=2).output
+    assert (
+        "--label: found no column that is plainly the label, allowed: 'girth', 'height', 'volume'"
+    ) in said
+    assert not (tmp_path / "p").exists()
+
+
+def test_on_a_terminal_the_label_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compilegate.cli.init.on_terminal", lambda: True)
+    source = unclear(tmp_path / "trees.csv")
+    done = CliRunner().invoke(main, ["init", str(source), "--project", str(tmp_path)], "girth\n")
+    assert done.exit_code == 0, done.output
+    assert "Which column is to be learned (girth, height, volume): " in done.output
+    assert "1 rows without 'girth' are left out" in done.output
+    assert "learns 'girth' (classes) from 3 columns" in done.output
+    assert "'felled': 'iso'" in (tmp_path / "workloads/trees/train.py").read_text()
+
+
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("label", ["price", "city"])

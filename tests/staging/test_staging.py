@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.datasets import raw_data
-from compilegate.datasets.raw_data import LocalFiles
+from compilegate.datasets import LocalFiles, raw_data
 from compilegate.gate.settings import Experiment
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.pipelines.deployment import local_deployment

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from compilegate.datasets import misfits
-from compilegate.datasets.tables import read_sample
+from compilegate.datasets.inspection import read_sample
 from compilegate.workload import FilesData, FolderData
 
 PROJECT = Path(__file__).parents[3]

