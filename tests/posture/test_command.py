@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compilegate.cli import main
-from compilegate.posture.records.dynamodb import DynamoRecords
+from compilegate.posture.dynamodb import DynamoRecords
 from tests.account.command import environment
 from tests.account.deployed import create_stack
 from tests.aws_server.client import AwsServer
@@ -55,7 +55,7 @@ def test_a_person_resets_and_sets_with_a_reason_that_is_kept() -> None:
 def test_turning_on_by_hand_needs_a_candidate_and_begins_with_an_audit() -> None:
     refused = asked("topics", "on", "--reason", "sure")
     assert refused.exit_code == 2
-    assert "--arm: found None, allowed with on: compiled" in refused.output
+    assert "--arm is None, expected one of the candidates compiled" in refused.output
     assert asked("topics", "on", "--arm", "compiled", "--reason", "x").exit_code == 0
     assert "next: on: an audit of all arms" in asked("topics").output
 
