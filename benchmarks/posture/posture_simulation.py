@@ -116,9 +116,7 @@ def by_posture(weeks: Sequence[Week]) -> Iterator[Lived]:
             values={"m": week.value},
         )
         trained = (seen,) if alone or together else ()
-        state = transition(
-            state, Settled(execution=name, when=when, who="g", policy=POLICY, seen=trained)
-        ).state
+        state = transition(state, Settled(execution=name, when=when, who="g", seen=trained)).state
         passed = together and plan.registers == "gate" and week.outcome == "pass"
         yield Lived(state.posture, 2 * SEEDS if together else 1, alone or passed)
 

@@ -66,7 +66,6 @@ class Settled(Observed):
     execution: str
     when: str
     who: str
-    policy: Policy
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,8 @@
 
     {"act": "start", "workload": ..., "execution": ..., "policy": JSON, "fingerprint": JSON,
      "candidates": "a,b"}                          -> arms, posture, watched, reason
-    {"act": "settle", "workload": ..., "execution": ..., "policy": JSON, "observed": JSON,
-     "model--ARM": ..., "image--ARM": ..., ...}
-                                     -> arm, model, image, compiler, job, words, reason
+    {"act": "settle", "workload": ..., "execution": ..., "observed": JSON, "model--ARM": ...,
+     "image--ARM": ..., ...}         -> arm, model, image, compiler, job, words, reason
 
 All values are texts, as the steps of a definition hand them over. Called again for the same
 execution, as a resumed one does, it gives the same answer and decides nothing twice.
@@ -125,7 +124,6 @@ def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
             execution=execution,
             when=now(),
             who="gate",
-            policy=Policy.read(json.loads(event["policy"])),
         )
         reason, arm = decide(records, workload, settled).decisions[-1].reason, settled.registered
     else:
@@ -177,7 +175,6 @@ def settle_ended(
             execution=execution,
             when=when,
             who=who,
-            policy=_policy(record, execution),
             seen=seen,
             nothing_learned="" if seen or lost else otherwise,
             lost=lost,
@@ -204,16 +201,6 @@ def crashed(
         else:
             lost.append(reason)
     return tuple(seen), "; ".join(lost)
-
-
-def _policy(record: Record, execution: str) -> Policy:
-    """What the execution was started under."""
-    found = (
-        decision.event.policy
-        for decision in reversed(record.decisions)
-        if isinstance(decision.event, Started) and decision.event.execution == execution
-    )
-    return next(found, Policy())
 
 
 def after_execution(

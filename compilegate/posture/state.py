@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from compilegate.posture.policy import Policy
+
 
 class Posture(enum.StrEnum):
     """How far a workload has come."""
@@ -32,6 +34,7 @@ class Plan:
     epoch: int
     candidates: tuple[str, ...]
     """Those that the workload declared then."""
+    policy: Policy
     arms: str
     """`all`, `baseline`, or the name of the candidate that trains alone."""
     audit: bool

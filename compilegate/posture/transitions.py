@@ -151,6 +151,7 @@ def plan(
         posture=state.posture,
         epoch=state.epoch,
         candidates=candidates,
+        policy=policy,
         arms=arms,
         audit=audit,
         watched=on and not _has_passed(policy.watch_days, state.promoted, when),
@@ -267,26 +268,30 @@ def _learned(state: State, event: Settled, planned: Plan) -> Moved:
     seen = next((one for one in event.seen if one.arm == state.arm), None)
     if seen is None:
         return Moved(state, f"nothing was seen of {state.arm}")
-    return _audited(state, event, seen) if planned.audit else _trained_alone(state, seen)
+    if not planned.audit:
+        return _trained_alone(state, seen)
+    return _audited(state, planned.policy, seen, event.when)
 
 
 def _tried(state: State, event: Settled, planned: Plan) -> Moved:
     """What an execution of all arms before `on` shows."""
     tracks = {**state.tracks}
     for seen in event.seen:
-        tracks[seen.arm] = _tracked(tracks.get(seen.arm, Track()), seen, event.policy)
+        tracks[seen.arm] = _tracked(tracks.get(seen.arm, Track()), seen, planned.policy)
     state = replace(state, tracks=tracks)
     refused = [arm for arm in planned.candidates if arm in tracks and tracks[arm].refused]
     if refused and len(refused) == len(planned.candidates):
         why = "; ".join(f"{arm} was refused: {tracks[arm].refused}" for arm in refused)
         return Moved(state, why, Finding.REFUSED)
     running = [seen for seen in event.seen if not tracks[seen.arm].refused]
-    found = _passed if state.posture is Posture.BENCHMARK else _promoted
-    better = found(state, event, running)
+    if state.posture is Posture.BENCHMARK:
+        better = _passed(state, running)
+    else:
+        better = _promoted(state, planned.policy, running, event.when)
     if better is not None:
         return better
-    if running and min(tracks[seen.arm].executions for seen in running) >= event.policy.patience:
-        why = f"no candidate was promoted in {event.policy.patience} executions"
+    if running and min(tracks[seen.arm].executions for seen in running) >= planned.policy.patience:
+        why = f"no candidate was promoted in {planned.policy.patience} executions"
         return Moved(state, why, Finding.EXHAUSTED)
     told = ", ".join(
         f"{seen.arm} {seen.outcome}{', to be repeated' if tracks[seen.arm].trial else ''}"
@@ -295,23 +300,23 @@ def _tried(state: State, event: Settled, planned: Plan) -> Moved:
     return Moved(state, f"{state.posture}: {told or 'no candidate was seen'}")
 
 
-def _passed(state: State, _event: Settled, running: list[Seen]) -> Moved | None:
+def _passed(state: State, running: list[Seen]) -> Moved | None:
     passed = [seen for seen in running if seen.outcome == "pass"]
     if not passed:
         return None
     return Moved(state, f"{_fastest(passed).arm} passed the benchmark", Finding.PASSED)
 
 
-def _promoted(state: State, event: Settled, running: list[Seen]) -> Moved | None:
-    why = {seen.arm: why_promoted(state.tracks[seen.arm], event.policy) for seen in running}
+def _promoted(state: State, policy: Policy, running: list[Seen], when: str) -> Moved | None:
+    why = {seen.arm: why_promoted(state.tracks[seen.arm], policy) for seen in running}
     ready = [seen for seen in running if seen.outcome != "fail" and why[seen.arm]]
     if not ready:
         return None
     arm = _fastest(ready).arm
-    if not _has_passed(event.policy.shadow_days, state.since, event.when):
-        days = f"{event.policy.shadow_days:g} days in shadow"
+    if not _has_passed(policy.shadow_days, state.since, when):
+        days = f"{policy.shadow_days:g} days in shadow"
         return Moved(state, f"{arm} has shown enough; promoted after {days}, not before")
-    reference = _reference(state.tracks[arm], state.tracks[arm].values, event.when)
+    reference = _reference(state.tracks[arm], state.tracks[arm].values, when)
     promoted = replace(state, arm=arm, reference=reference)
     return Moved(promoted, f"{arm} is promoted: {why[arm]}", Finding.PROMOTED)
 
@@ -379,9 +384,9 @@ def _trained_alone(state: State, seen: Seen) -> Moved:
     return Moved(state, f"on: {state.arm} trained alone, within its reference")
 
 
-def _audited(state: State, event: Settled, seen: Seen) -> Moved:
+def _audited(state: State, policy: Policy, seen: Seen, when: str) -> Moved:
     before = state.tracks.get(state.arm, Track())
-    track = _tracked(before, seen, event.policy)
+    track = _tracked(before, seen, policy)
     state = replace(state, tracks={state.arm: track}, since_audit=0)
     if track.refused:
         return Moved(state, f"an audit refused {state.arm}: {track.refused}", Finding.REFUSED)
@@ -392,13 +397,13 @@ def _audited(state: State, event: Settled, seen: Seen) -> Moved:
         )
         return Moved(replace(state, audit_due=due), due)
     if seen.outcome == "inconclusive":
-        if track.undecided >= event.policy.patience:
+        if track.undecided >= policy.patience:
             why = f"{track.undecided} audits in a row decided nothing, so the gate decides again"
             return Moved(state, why, Finding.EXHAUSTED)
         due = f"the last audit was inconclusive: {seen.reason}"
         return Moved(replace(state, audit_due=due), due)
     values = state.reference.values if state.reference is not None else ()
-    renewed = _reference(track, _kept(values, seen.values), event.when)
+    renewed = _reference(track, _kept(values, seen.values), when)
     state = replace(state, reference=renewed, audit_due="")
     again = ", after one that failed" if before.trial else ""
     return Moved(state, f"on: {state.arm} passed its audit{again}, the reference is renewed")

@@ -11,7 +11,7 @@ import pytest
 from compilegate.posture.records import decide
 from compilegate.posture.state import Posture
 from tests.notifier.account import Account
-from tests.posture.scenes import POLICY, benchmark, put, seen, settled, started
+from tests.posture.scenes import benchmark, put, seen, settled, started
 from tests.posture.table import streamed, table_in
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def test_every_change_is_told_once_and_nothing_else(account: Account) -> None:
     decide(records, "topics", settled("e0", 0.1, seen("pass")))
     assert told(account) == ["topics: posture benchmark -> shadow"]
     decide(records, "topics", started("e1", 1))
-    decide(records, "topics", settled("e1", 1.1, seen("inconclusive"), policy=POLICY))
+    decide(records, "topics", settled("e1", 1.1, seen("inconclusive")))
     assert told(account) == []
     assert len(account.messages()) == 2
 

@@ -133,7 +133,7 @@ def test_trying_ends_when_nothing_is_decided_for_long() -> None:
         assert record.state.posture is Posture.BENCHMARK
         record = record.after(started(f"e{number}", number, policy=policy))
         what = seen("inconclusive", difference=-0.02 + 0.01 * (-1) ** number)
-        record = record.after(settled(f"e{number}", number, what, policy=policy))
+        record = record.after(settled(f"e{number}", number, what))
     assert record.state.posture is Posture.REVERTED
     assert record.state.reason == "no candidate was promoted in 4 executions"
 
@@ -179,7 +179,7 @@ def test_the_reference_is_renewed_by_an_audit_and_expires_without() -> None:
     assert plan.audit
     assert "older than 90 days" in plan.reason
     record = record.after(started("audit", 105, policy=policy))
-    record = record.after(settled("audit", 105.1, seen("pass"), policy=policy))
+    record = record.after(settled("audit", 105.1, seen("pass")))
     assert record.state.reference is not None
     assert len(record.state.reference.values) > 1
     assert not planned(record, 112, policy=policy).audit
@@ -263,7 +263,7 @@ def test_audits_that_decide_nothing_lead_back_to_shadow() -> None:
         assert planned(record, 7 * week, policy=policy).audit
         record = record.after(started(f"e{week}", 7 * week, policy=policy))
         what = seen("inconclusive", difference=0.1 * (-1) ** week)
-        record = record.after(settled(f"e{week}", 7 * week, what, policy=policy))
+        record = record.after(settled(f"e{week}", 7 * week, what))
     assert record.state.posture is Posture.SHADOW
     assert "audits in a row decided nothing" in record.state.reason
 
