@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from dataclasses import asdict
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,6 @@ from compilegate.cli.options import (
     open_option,
     pass_project,
     print_json,
-    print_or_write,
     print_table,
     refuse_given,
 )
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     "--output",
     "-o",
     type=FILE,
-    help="With an ID: a .zip to share, with evidence, verdict, report and logs; no model, no data. "
-    "With a NAME: its table as a page (.html), or a line for each execution and metric (.csv).",
+    help="With an ID: a .zip to share, with evidence, verdict, report and logs; no model, no data.",
 )
 @click.option("--prune", "pruning", is_flag=True, help="Delete executions to free space.")
 @click.option(
@@ -111,8 +110,8 @@ def command(
     if subject is None:
         _show_portfolio(place, as_json=as_json)
     elif project.aws or _is_workload(project, place, subject):
-        refuse_given({"--open"}, "needs the ID of one execution")
-        _show_workload(place, subject, output, as_json=as_json)
+        refuse_given({"--open", "--output"}, "needs the ID of one execution")
+        _show_workload(place, subject, as_json=as_json)
     else:
         _show_one(project.home, subject, output, as_json=as_json, open_page=open_page)
 
@@ -151,39 +150,31 @@ def _prune(
 
 
 def _show_portfolio(place: Place, *, as_json: bool) -> None:
-    from compilegate.history import telling  # noqa: PLC0415
-    from compilegate.history.rows import line_of  # noqa: PLC0415
+    from compilegate.history import rows as history  # noqa: PLC0415  the gate takes time
 
     by_name = {name: place.rows(name) for name in place.executed()}
-    lines = [line_of(name, rows) for name, rows in by_name.items() if rows]
+    lines = [history.line_of(name, rows) for name, rows in by_name.items() if rows]
     if as_json:
-        click.echo(telling.as_json(lines))
+        print_json([asdict(line) for line in lines])
     elif lines:
-        print_table([telling.PORTFOLIO, *map(telling.line_cells, lines)])
+        print_table([history.PORTFOLIO, *map(history.line_cells, lines)])
     else:
         click.echo(f"Nothing has been executed in {place.called} yet")
 
 
-def _show_workload(place: Place, name: str, output: Path | None, *, as_json: bool) -> None:
-    from compilegate.history import telling  # noqa: PLC0415
+def _show_workload(place: Place, name: str, *, as_json: bool) -> None:
+    from compilegate.history import rows as history  # noqa: PLC0415  the gate takes time
 
     rows = place.rows(name)
     if not rows:
         raise click.UsageError(f"{name} was never executed in {place.called}")
-    if output is not None:
-        _refuse_other_suffix(output, ".csv", ".html")
-        page = output.suffix == ".html"
-        print_or_write(telling.as_page(name, rows) if page else telling.as_csv(rows), output)
-        click.echo(f"{output}: {counted(rows, 'execution')}", err=True)
     if as_json:
-        click.echo(telling.as_json(rows))
-    elif output is None:
-        print_table([telling.COLUMNS, *map(telling.row_cells, rows)])
-
-
-def _refuse_other_suffix(output: Path, *allowed: str) -> None:
-    if output.suffix not in allowed:
-        raise click.UsageError(f"--output is {output}, expected a {' or '.join(allowed)} file")
+        print_json([asdict(row) for row in rows])
+        return
+    print_table([history.COLUMNS, *map(history.row_cells, rows)])
+    saved = history.saved_so_far(rows)
+    if saved:
+        click.echo(saved)
 
 
 def _show_one(
@@ -192,7 +183,8 @@ def _show_one(
     executor = LocalExecutor(home=home)
     result = executor.read(execution_named(home, beginning))
     if output is not None:
-        _refuse_other_suffix(output, ".zip")
+        if output.suffix != ".zip":
+            raise click.UsageError(f"--output is {output}, expected a .zip file")
         _pack(result, home, output)
         return
     if as_json:

@@ -37,7 +37,7 @@ MOVED = {
     "posture show": "posture NAME",
     "posture set": "posture NAME STATE",
     "posture reset": "posture NAME reset",
-    "posture month": "posture NAME --month",
+    "posture month": "executions NAME",
     "run --definition": "pipeline run FILE",
     "run --execution": "run --resume ID",
     "init --csv": "init FILE",

@@ -6,8 +6,7 @@ import getpass
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -25,14 +24,10 @@ from compilegate.history.rows import Past, Row, rows_of
 from compilegate.job.names import VERDICT_FILE
 from compilegate.local import LocalExecutor, list_executions
 from compilegate.pipelines.staging import ImageFolder, image_folders
-from compilegate.posture import names
-from compilegate.posture.expected import read_noted
-from compilegate.posture.function.handler import now
-from compilegate.posture.machine.events import Event
-from compilegate.posture.month import Month, month_of
-from compilegate.posture.records.dynamodb import DynamoRecords
-from compilegate.posture.records.keeping import current, decide
-from compilegate.posture.records.record import Record
+from compilegate.posture.dynamodb import DynamoRecords
+from compilegate.posture.events import Event
+from compilegate.posture.function import now
+from compilegate.posture.records import Record, current, decide
 
 _TABLE = "PostureTableName"
 """An output of the stack of a workload with a posture."""
@@ -114,22 +109,6 @@ class Here:
     def change_posture(self, workload: str, event: Event) -> Record:
         return decide(records_in(self.home), workload, event)
 
-    def month(self, workload: str, month: str) -> Month:
-        """What a month came to. Beside it, what advice expected and what was measured, in the
-        newest execution of the month that trained a candidate beside the baseline."""
-        from compilegate.cli.terminal.outcome import advice_beside  # noqa: PLC0415  slow
-
-        found = month_of(self.posture(workload), month, now=now())
-        for one in self._executions:  # the newest first
-            began = datetime.fromtimestamp(one.started, UTC).strftime("%Y-%m")
-            if (one.pipeline_name, began) == (workload, month) and self._executor.fetch_verdict(
-                one
-            ):
-                advice = [(f"Advice on {arm}", said) for arm, said in advice_beside(one)]
-                if advice:
-                    return replace(found, advice=tuple(advice))
-        return found
-
 
 @dataclass(frozen=True)
 class Deployed:
@@ -194,16 +173,6 @@ class Deployed:
     def change_posture(self, workload: str, event: Event) -> Record:
         with self._records(workload) as records:
             return decide(records, workload, event)
-
-    def month(self, workload: str, month: str) -> Month:
-        """What a month came to; what advice expected, from the function that sends the month."""
-        name = self._account.names.function(workload, names.FUNCTION_KIND)
-        client = self._account.session.client("lambda")
-        with asking(f"read the settings of the function {name}"):
-            answer = client.get_function_configuration(FunctionName=name)
-        variables = answer.get("Environment", {}).get("Variables", {})
-        expected = read_noted(variables.get(names.EXPECTED_VARIABLE, "[]"))
-        return month_of(self.posture(workload), month, now=now(), expected=expected)
 
 
 Place = Here | Deployed

@@ -16,7 +16,7 @@ from compilegate.posture.errors import PostureError
 class Policy:
     """When a candidate is promoted, audited and given up."""
 
-    passes: int = 3
+    passes: int = 4
     """So many passes of the gate in a row promote a candidate, the benchmark's included."""
     shadow_days: float = 7.0
     """Nothing is promoted before so many days in shadow: the first week runs both versions."""
@@ -24,8 +24,9 @@ class Policy:
     """A model trained within so many days of the promotion is tagged as watched."""
     audit_every: int = 8
     """In `on`, one execution in so many trains all arms."""
-    patience: int = 12
-    """Trying ends after so many executions without a promotion: the sequential test's looks."""
+    patience: int = 24
+    """Trying ends after so many executions without a promotion: the sequential test's looks. A
+    failed execution that is repeated begins the count anew."""
     reference_days: float = 90.0
     """Reference metrics that are older are not compared with; an audit renews them."""
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from compilegate.posture.policy import Policy
+
 
 class Posture(enum.StrEnum):
     """How far a workload has come."""
@@ -32,6 +34,7 @@ class Plan:
     epoch: int
     candidates: tuple[str, ...]
     """Those that the workload declared then."""
+    policy: Policy
     arms: str
     """`all`, `baseline`, or the name of the candidate that trains alone."""
     audit: bool
@@ -52,40 +55,40 @@ class Difference:
     """How much worse is still acceptable; above zero."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spent:
-    """What the jobs of one arm took in one execution."""
-
-    arm: str
-    jobs: int
-    seconds: float
-    """All these jobs together took so long, from the start of each process to its end."""
-    usd: float | None
-    """None where the price is not known."""
+Looks = tuple[tuple[Difference, ...], ...]
+"""The guarded metrics of each execution that could be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """What the executions of this posture have shown of one candidate."""
+    """What the executions of all arms in this posture have shown of one candidate."""
 
     passes: int = 0
     """In a row, until now."""
-    failures: int = 0
-    """In a row, until now; in an audit the first of them refuses nothing."""
     executions: int = 0
+    """Those that count for the policy's patience: after the failure that began the newest trial."""
+    undecided: int = 0
+    """Inconclusive executions since the last pass."""
     refused: str = ""
     """Why the candidate is out; empty while it is in."""
-    looks: tuple[tuple[Difference, ...], ...] = ()
-    """The guarded metrics of each execution that could be compared."""
+    looks: Looks = ()
     values: tuple[Mapping[str, float], ...] = ()
     """The candidate's own metrics in each of them, above is better."""
+    trial: bool = False
+    """Whether a failed execution is being repeated; a pass ends that."""
+    trials: int = 0
+    """How many were begun; each has less of the error to spend."""
+    failures: int = 0
+    """In a row, within the trial, without the one that began it."""
+    recent: Looks = ()
+    """The looks after the failure that began the newest trial, which was chosen for being bad; all
+    looks where there was none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
     """What the candidate's metrics were while a baseline still trained beside it."""
 
-    arm: str
     when: str
     """When the newest of its executions ended."""
     values: tuple[Mapping[str, float], ...]
@@ -111,16 +114,9 @@ class State:
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     """What the evidence was gathered under: code, data schema, image, instance, libraries."""
     reference: Reference | None = None
-    alone: tuple[Mapping[str, float], ...] = ()
-    """The metrics of the executions in `on` that trained the candidate alone."""
     since_audit: int = 0
     audit_due: str = ""
     """Why the next execution must train all arms; empty when it need not."""
-    undecided_audits: int = 0
-    trial: Track | None = None
-    """The audits since one failed, without that one: it was chosen for being bad."""
-    trials: int = 0
-    """How many were begun since the promotion; each has less of the error to spend."""
     rescue: str = ""
     """Why the next execution trains the baseline alone, once: the last one left no model."""
     open: Mapping[str, Plan] = field(default_factory=dict)

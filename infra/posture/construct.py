@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -19,7 +19,6 @@ from compilegate.infra.posture.permissions import change_statements, posture_sta
 from compilegate.infra.project import Project
 from compilegate.infra.removal import removal_policy
 from compilegate.posture import names
-from compilegate.posture.expected import Expected, noted
 
 PROGRAM = (
     "__init__.py",
@@ -30,9 +29,8 @@ PROGRAM = (
     "posture",
 )
 """What of the package the function runs: nothing else is imported there but boto3."""
-SUMMARY = "cron(0 7 1 * ? *)"
-"""When the month before is summed up."""
 ENDED = {"currentPipelineExecutionStatus": ["Failed", "Stopped"]}
+MOVED = {"moved": {"S": ["yes"]}}
 
 
 class PostureRecord(Construct):
@@ -83,7 +81,6 @@ class Posture(Construct):
         *,
         project: Project,
         workload: str,
-        expected: Sequence[Expected],
         pipeline_arn: str,
         foundation: FoundationStack,
         dead_letters: DeadLetters,
@@ -98,11 +95,10 @@ class Posture(Construct):
             name=name,
             description=f"Decides which arms of {workload} train, and keeps every decision",
             code=_program(self),
-            handler="compilegate.posture.function.handler.lambda_handler",
+            handler="compilegate.posture.function.lambda_handler",
             variables={
                 names.TABLE_VARIABLE: record.table.ref,
                 names.WORKLOAD_VARIABLE: workload,
-                names.EXPECTED_VARIABLE: noted(expected),
             },
             statements=posture_statements(
                 arns=Arns.of(cdk.Stack.of(self)),
@@ -124,16 +120,12 @@ class Posture(Construct):
                 "detail": {"pipelineArn": [pipeline_arn], **ENDED},
             },
         )
-        self.function.call_on(
-            "Month", SUMMARY, {names.ACT: names.MONTH, names.WORKLOAD_VARIABLE.lower(): workload}
-        )
 
 
 def tell_changes(
     scope: Construct, *, record: PostureRecord, notifier: EventFunction, dead_letters: DeadLetters
 ) -> None:
-    """The notifier hears of every decision that moves the posture, whoever made it, and of what
-    each month came to."""
+    """The notifier hears of every decision that moves the posture, whoever made it."""
     lambda_.CfnEventSourceMapping(
         scope,
         "Changes",
@@ -145,10 +137,7 @@ def tell_changes(
         destination_config={"onFailure": {"destination": dead_letters.queue.queue_arn}},
         filter_criteria={
             "filters": [
-                {
-                    "pattern": '{"eventName":["INSERT"],'
-                    '"dynamodb":{"NewImage":{"moved":{"S":["yes","month"]}}}}'
-                }
+                {"pattern": json.dumps({"eventName": ["INSERT"], "dynamodb": {"NewImage": MOVED}})}
             ]
         },
     )

@@ -12,7 +12,7 @@ from compilegate.infra.functions import DeadLetters
 from compilegate.infra.images import ImagesStack
 from compilegate.infra.limits.figures import limits_of
 from compilegate.infra.limits.tagged import tagged_budget
-from compilegate.infra.posture import Posture, PostureRecord, expected_of, tell_changes
+from compilegate.infra.posture import Posture, PostureRecord, tell_changes
 from compilegate.infra.project import DeclaredWorkload, Project
 from compilegate.infra.stack_options import stack_options
 from compilegate.infra.workload.alarms import Alarms
@@ -90,7 +90,6 @@ class WorkloadStack(cdk.Stack):
                 "Posture",
                 project=project,
                 workload=name,
-                expected=expected_of(declared),
                 pipeline_arn=training.arn,
                 foundation=foundation,
                 dead_letters=dead_letters,

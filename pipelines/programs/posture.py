@@ -16,9 +16,9 @@ from compilegate.gate.records import Records
 from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement, Verdict
 from compilegate.job.evidence import EvidenceRecord
-from compilegate.posture.machine.events import Observed, Seen
-from compilegate.posture.records.coding import encoded
-from compilegate.posture.state import Difference, Spent
+from compilegate.posture.events import Observed, Seen
+from compilegate.posture.records import encoded
+from compilegate.posture.state import Difference
 
 SPEED = "speed"
 _BY_CHANCE = frozenset(
@@ -65,8 +65,7 @@ def observed_together(verdict: Verdict) -> Observed:
         seen=tuple(seen),
         registered=verdict.decision.arm,
         nothing_learned=unsound,
-        lost="; ".join(lost) or None,
-        spent=_spent(verdict),
+        lost="; ".join(lost),
     )
 
 
@@ -81,10 +80,10 @@ def observed_alone(
     """What one arm showed without the others; a baseline shows nothing of any candidate."""
     arm = verdict.baseline
     if not candidate:
-        return Observed(registered=verdict.decision.arm, spent=_spent(verdict))
+        return Observed(registered=verdict.decision.arm)
     lost = _lost(arm.reasons)
     if lost is not None:
-        return Observed(lost=f"{arm.arm}: {lost}", spent=_spent(verdict))
+        return Observed(lost=f"{arm.arm}: {lost}")
     reason = _first_sentence(arm.reasons) or "its evidence is valid"
     seen = Seen(
         arm=arm.arm,
@@ -98,21 +97,7 @@ def observed_alone(
             if experiment.settings.metrics[name].direction == "lower"
         ),
     )
-    return Observed(seen=(seen,), registered=verdict.decision.arm, spent=_spent(verdict))
-
-
-def _spent(verdict: Verdict) -> tuple[Spent, ...]:
-    """What the jobs of each arm took: measured, and not what a list says."""
-    arms = () if verdict.cost is None else verdict.cost.arms
-    return tuple(
-        Spent(
-            arm=one.arm,
-            jobs=one.jobs,
-            seconds=one.jobs * one.job.seconds,
-            usd=None if one.job.usd is None else one.jobs * one.job.usd,
-        )
-        for one in arms
-    )
+    return Observed(seen=(seen,), registered=verdict.decision.arm)
 
 
 def _lost(reasons: Sequence[Reason]) -> str | None:
@@ -152,7 +137,6 @@ def _seen(candidate: CandidateVerdict, confidence: float) -> Seen:
         broken=_is_broken(candidate),
         reason=_first_sentence(candidate.reasons) or "no reason was given",
         speedup=None if candidate.speed is None else candidate.speed.speedup.lower,
-        speedup_upper=None if candidate.speed is None else candidate.speed.speedup.upper,
         differences=tuple(differences) if guarded else (),
         values={one.metric: _better(one.direction, one.candidate) for one in guarded},
         turned=tuple(one.metric for one in guarded if one.direction == "lower"),

@@ -68,12 +68,15 @@ def posture_steps(blueprint: Blueprint) -> list[Step]:
 
 def _start(blueprint: Blueprint) -> Step:
     workload = blueprint.workload
+    if workload.posture is None:
+        raise ValueError(f"{workload.name} has no posture")
     return _function_step(
         blueprint,
         STEP,
         description="Which arms train, from the workload's record",
         act=names.START,
         arguments={
+            "policy": json.dumps(workload.posture.policy.document(), sort_keys=True),
             "candidates": ",".join(workload.candidates),
             "fingerprint": json.dumps(fingerprint(blueprint), sort_keys=True),
         },
@@ -90,17 +93,13 @@ def _function_step(
     arguments: Mapping[str, str | Expression],
     outputs: Sequence[str],
 ) -> Step:
-    workload = blueprint.workload
-    if workload.posture is None:
-        raise ValueError(f"{workload.name} has no posture")
     return Step(
         name,
         LAMBDA,
         {
             names.ACT: act,
-            "workload": workload.name,
+            "workload": blueprint.workload.name,
             "execution": execution_variable("PipelineExecutionId"),
-            "policy": json.dumps(workload.posture.policy.document(), sort_keys=True),
             **arguments,
         },
         function=blueprint.deployment.posture_function,

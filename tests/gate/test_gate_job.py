@@ -15,8 +15,8 @@ import pytest
 
 from compilegate.gate.observations import Observations, observe
 from compilegate.gate.verdict import Verdict
-from compilegate.posture.machine.events import Observed
-from compilegate.posture.records.coding import decoded
+from compilegate.posture.events import Observed
+from compilegate.posture.records import decoded
 
 pytestmark = pytest.mark.slow
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
+import dataclasses
 import datetime
-import io
-import json
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -15,10 +12,17 @@ from click.testing import CliRunner
 from compilegate.cli import main
 from compilegate.execution.status import ExecutionStatus
 from compilegate.gate.judge import judge
-from compilegate.gate.verdict import Verdict
-from compilegate.history.rows import Past, Row, line_of, rows_of
-from compilegate.history.telling import as_csv, as_json, as_page, line_cells, row_cells
-from compilegate.posture.records.record import Record
+from compilegate.gate.verdict import Amount, Verdict
+from compilegate.history.rows import (
+    Past,
+    Row,
+    line_cells,
+    line_of,
+    row_cells,
+    rows_of,
+    saved_so_far,
+)
+from compilegate.posture.records import Record
 from compilegate.posture.state import Posture
 from tests.gate.conftest import build_execution
 from tests.posture.scenes import HERE, day, put, seen, settled, started
@@ -92,21 +96,53 @@ def test_the_portfolio_has_one_line_for_a_workload(rows: list[Row]) -> None:
     assert line_cells(line)[-1] == "unknown"
 
 
-def test_csv_and_json_hold_all_digits(rows: list[Row]) -> None:
-    table = list(csv.DictReader(io.StringIO(as_csv(rows))))
-    assert len(table) == 5, "two metrics each, and one line without any"
-    assert float(table[0]["value"]) == rows[0].metrics[0].value
-    assert table[-1]["metric"] == ""
-    document = json.loads(as_json(rows))
-    assert document[0]["speedup"]["lower"] == rows[0].speedup.lower  # type: ignore[union-attr]
+def alone(verdict: Verdict, seconds: float, usd: float | None) -> Verdict:
+    """What the gate says of the candidate without the others."""
+    assert verdict.cost is not None
+    arms = tuple(
+        dataclasses.replace(one, jobs=1, job=Amount(seconds, usd))
+        for one in verdict.cost.arms
+        if one.arm == "compiled"
+    )
+    return dataclasses.replace(
+        verdict,
+        candidates=(),
+        baseline=dataclasses.replace(verdict.baseline, arm="compiled"),
+        cost=dataclasses.replace(verdict.cost, arms=arms),
+    )
 
 
-def test_the_page_is_whole_and_marks_changes(rows: list[Row]) -> None:
-    page = as_page("news & <more>", rows)
-    HTMLParser().feed(page)
-    assert "news &amp; &lt;more&gt;" in page
-    assert page.count("class=change") == 2
-    assert "http" not in page, "nothing from elsewhere"
+def together(verdict: Verdict, **jobs: tuple[float, float | None]) -> Verdict:
+    """The verdict, with what one job of each arm took."""
+    assert verdict.cost is not None
+    arms = tuple(
+        dataclasses.replace(one, jobs=3, job=Amount(*jobs[one.arm])) for one in verdict.cost.arms
+    )
+    return dataclasses.replace(verdict, cost=dataclasses.replace(verdict.cost, arms=arms))
+
+
+@pytest.mark.parametrize(
+    ("usd", "said"),
+    [(2.0, "4.00 hours, 8.00 USD"), (None, "4.00 hours, dollars unknown")],
+)
+def test_what_was_saved_is_measured_and_audits_are_subtracted(
+    verdict: Verdict, usd: float | None, said: str
+) -> None:
+    """Jobs of 5 and 3 hours: two executions alone save 2 hours each."""
+    price = 0.0 if usd is None else usd
+    both = together(verdict, baseline=(5 * 3600, 5 * price), compiled=(3 * 3600, 3 * price))
+    one = alone(verdict, 3 * 3600, None if usd is None else 3 * price)
+    history = [executed("e0", 0, both), executed("e1", 7, one), executed("e2", 14, one)]
+    found = rows_of(history, None)
+    assert [row.saved_seconds for row in found] == [None, 7200, 7200]
+    assert saved_so_far(found).startswith(f"Saved so far: {said} (measured; ")
+    audited = [*found, dataclasses.replace(found[0], posture="on")]
+    assert saved_so_far(audited).endswith("is subtracted: 1; not measured: 1)")
+    assert saved_so_far(found[:1]) == ""
+    assert saved_so_far(rows_of(history[1:], None)) == "Saved so far: not measured"
+    record = Record(workload="news").after(put(Posture.ON, 0, "compiled")).after(started("e3", 21))
+    row = rows_of([*history, executed("e3", 21, both)], record)[-1]
+    assert row.saved_seconds == -(3 * 5 + 2 * 3) * 3600
 
 
 @pytest.mark.parametrize(

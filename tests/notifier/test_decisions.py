@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 import pytest
 
-from compilegate.posture.records.keeping import decide
+from compilegate.posture.records import decide
 from compilegate.posture.state import Posture
 from tests.notifier.account import Account
-from tests.posture.scenes import POLICY, benchmark, put, seen, settled, started
+from tests.posture.scenes import benchmark, put, seen, settled, started
 from tests.posture.table import streamed, table_in
 
 pytestmark = pytest.mark.slow
@@ -30,7 +31,7 @@ def test_every_change_is_told_once_and_nothing_else(account: Account) -> None:
     decide(records, "topics", settled("e0", 0.1, seen("pass")))
     assert told(account) == ["topics: posture benchmark -> shadow"]
     decide(records, "topics", started("e1", 1))
-    decide(records, "topics", settled("e1", 1.1, seen("inconclusive"), policy=POLICY))
+    decide(records, "topics", settled("e1", 1.1, seen("inconclusive")))
     assert told(account) == []
     assert len(account.messages()) == 2
 
@@ -39,9 +40,10 @@ def test_the_message_says_what_happened_what_was_registered_and_what_to_do(
     account: Account,
 ) -> None:
     records = table_in(account.aws)
+    broken = dataclasses.replace(seen("fail"), broken=True)
     decide(records, "topics", put(Posture.BENCHMARK))
     decide(records, "topics", started("e0", 0))
-    decide(records, "topics", settled("e0", 0.1, seen("fail")))
+    decide(records, "topics", settled("e0", 0.1, broken))
     told(account)
     text = account.messages()[-1]["Message"]
     assert "went from benchmark to reverted" in text
@@ -67,20 +69,3 @@ def test_a_notice_of_an_arm_that_trained_alone_is_forwarded(account: Account) ->
     job = gate_job(account, NOTICE)
     assert account.gate_succeeds(arn, job, step="Gate-compiled-alone") == [NOTICE["subject"]]
     assert account.gate_succeeds(arn, job, step="Gather-1") == []
-
-
-def test_a_month_is_told_once_with_how_to_see_its_page(account: Account) -> None:
-    records = table_in(account.aws)
-    for _ in range(2):
-        records.tell(
-            "topics",
-            month="2026-01",
-            when="2026-02-01T07:00:00+00:00",
-            subject="topics: 2026-01, posture on",
-            text="Saved: 2.00 hours, 4.00 USD",
-        )
-        told(account)
-    (message,) = account.messages()
-    assert message["Subject"] == "topics: 2026-01, posture on"
-    assert "Saved: 2.00 hours, 4.00 USD" in message["Message"]
-    assert "posture topics --month 2026-01 --aws --output" in message["Message"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 
-from compilegate.posture.machine.events import (
+from compilegate.posture.events import (
     Event,
     Outcome,
     Reset,
@@ -15,7 +15,7 @@ from compilegate.posture.machine.events import (
     Started,
 )
 from compilegate.posture.policy import Policy
-from compilegate.posture.records.record import Record
+from compilegate.posture.records import Record
 from compilegate.posture.state import Difference, Plan, Posture
 
 FIRST = datetime.datetime(2026, 1, 5, 6, tzinfo=datetime.UTC)
@@ -53,14 +53,12 @@ def seen(
     difference: float = 0.0,
     value: float = 0.9,
     speedup: float = 1.4,
-    upper: float | None = None,
 ) -> Seen:
     return Seen(
         arm=arm,
         outcome=outcome,
         reason=f"{outcome} by the gate",
         speedup=speedup,
-        speedup_upper=upper,
         differences=(
             Difference(metric="accuracy", difference=difference, standard_error=0.01, margin=0.02),
         ),
@@ -72,16 +70,14 @@ def settled(
     name: str,
     number: float,
     *what: Seen,
-    policy: Policy = POLICY,
     nothing: str = "",
-    lost: str | None = None,
+    lost: str = "",
     registered: str = "baseline",
 ) -> Settled:
     return Settled(
         execution=name,
         when=day(number),
         who="gate",
-        policy=policy,
         seen=what,
         registered=registered,
         nothing_learned=nothing,

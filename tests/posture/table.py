@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compilegate.posture.records.dynamodb import DynamoRecords
+from compilegate.posture.dynamodb import DynamoRecords
 from tests.aws_server.client import AwsServer
 
 TABLE = "records"

@@ -6,10 +6,9 @@ import threading
 
 import pytest
 
+from compilegate.posture.dynamodb import DynamoRecords
 from compilegate.posture.errors import ConflictError
-from compilegate.posture.records.dynamodb import DynamoRecords
-from compilegate.posture.records.keeping import current, decide
-from compilegate.posture.records.record import Record, replayed
+from compilegate.posture.records import Record, current, decide, replayed
 from compilegate.posture.state import Posture
 from tests.aws_server.client import AwsServer
 from tests.posture.scenes import after, benchmark, day, put, seen, settled, started

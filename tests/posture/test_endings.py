@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compilegate.posture.function.ended import FailedStep, crashed
+from compilegate.posture.function import FailedStep, crashed
 
 PROGRAM = "AlgorithmError: ExecuteUserScriptError: RuntimeError: no kernel, exit code: 1"
 MACHINE = "InternalServerError: We encountered an internal error. Please try again."

@@ -11,12 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.posture.errors import ConflictError, DamagedRecordError, PostureError
-from compilegate.posture.machine.events import Event
+from compilegate.posture.events import Event
 from compilegate.posture.policy import Policy
-from compilegate.posture.records.coding import encoded
-from compilegate.posture.records.files import FileRecords
-from compilegate.posture.records.keeping import current, decide
-from compilegate.posture.records.record import Record, read_record, replayed
+from compilegate.posture.records import (
+    FileRecords,
+    Record,
+    current,
+    decide,
+    encoded,
+    read_record,
+    replayed,
+)
 from compilegate.posture.state import ALL_TRAIN, Posture
 from tests.posture.scenes import (
     HERE,
@@ -111,7 +116,7 @@ def encoded_or_none(text: str) -> object:
 
 
 def test_the_record_of_another_workload_is_refused() -> None:
-    with pytest.raises(DamagedRecordError, match="not the record of other"):
+    with pytest.raises(DamagedRecordError, match="its workload is 'news', expected other"):
         read_record(turned_on().to_json(), "other")
 
 

@@ -21,11 +21,9 @@ from compilegate.execution.status import ExecutionStatus
 from compilegate.local import ImageSources, LocalExecutor, list_packages
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
-from compilegate.posture.machine.events import Observed, Outcome
+from compilegate.posture.events import Observed, Outcome
 from compilegate.posture.names import DAY_VARIABLE
-from compilegate.posture.records.coding import encoded
-from compilegate.posture.records.keeping import decide
-from compilegate.posture.records.record import Record, read_record, replayed
+from compilegate.posture.records import Record, decide, encoded, read_record, replayed
 from compilegate.posture.state import Posture
 from compilegate.workload import Workload, read_workload
 from compilegate.workload.file import Posture as Declared

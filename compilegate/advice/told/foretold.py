@@ -7,11 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from compilegate.advice.judging import Advice
-from compilegate.advice.known.experience import Experience, option_of
+from compilegate.advice.known.experience import Experience
 from compilegate.advice.ranges import Range
-from compilegate.job.names import BASELINE_ARM
-from compilegate.posture.expected import Expected, beside
-from compilegate.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,46 +54,22 @@ def foretold(advice: Advice) -> tuple[Foretold, ...]:
 def beside_outcome(
     expected: Sequence[Foretold], measured: Sequence[Experience]
 ) -> Iterator[tuple[str, str]]:
-    """For each candidate whose option was foretold: its arm, and the two in one sentence."""
+    """For each candidate whose option was foretold: its arm, and both ranges of the speed-up in one
+    sentence; they agree where they overlap."""
     of_option = {each.option: each for each in expected}
     for each in measured:
         told = of_option.get(each.option)
         if told is None:
             continue
+        meets = told.speedup.low <= each.speedup.high and each.speedup.low <= told.speedup.high
         yield (
             each.arm,
-            beside(
-                (told.speedup.low, told.speedup.high),
-                (each.speedup.low, each.speedup.high),
-                machine=told.machine,
-                rests_on=told.rests_on,
-                measured_on=each.machine,
-            ),
+            f"{_times(told.speedup)} times as fast was expected for {told.machine} "
+            f"({told.rests_on}); {_times(each.speedup)} was measured on {each.machine}, "
+            f"{'as expected' if meets else 'not as expected'}",
         )
 
 
-def foretold_of_arms(advice: Advice, workload: Workload) -> tuple[Expected, ...]:
-    """What is expected of each candidate that the workload declares and the rules know."""
-    of_option = {each.option: each for each in foretold(advice)}
-    baseline = workload.arms.get(BASELINE_ARM)
-    found = []
-    for name, arm in workload.candidates.items():
-        option = option_of(
-            arm.compiler,
-            backend=arm.compiler_options.get("backend"),
-            precision=arm.precision,
-            before=None if baseline is None else baseline.precision,
-        )
-        told = of_option.get(option or "")
-        if told is not None:
-            found.append(
-                Expected(
-                    arm=name,
-                    low=told.speedup.low,
-                    high=told.speedup.high,
-                    rests_on=told.rests_on,
-                    machine=told.machine,
-                    trains_on=arm.instance_type or workload.compute.instance_type or "this machine",
-                )
-            )
-    return tuple(found)
+def _times(ends: Range) -> str:
+    low, high = f"{ends.low:.2f}", f"{ends.high:.2f}"
+    return low if low == high else f"{low} to {high}"

@@ -153,13 +153,6 @@ def write_page(result: ExecutionResult, resume: str | None) -> None:
     write_text(result.folder / REPORT_MARKDOWN_FILE, render_execution_markdown(facts))
 
 
-def advice_beside(result: ExecutionResult) -> tuple[tuple[str, str], ...]:
-    """What advice expected of each candidate, beside what was measured; nothing where the
-    execution's folder has no verdict."""
-    judged = _judged(result.folder)
-    return () if judged is None else _expected(result, *judged)
-
-
 def copy_reports(result: ExecutionResult, output: Path) -> None:
     """Copy verdict and reports to a folder, and write the verdict's reasons there as JUnit XML."""
     with writing(f"--output {output}"):

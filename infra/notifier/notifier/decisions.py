@@ -1,4 +1,4 @@
-"""Decisions that move a posture, and what its months came to, from DynamoDB's stream. Pure.
+"""Decisions that move a posture, from DynamoDB's stream. Pure.
 
 Each record of the stream is one item of the posture's table: what was decided, when, by whom and
 why. It comes at least once, in order, whoever decided: a gate's verdict, a crash or a person.
@@ -59,37 +59,6 @@ def read_decisions(event: Mapping[str, Any]) -> Iterator[Decision]:
         image = (record.get("dynamodb") or {}).get("NewImage") or {}
         if record.get("eventName") == "INSERT" and _text(image, "moved", "no") == "yes":
             yield _decision(image)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a month came to, as the posture's function put it."""
-
-    workload: str
-    part: str
-    """Which month: the same for every delivery."""
-    subject: str
-    text: str
-
-
-def read_summaries(event: Mapping[str, Any]) -> Iterator[Summary]:
-    """The months in one batch."""
-    for record in event["Records"]:
-        image = (record.get("dynamodb") or {}).get("NewImage") or {}
-        if record.get("eventName") == "INSERT" and _text(image, "moved", "no") == "month":
-            yield Summary(*(_text(image, name) for name in ("workload", "part", "subject", "text")))
-
-
-def summary_message(summary: Summary) -> Message:
-    """The month, and how to see it as a page."""
-    month = summary.part.rpartition("/")[2]
-    lines = [
-        *summary.text.splitlines(),
-        "",
-        "The same as a page, or of another month:",
-        f"    compilegate posture {summary.workload} --month {month} --aws --output month.html",
-    ]
-    return message(summary.subject, lines)
 
 
 def _decision(image: Mapping[str, Any]) -> Decision:

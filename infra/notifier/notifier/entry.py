@@ -17,12 +17,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from notifier.decisions import (
-    decision_message,
-    read_decisions,
-    read_summaries,
-    summary_message,
-)
+from notifier.decisions import decision_message, read_decisions
 from notifier.events import (
     ExecutionFailed,
     ExecutionStarted,
@@ -118,10 +113,6 @@ class Notifier:
             number = decision.part.replace("/", "-")
             occasion = Occasion("posture", number, occurrence=decision.when)
             sent += self._send(occasion, decision_message(decision))
-        for summary in read_summaries(event):
-            month = summary.part.replace("/", "-")
-            occasion = Occasion("posture", month, occurrence=summary.part)
-            sent += self._send(occasion, summary_message(summary))
         return sent
 
     def _end_overlap(self, started_arn: str) -> list[str]:

@@ -3,7 +3,6 @@
     PART              what it holds
     head              where the workload stands, and the digest of its decisions
     0001/000012       the twelfth decision of the first record
-    month/2026-10     what a month came to, as people were told
 
 Head and decision are written in one transaction, on the condition that the head is the one that was
 read. So executions that overlap lose nothing. A decision has an item of its own because an item
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compilegate.posture.errors import ConflictError
-from compilegate.posture.records.record import digest_of
+from compilegate.posture.records import digest_of
 
 _HEAD = "head"
 _CONFLICTS = ("ConditionalCheckFailed", "TransactionConflict", "DuplicateItem")
@@ -88,25 +87,6 @@ class DynamoRecords:
             if any(reason in _CONFLICTS for reason in reasons):
                 raise ConflictError(f"the record of {workload} was changed meanwhile") from error
             raise
-
-    def tell(self, workload: str, *, month: str, when: str, subject: str, text: str) -> bool:
-        """Put a month's summary where the table's stream hands it on; False if it was there."""
-        item = {
-            **_key(workload, f"month/{month}"),
-            "when": {"S": when},
-            "subject": {"S": subject},
-            "text": {"S": text},
-            "moved": {"S": "month"},
-        }
-        try:
-            self.client.put_item(
-                TableName=self.table,
-                Item=item,
-                ConditionExpression="attribute_not_exists(part)",
-            )
-        except self.client.exceptions.ConditionalCheckFailedException:
-            return False
-        return True
 
     def _decisions(self, workload: str, generation: int, last: int) -> Iterator[Any]:
         for item in self._items(workload, f"{generation:04}/"):

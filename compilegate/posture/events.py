@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from compilegate.posture.policy import Policy
-from compilegate.posture.state import Difference, Posture, Spent
+from compilegate.posture.state import Difference, Posture
 
-LATER = {"later": True}
-"""A member that records of before lack: it is left out where it is None."""
 Outcome = Literal["pass", "fail", "inconclusive"]
 
 
@@ -40,8 +38,6 @@ class Seen:
     """Whether it failed by what is no chance: evidence, compiler, arithmetic."""
     speedup: float | None = None
     """The proven one: the interval's lower bound."""
-    speedup_upper: float | None = field(default=None, metadata=LATER)
-    """The interval's upper bound."""
     differences: tuple[Difference, ...] = ()
     """Empty where no baseline trained, or the two could not be compared."""
     values: Mapping[str, float] = field(default_factory=dict)
@@ -58,29 +54,18 @@ class Observed:
     registered: str = "none"
     """The arm whose model is registered."""
     nothing_learned: str = ""
-    """Why the execution says nothing of any candidate: its baseline failed."""
-    lost: str | None = field(default=None, metadata=LATER)
+    """Why the execution says nothing of any candidate: it was stopped, or its baseline failed."""
+    lost: str = ""
     """Why a candidate's job left no model, where that was the machine's doing."""
-    spent: tuple[Spent, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settled:
+class Settled(Observed):
     """An execution ended, with a verdict or by a step that failed."""
 
     execution: str
     when: str
     who: str
-    policy: Policy
-    seen: tuple[Seen, ...] = ()
-    registered: str = "none"
-    """The arm whose model was registered."""
-    nothing_learned: str = ""
-    """Why the execution says nothing of any candidate: it was stopped, or its baseline failed."""
-    lost: str | None = field(default=None, metadata=LATER)
-    """Why a candidate's job left no model, where that was the machine's doing."""
-    spent: tuple[Spent, ...] = ()
-    """By arm, as the gate read it from the jobs' evidence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,3 +99,11 @@ class Lost:
 
 
 Event = Started | Settled | SetByPerson | Reset | Lost
+KINDS: Mapping[str, type[Event]] = {
+    "started": Started,
+    "settled": Settled,
+    "set": SetByPerson,
+    "reset": Reset,
+    "lost": Lost,
+}
+"""As a record names them."""

@@ -1,1 +1,0 @@
-"""What the executions of a candidate add up to."""

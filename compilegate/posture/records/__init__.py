@@ -1,1 +1,0 @@
-"""What is kept of a posture: every decision, as text that is believed only where it replays."""

@@ -1,0 +1,269 @@
+"""Evidence that adds up over executions, looked at after each.
+
+Two methods, for two questions:
+
+- **Shadow, and the repetition of a failed execution,** have an end that is known: so many
+  executions, then trying stops. Where looks are planned, a group-sequential test is the most
+  powerful: the error is spent over the looks (Lan and DeMets 1983; spending of Pocock's kind, which
+  favours early looks), and each look's bound is found by integrating over all earlier ones
+  (Armitage, McPherson and Rowe 1969). A failed execution begins the test anew, without that one,
+  because it was chosen for being bad; the tests share their error, the first getting most.
+- **Audits** have no end. There a confidence sequence holds at all times at once: the
+  sequential t-test by a mixture over effect sizes (Robbins 1970, Lai 1976), in the form of Lindon,
+  Ham, Tingley and Bojinov 2022. It gives up some power for never having to name an end.
+
+The unit is the execution, not the example. Data that changes between executions moves all examples
+of an execution together, so the spread between executions is estimated from the executions
+themselves, and the error that each one states is only a floor for it. So few units need Student's
+quantiles: each bound of the normal theory is carried over by its tail probability (Jennison and
+Turnbull 2000, section 4.4). That is an approximation, which `benchmarks/posture` holds against a
+simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from statistics import NormalDist, fmean, stdev
+
+from compilegate.posture.policy import Policy
+from compilegate.posture.state import Difference, Looks, Reference, Track
+
+FIRST_LOOK = 3
+"""Two executions leave one degree of freedom, which could decide nothing and would cost error."""
+FALSE_PROMOTIONS = 0.04
+"""The chance that the sequential test ever promotes a candidate that is worse by its margin."""
+FALSE_REVERTS = 0.05
+"""The chance that a candidate which is as good is ever refused by what its executions measure
+together: half of it for all of them, half for those that follow a failed one."""
+
+_NORMAL = NormalDist()
+_GRID = 81
+_WIDTH = 6.0
+_MIXTURE = 1.0
+"""How strong an effect the mixture expects, in executions: small is for audits that are few."""
+_STEPS = 200
+_TINY = 1e-300
+
+
+def why_promoted(track: Track, policy: Policy) -> str:
+    """Why the candidate may train alone; empty while it may not."""
+    if track.passes >= policy.passes:
+        return f"{track.passes} passes of the gate in a row"
+    count, looks = len(track.recent), _by_metric(track.recent)
+    for differences in looks.values():
+        if len(differences) != count:
+            return ""  # a metric that came or went: the executions are not about the same
+        alpha = _share(FALSE_PROMOTIONS, track.trials + 1)
+        if lower_bound(differences, alpha=alpha, looks=policy.patience) <= -differences[-1].margin:
+            return ""
+    if not looks:
+        return ""
+    return (
+        f"{', '.join(looks)} within the margin over {count} executions together, by the "
+        f"group-sequential test of {policy.patience} looks"
+    )
+
+
+def proven_worse(track: Track, policy: Policy) -> str:
+    """What the executions together, or those since a failed one, prove to be worse; empty where
+    they prove nothing."""
+    looks = _by_metric(track.looks)
+    for metric, differences in looks.items():
+        alpha, margin = FALSE_REVERTS / 2 / len(looks), differences[-1].margin
+        lower, upper = always_valid(differences, alpha=alpha)
+        if upper < 0 and lower <= -margin:
+            return _worse(metric, upper, margin, differences)
+        since = _by_metric(track.recent).get(metric, [])
+        if not track.trial or len(since) != len(track.recent):
+            continue
+        alpha = _share(alpha, track.trials)
+        upper = -lower_bound(since, alpha=alpha, looks=policy.patience, sign=-1)
+        lower = lower_bound(since, alpha=alpha, looks=policy.patience)
+        if upper < 0 and lower <= -margin:
+            return _worse(metric, upper, margin, since)
+    return ""
+
+
+def _worse(metric: str, upper: float, margin: float, over: Sequence[Difference]) -> str:
+    return (
+        f"{metric} is worse than the baseline's by {-upper:.4g} at least over {len(over)} "
+        f"executions, and not shown to be within {margin:.4g}"
+    )
+
+
+def _share(alpha: float, number: int) -> float:
+    """What the test after the failure before this one may spend; all shares together are alpha."""
+    return alpha * 6 / (math.pi * number) ** 2
+
+
+def _by_metric(looks: Looks) -> dict[str, list[Difference]]:
+    found: dict[str, list[Difference]] = {}
+    for look in looks:
+        for one in look:
+            found.setdefault(one.metric, []).append(one)
+    return found
+
+
+def drift(values: Mapping[str, float], reference: Reference) -> str:
+    """Which metric of an execution without a baseline is worse than the reference by more than its
+    margin; empty if none is.
+
+    It only suspects: the data may have changed and not the candidate, which an audit tells apart,
+    as it trains a baseline on the same data.
+    """
+    for metric, margin in reference.margins.items():
+        before = [one[metric] for one in reference.values if metric in one]
+        gap = fmean(before) - values[metric] if before and metric in values else 0.0
+        if gap > margin:
+            return f"{metric} is {gap:.4g} worse than its reference, with a margin of {margin:.4g}"
+    return ""
+
+
+def lower_bound(
+    differences: Sequence[Difference], *, alpha: float, looks: int, sign: int = 1
+) -> float:
+    """What the mean difference, or its opposite, is at least, at this look of so many planned ones.
+
+    It is below that by chance at any of the looks with a probability of `alpha`.
+    """
+    count = len(differences)
+    if not FIRST_LOOK <= count <= looks:
+        return -math.inf
+    middle, error = _mean(differences)
+    return sign * middle - upper_quantile(_nominal(alpha, looks)[count], count - 1) * error
+
+
+def always_valid(differences: Sequence[Difference], *, alpha: float) -> tuple[float, float]:
+    """Bounds of the mean difference, at every look for ever with a confidence of 1 - `alpha`."""
+    count = len(differences)
+    shrunk = _MIXTURE / (_MIXTURE + count)
+    needed = (1 / (alpha * math.sqrt(shrunk))) ** (2 / max(1, count))
+    if count < FIRST_LOOK or needed * shrunk >= 1:
+        return -math.inf, math.inf
+    t = math.sqrt((count - 1) * (needed - 1) / (1 - needed * shrunk))
+    middle, error = _mean(differences)
+    return middle - t * error, middle + t * error
+
+
+def _mean(differences: Sequence[Difference]) -> tuple[float, float]:
+    """The mean and its standard error: from the spread between executions, and no less than each
+    one's own error."""
+    values, count = [one.difference for one in differences], len(differences)
+    stated = math.sqrt(math.fsum(one.standard_error**2 for one in differences)) / count
+    return fmean(values), max(stdev(values) / math.sqrt(count), stated)
+
+
+def _spent(alpha: float, fraction: float) -> float:
+    return alpha * math.log(1 + (math.e - 1) * fraction)
+
+
+@cache
+def _nominal(alpha: float, looks: int) -> dict[int, float]:
+    """At each look, the tail probability of its bound."""
+    nominal: dict[int, float] = {}
+    spent = 0.0
+    # The density of the sum, after looks that did not cross, on a grid; one look is one unit of
+    # information.
+    points, density = [0.0], [1.0]
+    last = 0
+    for look in range(FIRST_LOOK, looks + 1):
+        step = math.sqrt(look - last)
+        target = _spent(alpha, look / looks) - spent
+        bound = _crossing(points, density, step, target, look)
+        nominal[look] = 1 - _NORMAL.cdf(bound / math.sqrt(look))
+        points, density = _carried(points, density, step, bound, look)
+        spent, last = spent + target, look
+    return nominal
+
+
+def _crossing(
+    points: list[float], density: list[float], step: float, target: float, look: int
+) -> float:
+    """The bound of the sum that is crossed with a probability of `target`."""
+    low, high = 0.0, 8 * math.sqrt(look)
+    for _ in range(50):
+        middle = (low + high) / 2
+        crossed = math.fsum(
+            weight * (1 - _NORMAL.cdf((middle - point) / step))
+            for point, weight in zip(points, density, strict=True)
+        )
+        if crossed > target:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _carried(
+    points: list[float], density: list[float], step: float, bound: float, look: int
+) -> tuple[list[float], list[float]]:
+    """The sum after one more step, of those that do not cross; Simpson's rule, weights included."""
+    low = -_WIDTH * math.sqrt(look)
+    width = (bound - low) / (_GRID - 1)
+    after = [low + width * index for index in range(_GRID)]
+    simpson = [1 if i in {0, _GRID - 1} else 4 if i % 2 else 2 for i in range(_GRID)]
+    scale = width / 3 / (step * math.sqrt(2 * math.pi))
+    weights = [
+        factor
+        * scale
+        * math.fsum(
+            weight * math.exp(-0.5 * ((there - point) / step) ** 2)
+            for point, weight in zip(points, density, strict=True)
+        )
+        for there, factor in zip(after, simpson, strict=True)
+    ]
+    return after, weights
+
+
+# Student's distribution in the standard library: a Lambda function has no scipy.
+
+
+def upper_tail(t: float, freedom: float) -> float:
+    """The chance that Student's t with so many degrees of freedom lies above `t`."""
+    half = 0.5 * _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
+    return half if t > 0 else 1 - half
+
+
+@cache
+def upper_quantile(chance: float, freedom: float) -> float:
+    """The t above which so small a chance lies; `chance` is below a half."""
+    high = 1.0
+    while upper_tail(high, freedom) > chance:
+        high *= 2
+    low = 0.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        if upper_tail(middle, freedom) > chance:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _incomplete_beta(a: float, b: float, x: float) -> float:
+    """Regularised; by its continued fraction (Lentz), which converges fast below the mean."""
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(b, a, 1 - x)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    c, d = 1.0, 1 / _apart(1 - (a + b) * x / (a + 1))
+    fraction = d
+    for m in range(1, _STEPS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d, c = 1 / _apart(1 + even * d), _apart(1 + even / c)
+        fraction *= d * c
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d, c = 1 / _apart(1 + odd * d), _apart(1 + odd / c)
+        fraction *= d * c
+        if abs(d * c - 1) < 1e-14:
+            break
+    return front * fraction / a
+
+
+def _apart(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY

@@ -1,0 +1,97 @@
+"""Statistics of executions that add up: held against scipy, their level against simulation."""
+
+from __future__ import annotations
+
+import math
+import runpy
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from compilegate.posture.sequential import (
+    FIRST_LOOK,
+    always_valid,
+    lower_bound,
+    upper_quantile,
+    upper_tail,
+)
+from compilegate.posture.state import Difference
+
+ROOT = Path(__file__).parents[2]
+LOOKS, ALPHA, TRIALS = 12, 0.04, 4000
+HEAD = "| error | between runs |"
+
+
+def differences(values: Sequence[float], error: float = 0.0) -> list[Difference]:
+    return [
+        Difference(metric="m", difference=value, standard_error=error, margin=1.0)
+        for value in values
+    ]
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 5, 11, 60])
+@pytest.mark.parametrize("chance", [0.3, 0.05, 0.01, 1e-4])
+def test_student_is_scipys(freedom: int, chance: float) -> None:
+    assert upper_quantile(chance, freedom) == pytest.approx(stats.t.isf(chance, freedom), rel=1e-6)
+    for t in (-2.0, 0.0, 0.3, 7.0):
+        assert upper_tail(t, freedom) == pytest.approx(stats.t.sf(t, freedom), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_looking_after_every_execution_does_not_raise_the_error() -> None:
+    """The bound of twelve looks lies above the truth at any of them as often as promised."""
+    generator, crossed = np.random.default_rng(11), 0
+    for _ in range(TRIALS):
+        found = differences(generator.normal(size=LOOKS).tolist())
+        crossed += any(
+            lower_bound(found[:look], alpha=ALPHA, looks=LOOKS) > 0
+            for look in range(FIRST_LOOK, LOOKS + 1)
+        )
+    assert crossed / TRIALS <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / TRIALS)
+
+
+@pytest.mark.slow
+def test_a_confidence_sequence_holds_at_all_times_at_once() -> None:
+    generator, missed, years = np.random.default_rng(12), 0, 500
+    for _ in range(years):
+        found = differences(generator.normal(3.0, 2.0, size=100).tolist())
+        intervals = (always_valid(found[:look], alpha=0.05) for look in range(2, 101))
+        missed += any(not lower <= 3.0 <= upper for lower, upper in intervals)
+    assert missed / years <= 0.05
+
+
+def test_the_error_that_executions_state_is_a_floor() -> None:
+    alike = [0.1, 0.1, 0.1, 0.1]
+    assert always_valid(differences(alike), alpha=0.4)[1] == pytest.approx(0.1)
+    assert always_valid(differences(alike, 0.5), alpha=0.4)[1] > 0.2
+
+
+def test_too_little_says_nothing() -> None:
+    assert lower_bound(differences([1.0, 1.0]), alpha=0.05, looks=12) == -math.inf
+    assert lower_bound(differences([1.0] * 13, 0.1), alpha=0.05, looks=12) == -math.inf
+    assert always_valid(differences([1.0, 2.0]), alpha=0.05) == (-math.inf, math.inf)
+
+
+def published() -> list[str]:
+    page = (ROOT / "docs" / "posture.md").read_text(encoding="utf-8")
+    _, _, table = page.partition(HEAD)
+    return table.partition("\n\n")[0].splitlines()[2:]
+
+
+def test_the_published_table_keeps_the_promise() -> None:
+    """Below 10% of good candidates are lost, and at most 2% of wrong ones promoted."""
+    lines = published()
+    assert len(lines) == 15
+    for line in lines:
+        lost, wrong = (float(cell.split("%")[0]) for cell in line.split("|")[4:6])
+        assert lost < 10, line
+        assert wrong <= 2, line
+
+
+@pytest.mark.slow
+def test_the_published_table_is_the_simulations() -> None:
+    simulation = runpy.run_path(str(ROOT / "benchmarks" / "posture" / "posture_simulation.py"))
+    assert simulation["measured"](simulation["CELLS"][0], 0) == published()[0]
