@@ -8,8 +8,8 @@ import pytest
 
 from compilegate.gate.verdict import Amount, CandidateCost, CompileState, Decision, Verdict
 from compilegate.report import decided, render_html, render_markdown, saves, summary_lines
-from compilegate.report.cost import amount, candidate_rows, dollars
-from compilegate.report.formats import asked_for, times
+from compilegate.report.details import candidate_rows, required
+from compilegate.report.formats import amount, dollars, times
 
 BREAK_EVEN = "Break-even, in runs, counting warm compilation"
 
@@ -70,9 +70,9 @@ def test_an_amount_without_dollars_shows_none():
 def test_the_terminal_says_what_the_gate_took_and_what_would_settle_it(verdict):
     lines = summary_lines(verdict)
     assert (
-        "  To settle it: about 3 more seeds, 6 jobs: 5.5 h of machine time; or about 4,300 "
-        "validation examples (2.0 times as many), on which all its jobs and the baseline's run "
-        "again: 3.7 h of machine time, and what the examples cost."
+        "  To settle it: about 4,300 validation examples (2.0 times as many), on which all its "
+        "jobs and the baseline's run again: 3.7 h of machine time, and what the examples cost; or "
+        "about 3 more seeds, 6 jobs: 5.5 h of machine time."
     ) in lines
     assert lines[-1] == (
         "The comparison took at least 2.6 h of machine time: 4 jobs, not counting the one that the "
@@ -83,12 +83,12 @@ def test_the_terminal_says_what_the_gate_took_and_what_would_settle_it(verdict):
 
 def test_what_repaying_compilation_asks_of_the_speed_up_is_said_where_it_decides(verdict):
     speed = verdict.candidates[0].speed
-    assert asked_for(speed) == f"{times(1.2)}, as declared"
+    assert required(speed) == f"{times(1.2)}, as declared"
     run = dataclasses.replace(speed.run, repaid_within_steps=684)
     one_run = dataclasses.replace(speed, required_speedup=1.458, run=run)
-    assert asked_for(one_run) == (f"{times(1.458)}, to repay cold compilation within 684 steps")
+    assert required(one_run) == (f"{times(1.458)}, to repay cold compilation within 684 steps")
     hopeless = dataclasses.replace(one_run, required_speedup=None)
-    assert asked_for(hopeless) == (
+    assert required(hopeless) == (
         "no speed-up is enough to repay cold compilation within 684 steps"
     )
 

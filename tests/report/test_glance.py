@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from compilegate.gate.findings import Code, Outcome, failure
-from compilegate.report.glance import Cell, glance
+from compilegate.report.summary import Cell, glance
 
 NOTHING = Cell("\N{EN DASH}")
 

@@ -44,7 +44,7 @@ def test_a_refused_and_an_inconclusive_candidate_are_told_with_why_and_what_to_d
         "news-topics: baseline released, larger-batch inconclusive, broken refused"
     )
     assert "log_loss: +0.0222 nats against the baseline" in notice.message
-    assert "To settle it, add about 3 more seeds, 6 jobs: 5.5 h of machine time" in notice.message
+    assert "To settle it, add about 4,300 validation examples (2.0 times as many)" in notice.message
     assert "Seed 2: the arm could not be trained: a | b <loss> is nan." in notice.message
     assert "remove [arms.broken] from the workload's file" in notice.message
     assert "Speed-up 1.37 times" not in notice.message, "what speaks for it decides nothing here"
