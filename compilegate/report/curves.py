@@ -1,4 +1,4 @@
-"""How the arms trained: losses over the training, step times, and the jobs in time. Pure."""
+"""How the arms trained: losses over the training, and the jobs in time. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from compilegate.gate.observations import QUANTILES, Observations, ReplicateObservation
+from compilegate.gate.observations import Observations, ReplicateObservation
 from compilegate.job.evidence import FloatArray
 from compilegate.report import formats
 from compilegate.report.summary import Span
@@ -163,90 +163,12 @@ def _axes(x: Scale, y: Scale) -> list[Markup]:
     return drawn
 
 
-# Bars: a row for each job or step, over one axis of time.
+# The jobs in time: a bar for each step.
 
-_NAMES, _END = 138.0, WIDTH - 12.0
-"""Where the bars begin, right of their names, and where they end."""
+_ROW, _NAMES, _END = 20.0, 138.0, WIDTH - 12.0
+"""A row's height; where the bars begin, right of their names, and where they end."""
 LONGEST_NAME = 18
 """Characters that fit there."""
-
-
-@dataclass(frozen=True)
-class _Bars:
-    """The layout of rows of one height under each other."""
-
-    rows: int
-    row: float
-    x: Scale
-
-    @property
-    def bottom(self) -> float:
-        return 8.0 + self.row * self.rows
-
-    def middle(self, index: int) -> float:
-        """Where a row's bar lies."""
-        return 8.0 + self.row * (index + 0.5)
-
-    def target(self, index: int) -> Markup:
-        return rectangle(0.0, self.middle(index) - self.row / 2, WIDTH, self.row, "target")
-
-    def ground(self, names: Sequence[tuple[str, str]], hint: str) -> list[Markup]:
-        """Axis, grid, and each row's (name, class)."""
-        drawn = []
-        for tick in self.x.ticks():
-            drawn.append(line(self.x(tick), 8.0, self.x(tick), self.bottom, "grid"))
-            drawn.append(text(self.x(tick), self.bottom + 15, tick_text(tick), "tick"))
-        for index, (name, kind) in enumerate(names):
-            drawn.append(text(_NAMES - 8, self.middle(index) + 4, name, kind, "end"))
-        drawn.append(line(_NAMES, self.bottom, _END, self.bottom, "axis"))
-        drawn.append(text((_NAMES + _END) / 2, self.bottom + 32, hint, "hint"))
-        return drawn
-
-
-def step_time_chart(observations: Observations, *, identity: str) -> Markup | None:
-    """The steady steps' times as boxes, a row for each job; None when no job has any."""
-    colours = arm_colours(observations)
-    rows = [item for item in observations.replicates if len(item.step_seconds) == len(QUANTILES)]
-    if not rows:
-        return None
-    low, high = spread(
-        min(item.step_seconds[1] for item in rows), max(item.step_seconds[5] for item in rows)
-    )
-    room = (high - low) * 0.06
-    factor, unit = (1000.0, "milliseconds") if high < 1.0 else (1.0, "seconds")
-    bars = _Bars(
-        len(rows), 22.0, Scale((low - room) * factor, (high + room) * factor, _NAMES, _END)
-    )
-    names = [(f"{fitting(it.arm, LONGEST_NAME - 3)} · {it.seed}", "label") for it in rows]
-    return chart(
-        *bars.ground(names, f"{unit} per step"),
-        marks=[
-            _box(item, bars, index, factor, colours.get(item.arm, ""))
-            for index, item in enumerate(rows)
-        ],
-        height=bars.bottom + 38,
-        title="Step times",
-        description=f"{len(rows)} jobs: median, quartiles and the middle 90% of the steady steps.",
-        identity=identity,
-    )
-
-
-def _box(item: ReplicateObservation, bars: _Bars, index: int, factor: float, colour: str) -> Mark:
-    _, low, quarter, median, three_quarters, high, _ = item.step_seconds
-    at, y = {value: bars.x(value * factor) for value in item.step_seconds}, bars.middle(index)
-    box = max(at[three_quarters] - at[quarter], 1.5)
-    drawn = bars.target(index)
-    drawn += line(at[low], y, at[high], y, f"whisker {colour}")
-    drawn += rectangle(at[quarter], y - 6, box, 12, f"box {colour}")
-    drawn += line(at[median], y - 8, at[median], y + 8, f"median {colour}")
-    lines = (
-        f"{item.arm}, seed {item.seed}",
-        f"median {formats.seconds(median)}",
-        f"middle 90%: {formats.seconds(low)} to {formats.seconds(high)}",
-    )
-    return Mark(drawn, lines, at[median], y - 6)
-
-
 _UNITS = ((3600.0, "hours", 3 * 3600.0), (60.0, "minutes", 180.0), (1.0, "seconds", 0.0))
 """(size, name, from how many seconds on)."""
 
@@ -259,26 +181,30 @@ def timeline_chart(
         return None
     end = max(span.start + span.seconds for span in spans)
     size, unit = next((size, name) for size, name, least in _UNITS if end >= least)
-    bars = _Bars(len(spans), 20.0, Scale(0.0, end / size, _NAMES, _END))
-    names = [
-        (fitting(span.name, LONGEST_NAME), "label failed" if span.failed else "label")
-        for span in spans
-    ]
+    x, bottom, drawn = Scale(0.0, end / size, _NAMES, _END), _TOP + _ROW * len(spans), []
+    for tick in x.ticks():
+        drawn.append(line(x(tick), _TOP, x(tick), bottom, "grid"))
+        drawn.append(text(x(tick), bottom + 15, tick_text(tick), "tick"))
+    for index, span in enumerate(spans):
+        name, kind = fitting(span.name, LONGEST_NAME), "label failed" if span.failed else "label"
+        drawn.append(text(_NAMES - 8, _TOP + _ROW * (index + 0.5) + 4, name, kind, "end"))
+    drawn.append(line(_NAMES, bottom, _END, bottom, "axis"))
+    drawn.append(text((_NAMES + _END) / 2, bottom + 32, f"{unit} since the start", "hint"))
     return chart(
-        *bars.ground(names, f"{unit} since the start"),
-        marks=[_span(span, bars, index, size, colours) for index, span in enumerate(spans)],
-        height=bars.bottom + 38,
+        *drawn,
+        marks=[_span(span, index, x, size, colours) for index, span in enumerate(spans)],
+        height=bottom + 38,
         title="When each step ran",
         description=f"{len(spans)} steps in {formats.seconds(end)}.",
         identity=identity,
     )
 
 
-def _span(span: Span, bars: _Bars, index: int, size: float, colours: Mapping[str, str]) -> Mark:
-    y = bars.middle(index)
-    left, right = bars.x(span.start / size), bars.x((span.start + span.seconds) / size)
+def _span(span: Span, index: int, x: Scale, size: float, colours: Mapping[str, str]) -> Mark:
+    y = _TOP + _ROW * (index + 0.5)
+    left, right = x(span.start / size), x((span.start + span.seconds) / size)
     colour = "failed" if span.failed else colours.get(span.arm or "", "other")
-    drawn = bars.target(index)
+    drawn = rectangle(0.0, y - _ROW / 2, WIDTH, _ROW, "target")
     if span.cached:
         drawn += circle(left, y, 4.0, f"hollow {colour}")
     else:

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 
 from compilegate.gate.findings import Code, Note, Reason
 from compilegate.gate.metrics import unit_of
-from compilegate.gate.observations import ArmObservation, Observations, ReplicateObservation
+from compilegate.gate.observations import (
+    QUANTILES,
+    ArmObservation,
+    Observations,
+    ReplicateObservation,
+)
 from compilegate.gate.verdict import (
     ArmCost,
     BaselineVerdict,
@@ -37,11 +42,19 @@ LARGE_SHARE, WORTH_SAYING = 0.3, 0.1
 """How much of what is computed may be padding, and must be saved, before buckets are advised."""
 MOST_BINS = 8
 """Rows of a histogram of lengths."""
+_MEDIAN = QUANTILES.index(0.5)
 _MOST_SHOWN = 10
 """Values of a printed metric."""
 _NUMBER = re.compile(r"\d[\d.,e+-]*")
 _OF_GPUS = re.compile(r"accelerators?|cuda.*|cudnn.*|gpu.*|.*_gpu")
 """Names of settings that say nothing on a machine without an accelerator."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Above the blocks that follow."""
+
+    heading: str
 
 
 @dataclass(frozen=True)
@@ -69,15 +82,7 @@ class Link:
     target: str
 
 
-Block = str | Table | Link | tuple[Point, ...]
-
-
-@dataclass(frozen=True)
-class Part:
-    """Blocks under a heading of their own, if it has one."""
-
-    title: str
-    blocks: tuple[Block, ...]
+Block = str | Heading | Table | Link | tuple[Point, ...]
 
 
 @dataclass(frozen=True)
@@ -85,30 +90,25 @@ class Section:
     """One thing to look up."""
 
     title: str
-    parts: tuple[Part, ...]
+    blocks: tuple[Block, ...]
 
 
 def sections(verdict: Verdict, observations: Observations) -> list[Section]:
     """All of it; what there is nothing of is left out."""
-    found = [_candidate(each) for each in verdict.candidates]
-    found.append(_baseline(verdict.baseline))
-    if verdict.cost is not None:
-        found.append(_cost(verdict, verdict.cost))
     noticed = tuple(Point(f"{whose}: {note}") for whose, note in _noticed(observations))
-    found += _section("What the jobs noticed", noticed)
-    found += _section("Jobs", _replicates(observations.replicates), *_ignored(observations))
-    found += _section("What the jobs printed", _printed(observations))
-    found += _section("Lengths of documents, and padding", *_padding(observations))
-    return [*found, *_section("Arms and where they ran", *_arms(observations))]
-
-
-def _section(title: str, *blocks: Block) -> list[Section]:
-    kept = tuple(block for block in blocks if block and not _is_empty(block))
-    return [Section(title, (Part("", kept),))] if kept else []
-
-
-def _is_empty(block: Block) -> bool:
-    return isinstance(block, Table) and not block.rows
+    printed, cost = _printed(observations), verdict.cost
+    valid = "valid" if verdict.baseline.sound else "not valid"
+    found = [
+        *((f"{it.arm}: {it.outcome}", _candidate(it)) for it in verdict.candidates),
+        (f"The baseline: {valid}", _baseline(verdict.baseline)),
+        ("What it cost, and when that is repaid", _cost(verdict, cost) if cost else []),
+        ("What the jobs noticed", [noticed] if noticed else []),
+        ("Jobs", [_replicates(observations.replicates), *_ignored(observations)]),
+        ("What the jobs printed", [printed] if printed.rows else []),
+        ("Lengths of documents, and padding", _padding(observations)),
+        ("Arms and where they ran", _arms(observations)),
+    ]
+    return [Section(title, tuple(blocks)) for title, blocks in found if blocks]
 
 
 def _points(findings: Sequence[Reason | Note]) -> tuple[Point, ...]:
@@ -122,47 +122,40 @@ def _measured(rows: Sequence[tuple[str, str]]) -> Table:
     return Table(("What", "Measured"), tuple(rows))
 
 
-def _candidate(candidate: CandidateVerdict) -> Section:
-    parts: list[Part] = [Part("", (_points(candidate.reasons),))]
+def _candidate(candidate: CandidateVerdict) -> list[Block]:
+    blocks: list[Block] = [_points(candidate.reasons)]
     if candidate.notes:
-        parts.append(Part("Also noted, deciding nothing", (_points(candidate.notes),)))
+        blocks += [Heading("Also noted, deciding nothing"), _points(candidate.notes)]
     if candidate.parity is not None:
-        parts.append(_parity(candidate.parity))
-    for title, metrics in (
-        ("Quality", [it for it in candidate.metrics if it.part is None]),
-        ("Slices", [it for it in candidate.metrics if it.part is not None]),
-    ):
-        if metrics:
-            parts.append(Part(title, (_metrics(metrics),)))
+        blocks += _parity(candidate.parity)
+    if candidate.metrics:
+        blocks += [Heading("Quality"), _metrics(candidate.metrics)]
     if candidate.speed is not None:
-        parts.append(Part("Speed", (_speed(candidate.speed),)))
+        blocks += [Heading("Speed"), _speed(candidate.speed)]
     if candidate.memory is not None:
-        parts.append(Part("Memory", (_memory(candidate.memory),)))
-    title = "What differs from the baseline besides the compiler"
-    parts.append(Part(title, (_confounds(candidate),)))
-    return Section(f"{candidate.arm}: {candidate.outcome}", tuple(parts))
+        blocks += [Heading("Memory"), _memory(candidate.memory)]
+    heading = Heading("What differs from the baseline besides the compiler")
+    return [*blocks, heading, _confounds(candidate)]
 
 
-def _parity(parity: ParityJudgement) -> Part:
-    rows = []
-    if parity.worst is not None and parity.limit is not None:
-        worst = parity.worst
+def _parity(parity: ParityJudgement) -> list[Block]:
+    rows, worst = [], parity.worst
+    if worst is not None and parity.limit is not None:
         error = f"{formats.error_ratio(worst.ratio)}, limit {parity.limit:g} times"
-        rows += [
-            ("Largest error, against what eager's rounding explains", error),
-            ("Where", f"{worst.tensor}, step {worst.step}, seed {parity.seed}"),
-        ]
+        where = f"{worst.tensor}, step {worst.step}, seed {parity.seed}"
+        rows += [("Largest error, against what eager's rounding explains", error), ("Where", where)]
     if parity.median_ratio is not None:
         rows.append(("Typical error (median)", f"{parity.median_ratio:.3g} times"))
     if parity.steps:
         compared = f"{parity.steps} steps, {parity.judged} of {parity.tensors} tensors"
         rows.append(("Compared", f"{compared}, in {parity.precision}"))
-    blocks: list[Block] = [_measured(rows)] if rows else [parity.sentence]
+    blocks: list[Block] = [Heading(f"Parity: {formats.parity_answer(parity)}")]
+    blocks.append(_measured(rows) if rows else parity.sentence)
     if parity.departs:
         blocks.append(parity.departs)
     if parity.repro is not None:
         blocks.append(Link("The script that shows it by itself", parity.repro))
-    return Part(f"Parity: {formats.parity_answer(parity)}", tuple(blocks))
+    return blocks
 
 
 def _metrics(metrics: Sequence[MetricJudgement]) -> Table:
@@ -294,7 +287,7 @@ def _confounds(candidate: CandidateVerdict) -> Block:
     return "Nothing: the compiler is the only difference."
 
 
-def _baseline(baseline: BaselineVerdict) -> Section:
+def _baseline(baseline: BaselineVerdict) -> list[Block]:
     sound = "Its evidence is valid: every job is there, complete and as declared."
     blocks: list[Block] = [sound if baseline.sound else "Its evidence is not valid."]
     if baseline.reasons:
@@ -311,22 +304,18 @@ def _baseline(baseline: BaselineVerdict) -> Section:
             for floor in baseline.noise_floor
         )
         blocks.append(Table(header, tuple(rows)))
-    title = f"The baseline, {baseline.arm}: {'valid' if baseline.sound else 'not valid'}"
-    return Section(title, (Part("", tuple(blocks)),))
+    return blocks
 
 
-def _cost(verdict: Verdict, cost: CostFigures) -> Section:
+def _cost(verdict: Verdict, cost: CostFigures) -> list[Block]:
     header = ("Arm", "Training, mean", "A retraining", "Whole job, mean", "Samples per second")
-    arms = Table(
-        (*header, "Samples per dollar", "Dollars an hour"),
-        tuple(_arm_cost(arm, cost) for arm in cost.arms),
-    )
-    parts = [Part("", (gate_sentence(cost), arms))]
+    arms = tuple(_arm_cost(arm, cost) for arm in cost.arms)
+    blocks: list[Block] = [gate_sentence(cost)]
+    blocks.append(Table((*header, "Samples per dollar", "Dollars an hour"), arms))
     for each in cost.candidates:
-        parts.append(
-            Part(each.arm, (_measured(candidate_rows(each, settling(verdict, each.arm))),))
-        )
-    return Section("What it cost, and when that is repaid", tuple(parts))
+        rows = candidate_rows(each, settling(verdict, each.arm))
+        blocks += [Heading(each.arm), _measured(rows)]
+    return blocks
 
 
 def _arm_cost(arm: ArmCost, cost: CostFigures) -> tuple[str, ...]:
@@ -384,7 +373,8 @@ def _replicates(replicates: Sequence[ReplicateObservation]) -> Table:
     names = list(dict.fromkeys(name for item in replicates for name in item.metrics))
     header = (
         *("Arm", "Seed", *map(formats.metric_name, names), "Samples/s", "Steps", "Compilation"),
-        *("Recompiled", "Graph breaks", "Training", "Memory", "Job or problem"),
+        *("Recompiled", "Graph breaks", "Median step", "Training", "Memory"),
+        "Job or problem",
     )
     rows = (
         (
@@ -396,6 +386,7 @@ def _replicates(replicates: Sequence[ReplicateObservation]) -> Table:
             _job_compilation(item),
             formats.count(item.recompilations),
             formats.count(item.graph_breaks),
+            formats.seconds(item.step_seconds[_MEDIAN] if item.step_seconds else None),
             formats.seconds(item.train_seconds),
             formats.memory(item.peak_memory_bytes),
             item.problem or item.job or NOTHING,

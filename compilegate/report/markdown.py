@@ -9,7 +9,7 @@ from urllib.parse import quote
 from compilegate.gate.observations import Observations
 from compilegate.gate.verdict import Verdict
 from compilegate.report import formats
-from compilegate.report.details import Block, Link, Point, Table, sections
+from compilegate.report.details import Block, Heading, Link, Point, Table, sections
 from compilegate.report.remedies import baseline_remedies, remedies
 from compilegate.report.summary import About, Cell, facts_of, glance, registered, with_data
 
@@ -37,9 +37,7 @@ def render_markdown(
         blocks += ["## What to do", "\n".join(advice)]
     for section in sections(verdict, observations):
         blocks.append(f"## {escaped(section.title)}")
-        for part in section.parts:
-            blocks += [f"### {escaped(part.title)}"] if part.title else []
-            blocks += [_block(block) for block in part.blocks]
+        blocks += [_block(block) for block in section.blocks]
     blocks += ["## This execution", "\n".join(_facts(verdict, about))]
     return "\n\n".join(blocks) + "\n"
 
@@ -75,6 +73,8 @@ def _cell(cell: Cell) -> str:
 def _block(block: Block) -> str:
     if isinstance(block, str):
         return escaped(block)
+    if isinstance(block, Heading):
+        return f"### {escaped(block.heading)}"
     if isinstance(block, Link):
         return f"[{block.text}]({quote(block.target)}): {escaped(block.target)}"
     if isinstance(block, Table):

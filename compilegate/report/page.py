@@ -17,7 +17,7 @@ from compilegate.gate.findings import Outcome
 from compilegate.gate.observations import Observations
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.report import formats
-from compilegate.report.curves import loss_charts, step_time_chart, timeline_chart
+from compilegate.report.curves import loss_charts, timeline_chart
 from compilegate.report.details import sections
 from compilegate.report.forest import pictures
 from compilegate.report.remedies import baseline_remedies, deciding, remedies
@@ -55,7 +55,6 @@ def render_html(verdict: Verdict, observations: Observations, about: About | Non
         pictures=pictures(verdict, colours),
         glance=glance(verdict),
         losses=loss_charts(observations, identity="loss"),
-        step_times=step_time_chart(observations, identity="step-times"),
         timeline=timeline_chart(about.spans, colours, identity="timeline"),
         sections=sections(verdict, observations),
         arm_colours=colours,

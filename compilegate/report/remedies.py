@@ -29,11 +29,13 @@ _ACTIONS: Mapping[str, str] = {
     Code.QUALITY_UNDECIDED: "More seeds alone would not settle this: judge on more validation "
     "examples, or declare a margin that they can show.",
     Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: a single one cannot show chance.",
-    Code.QUALITY_WORSE: "Give it another `batch_size` or `learning_rate`, the most frequent causes "
-    "of harm.",
+    "quality": "Give it another `batch_size` or `learning_rate`, the most frequent causes of harm.",
+    "seeds": "Make training more stable, as by a lower `learning_rate`, or declare more `seeds`.",
+    "groups": "Have the program write the declared `groups` beside its examples.",
     Code.SPEED_UNDECIDED: _BENCHMARK_LONGER,
-    Code.SPEED_UNMEASURED: _BENCHMARK_LONGER,
-    Code.SPEED_BELOW_MINIMUM: "Give it a larger `batch_size`, or accept less in `min_speedup`.",
+    "speed": _BENCHMARK_LONGER,
+    Code.SPEED_BELOW_MINIMUM: "Give it a larger `batch_size` or another backend: it is not fast "
+    "enough.",
     Code.SPEED_NOT_REPAID: "Keep the compile cache on, train longer, or set `repaid_within_runs` "
     "to how many times as long the real training is.",
     Code.MEMORY_INCREASED: "Give it a smaller `batch_size`, or allow more in "
@@ -49,6 +51,7 @@ _ACTIONS: Mapping[str, str] = {
     Code.ARM_FAILED: "Read the log of the failed job, and fix the arm.",
     Code.EVIDENCE_LOST: "Run it again: the jobs that were lost train anew, and no others.",
     Code.METRIC_BELOW_FLOOR: "Train longer or tune the recipe: the models are below the floor.",
+    Code.METRIC_AT_CONSTANT: "Train longer or tune the recipe: the models predict a constant.",
     "parity": "Try another torch version or backend: the compiled arithmetic differs from eager's.",
     "compiler": "Its compiler did not run as declared: read the log of its training job.",
     "recipe": "It was not trained as the workload declares: fix the training program.",
@@ -71,6 +74,8 @@ _NEARLY = 2.0
 def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
     """What can be done about a candidate: the most helpful first, and last how to do without it."""
     reasons = deciding(candidate)
+    # Wrong arithmetic is why losses explode and metrics fall.
+    reasons = [it for it in reasons if it.code is Code.PARITY_DIFFERS] or reasons
     more = [f"To settle it, add {way}." for way in settling(verdict, candidate.arm)]
     if more:
         settled = [each for each in reasons if each.code in _SETTLED_BY_MORE]
@@ -120,7 +125,12 @@ def _ways(candidate: CandidateCost) -> list[str]:
 
 
 def _remedy(candidate: CandidateVerdict | None, reason: Reason) -> str:
-    action = _ACTIONS.get(reason.code) or _ACTIONS.get(reason.code.subject, _EVIDENCE)
+    code, speed = reason.code, None if candidate is None else candidate.speed
+    if speed is not None and code is Code.SPEED_BELOW_MINIMUM and speed.binding == "repayment":
+        code = Code.SPEED_NOT_REPAID
+    action = _ACTIONS.get(code) or _ACTIONS.get(code.subject, _EVIDENCE)
+    if speed is not None and code is Code.SPEED_UNDECIDED and speed.busy_machine is not None:
+        action = "Run it again when the machine is quiet."
     return f"{action} {_rule(candidate, reason)}".rstrip()
 
 

@@ -78,7 +78,7 @@ def test_a_release_of_nothing_is_told_even_when_no_candidate_is_to_blame(verdict
         (Code.QUALITY_UNDECIDED, Outcome.INCONCLUSIVE, "More seeds alone would not settle this"),
         (Code.QUALITY_SINGLE_SEED, Outcome.INCONCLUSIVE, "Declare two or more `seeds`"),
         (Code.QUALITY_WORSE, Outcome.FAIL, "another `batch_size` or `learning_rate`"),
-        (Code.SPEED_BELOW_MINIMUM, Outcome.FAIL, "accept less in `min_speedup`"),
+        (Code.SPEED_BELOW_MINIMUM, Outcome.FAIL, "larger `batch_size` or another backend"),
         (Code.PARITY_DIFFERS, Outcome.FAIL, "compiled arithmetic differs"),
         (Code.EVIDENCE_UNREADABLE, Outcome.FAIL, "Its evidence cannot be trusted"),
         (Code.EVIDENCE_CHANGED, Outcome.FAIL, "Its evidence cannot be trusted"),

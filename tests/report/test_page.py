@@ -191,8 +191,8 @@ def test_what_parity_cannot_tell_is_no_pass_on_the_page(verdict, observations):
 
 def test_every_chart_says_in_words_what_it_shows(page):
     charts = page.named("svg")
-    # Three metrics, speed and parity; the loss of three arms; step times.
-    assert len(charts) == 5 + 3 + 1
+    # Three metrics, speed and parity; the loss of three arms.
+    assert len(charts) == 5 + 3
     identities = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(identities) == len(set(identities))
     for attributes in charts:
