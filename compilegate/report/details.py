@@ -108,7 +108,7 @@ def sections(verdict: Verdict, observations: Observations) -> list[Section]:
         ("Lengths of documents, and padding", _padding(observations)),
         ("Arms and where they ran", _arms(observations)),
     ]
-    return [Section(title, tuple(blocks)) for title, blocks in found if blocks]
+    return [Section(title, tuple(filter(None, blocks))) for title, blocks in found if blocks]
 
 
 def _points(findings: Sequence[Reason | Note]) -> tuple[Point, ...]:
@@ -159,18 +159,18 @@ def _parity(parity: ParityJudgement) -> list[Block]:
 
 
 def _metrics(metrics: Sequence[MetricJudgement]) -> Table:
-    header = ("Metric", "Examples", "Baseline", "Candidate", "Difference", "Interval", "Margin")
+    header = ("Metric", "Baseline", "Candidate", "Difference", "Interval", "Margin", "Examples")
     return Table(
         (*header, "Verdict"),
         tuple(
             (
                 formats.metric_name(it.metric) + ("" if it.part is None else f", {it.part}"),
-                formats.count(it.examples),
                 formats.metric_value(it.metric, it.baseline),
                 formats.metric_value(it.metric, it.candidate),
                 formats.difference(it),
                 formats.bounds(it),
                 formats.margin(it),
+                formats.count(it.examples),
                 str(it.outcome or formats.WATCHED),
             )
             for it in metrics
@@ -491,17 +491,15 @@ def buckets_advised(record: PaddingRecord) -> str | None:
 
 def _arms(observations: Observations) -> list[Block]:
     arms = observations.arms
+    rates = (arm.learning_rate for arm in arms)
     declared = (
         ("compiler", [_compiler(arm) for arm in arms]),
         ("batch size", [arm.batch_size for arm in arms]),
-        (
-            "learning rate",
-            [f"{arm.learning_rate:g}" if arm.learning_rate else None for arm in arms],
-        ),
+        ("learning rate", [rate and f"{rate:g}" for rate in rates]),
         ("precision", [arm.precision for arm in arms]),
     )
     rows = [(name, *(str(it or NOTHING) for it in values)) for name, values in declared]
-    accelerated = any(arm.environment.get("accelerator", "none") != "none" for arm in arms)
+    accelerated = any(it.environment.get("accelerator") != "none" for it in arms if it.environment)
     names = {name for arm in arms for name in arm.environment}
     names = {name for name in names if accelerated or not _OF_GPUS.fullmatch(name)}
     rows += [

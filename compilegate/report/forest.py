@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup
@@ -66,18 +66,22 @@ class Row:
     """The limit of what is acceptable; None if nothing is required."""
     outcome: str | None = None
     tip: tuple[str, ...] = ()
-    colour: str = ""
     nothing_is_enough: bool = False
     """Whether no value at all would do; `limit` is then None."""
 
 
 @dataclass(frozen=True)
 class Forest:
-    """One thing that was compared."""
+    """The picture of one thing that was compared."""
 
+    name: str
+    detail: str
+    """What stands above it."""
     title: str
     identity: str
     """Unique on a page: its chart's."""
+    colours: Mapping[str, str]
+    """By arm."""
     rows: Sequence[Row]
     reference: float
     """The value that stands for "no difference"."""
@@ -92,6 +96,16 @@ class Forest:
     """What is said where no value at all would do."""
 
     @property
+    def chart(self) -> Markup:
+        """The picture itself."""
+        return _chart(self)
+
+    @property
+    def open(self) -> bool:
+        """Whether it shows what is not decided, or was decided against a candidate."""
+        return any(row.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE} for row in self.rows)
+
+    @property
     def more(self) -> float:
         """What rows need beyond one line of words."""
         most = max((len(row.name) + len(row.value) for row in self.rows), default=0)
@@ -102,7 +116,7 @@ class Forest:
         return _TOP + index * (_ROW + self.more)
 
 
-def forest_chart(forest: Forest) -> Markup:
+def _chart(forest: Forest) -> Markup:
     """Each candidate's interval as a bar with its estimate and its limit."""
     scale = _scale(forest)
     bottom = forest.top(len(forest.rows))
@@ -112,9 +126,9 @@ def forest_chart(forest: Forest) -> Markup:
         *_reference(forest, scale, bottom),
         *_limits(forest, scale),
         *_axis(forest, scale, bottom),
-        *(part for row, top in rows for part in _words(row, top, forest.more)),
+        *(part for row, top in rows for part in _words(forest, row, top)),
         marks=[
-            _mark(row, top + forest.more + _BAR, scale)
+            _mark(row, top + forest.more + _BAR, scale, forest.colours.get(row.name, ""))
             for row, top in rows
             if row.estimate is not None
         ],
@@ -210,34 +224,34 @@ def _axis(forest: Forest, scale: Scale, bottom: float) -> list[Markup]:
     return drawn
 
 
-def _words(row: Row, top: float, more: float) -> list[Markup]:
+def _words(forest: Forest, row: Row, top: float) -> list[Markup]:
     mark = "" if row.outcome is None else f"{formats.MARKS[row.outcome]} "
     return [
-        rectangle(_LEFT, top + 5, 8, 8, f"swatch {row.colour}"),
+        rectangle(_LEFT, top + 5, 8, 8, f"swatch {forest.colours.get(row.name, '')}"),
         text(_LEFT + 13, top + 13, fitting(row.name, LONGEST_NAME), "number", "start"),
         element(
             "text",
             element("tspan", mark, class_=f"outcome {row.outcome}"),
             row.value,
             x=_RIGHT,
-            y=top + more + 13,
+            y=top + forest.more + 13,
             class_="number strong" if row.estimate is not None else "label",
             text_anchor="end",
         ),
     ]
 
 
-def _mark(row: Row, y: float, scale: Scale) -> Mark:
+def _mark(row: Row, y: float, scale: Scale, colour: str) -> Mark:
     """`y` is where the interval lies."""
     assert row.estimate is not None  # noqa: S101 - rows without one are left out
     x = scale(row.estimate)
     drawn = [rectangle(_LEFT, y - 14, _RIGHT - _LEFT, 26, "target")]
     if row.lower is not None and row.upper is not None:
         left, right = sorted((scale(row.lower), scale(row.upper)))
-        drawn.append(line(left, y, right, y, f"interval {row.colour}"))
+        drawn.append(line(left, y, right, y, f"interval {colour}"))
         for bound in (row.lower, row.upper):
-            drawn.append(_end(scale, bound, y, row.colour))
-    drawn.append(circle(x, y, 5.0, f"estimate {row.colour}"))
+            drawn.append(_end(scale, bound, y, colour))
+    drawn.append(circle(x, y, 5.0, f"estimate {colour}"))
     return Mark(Markup("").join(drawn), row.tip, x, y - 4)
 
 
@@ -255,18 +269,7 @@ def _end(scale: Scale, bound: float, y: float, colour: str) -> Markup:
 # The pictures of a verdict.
 
 
-@dataclass(frozen=True)
-class Picture:
-    """One chart, with what stands above it."""
-
-    name: str
-    detail: str
-    chart: Markup
-    open: bool
-    """Whether it shows what is not decided, or was decided against a candidate."""
-
-
-def pictures(verdict: Verdict, colours: Mapping[str, str]) -> list[Picture]:
+def pictures(verdict: Verdict, colours: Mapping[str, str]) -> list[Forest]:
     """One picture for each thing that was compared; first those that decided against something."""
     drawn = [_metric(verdict, name, colours) for name in compared(verdict)]
     if any(it.speed for it in verdict.candidates):
@@ -274,21 +277,20 @@ def pictures(verdict: Verdict, colours: Mapping[str, str]) -> list[Picture]:
     # What parity cannot tell has no number, and stands in the table.
     if any(it.parity and it.parity.worst for it in verdict.candidates):
         drawn.append(_parity(verdict, colours))
-    return sorted(drawn, key=lambda picture: not picture.open)
+    return sorted(drawn, key=lambda forest: not forest.open)
 
 
-def _picture(forest: Forest, colours: Mapping[str, str], name: str, detail: str) -> Picture:
-    rows = [replace(row, colour=colours.get(row.name, "")) for row in forest.rows]
-    is_open = any(row.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE} for row in rows)
-    return Picture(name, detail, forest_chart(replace(forest, rows=rows)), is_open)
-
-
-def _metric(verdict: Verdict, name: str, colours: Mapping[str, str]) -> Picture:
+def _metric(verdict: Verdict, name: str, colours: Mapping[str, str]) -> Forest:
     unit, shown = unit_of(name), formats.metric_name(name)
     judged = [on_all_examples(it, name) for it in verdict.candidates]
     first = next(one for one in judged if one is not None)
     floor = next((one for one in verdict.baseline.noise_floor if one.metric == name), None)
-    forest = Forest(
+    watched = "" if first.margin is not None else "; watched, decides nothing"
+    baseline = formats.metric_value(name, first.baseline)
+    return Forest(
+        name=shown,
+        detail=f"difference from the baseline's {baseline}{watched}",
+        colours=colours,
         title=f"{shown} against the baseline",
         identity=name,
         rows=[_metric_row(it, name) for it in verdict.candidates],
@@ -301,9 +303,6 @@ def _metric(verdict: Verdict, name: str, colours: Mapping[str, str]) -> Picture:
         unit=unit.name or "the metric's own unit",
         noise=floor.seed_sd / unit.size if floor else 0.0,
     )
-    watched = "" if first.margin is not None else "; watched, decides nothing"
-    detail = f"difference from the baseline's {formats.metric_value(name, first.baseline)}"
-    return _picture(forest, colours, shown, f"{detail}{watched}")
 
 
 def _metric_row(candidate: CandidateVerdict, name: str) -> Row:
@@ -334,10 +333,14 @@ def _metric_row(candidate: CandidateVerdict, name: str) -> Row:
     )
 
 
-def _speed(verdict: Verdict, colours: Mapping[str, str]) -> Picture:
+def _speed(verdict: Verdict, colours: Mapping[str, str]) -> Forest:
     measured = [it.speed for it in verdict.candidates if it.speed is not None]
     own_limit = len({speed.required_speedup for speed in measured}) > 1
-    forest = Forest(
+    rate = formats.rate(measured[0].baseline_samples_per_second)
+    return Forest(
+        name="Speed-up",
+        detail=f"over the baseline's {rate} samples/s",
+        colours=colours,
         title="Speed-up over the baseline",
         identity="speed",
         rows=[_speed_row(it, own_limit=own_limit) for it in verdict.candidates],
@@ -348,8 +351,6 @@ def _speed(verdict: Verdict, colours: Mapping[str, str]) -> Picture:
         unit="times the baseline's samples per second",
         nothing_label="no speed-up is enough",
     )
-    rate = formats.rate(measured[0].baseline_samples_per_second)
-    return _picture(forest, colours, "Speed-up", f"over the baseline's {rate} samples/s")
 
 
 def _speed_row(candidate: CandidateVerdict, *, own_limit: bool) -> Row:
@@ -377,8 +378,11 @@ def _speed_row(candidate: CandidateVerdict, *, own_limit: bool) -> Row:
     )
 
 
-def _parity(verdict: Verdict, colours: Mapping[str, str]) -> Picture:
-    forest = Forest(
+def _parity(verdict: Verdict, colours: Mapping[str, str]) -> Forest:
+    return Forest(
+        name="Parity",
+        detail="the compiled arithmetic's largest error",
+        colours=colours,
         title="Parity with eager's arithmetic",
         identity="parity",
         rows=[_parity_row(it) for it in verdict.candidates],
@@ -389,7 +393,6 @@ def _parity(verdict: Verdict, colours: Mapping[str, str]) -> Picture:
         unit="times eager's rounding, logarithmic",
         logarithmic=True,
     )
-    return _picture(forest, colours, "Parity", "the compiled arithmetic's largest error")
 
 
 def _parity_row(candidate: CandidateVerdict) -> Row:

@@ -202,7 +202,7 @@ def _speed(candidate: CandidateVerdict, reason: Reason) -> str:
 def _runs_that_repay(speed: SpeedJudgement, run: RunJudgement) -> float | None:
     """Within how many runs compilation is repaid at the lower end of the speed-up's interval."""
     lower, required = speed.speedup.lower, speed.required_speedup
-    if required is None or lower <= 1.0 or lower < speed.min_speedup:
+    if required is None or lower <= 1.0 or lower < speed.min_speedup or not run.candidate_steps:
         return None
     sample = run.candidate_batch_size / speed.baseline_samples_per_second
     compiling = max(run.candidate_compile_seconds - run.baseline_compile_seconds, 0.0)

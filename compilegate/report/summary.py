@@ -147,18 +147,15 @@ def saves(verdict: Verdict) -> str:
 
 
 def _saved_by(candidate: CandidateCost, figures: CostFigures, baseline: str) -> str:
-    amount = candidate.saved
+    amount, repaid = candidate.saved, candidate.retrainings_to_repay
     if amount.seconds <= 0.0:
         longer = formats.seconds(-amount.seconds)
         return f"nothing: each retraining takes {longer} longer, compilation included"
     before = next((each.retraining.seconds for each in figures.arms if each.arm == baseline), 0.0)
     share = f" ({amount.seconds / before:.0%})" if before > 0.0 else ""
     text = f"{formats.amount(amount)} of each retraining{share}, compilation included"
-    repaid = candidate.retrainings_to_repay
-    if repaid is None:
-        return text
-    count = "1 retraining repays" if repaid == 1 else f"{repaid:,} retrainings repay"
-    return f"{text}; {count} the comparison"
+    count = "1 retraining repays" if repaid == 1 else f"{repaid or 0:,} retrainings repay"
+    return text if repaid is None else f"{text}; {count} the comparison"
 
 
 def saved(value: Amount) -> str:
