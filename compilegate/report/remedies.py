@@ -52,6 +52,15 @@ _ACTIONS: Mapping[str, str] = {
     Code.EVIDENCE_LOST: "Run it again: the jobs that were lost train anew, and no others.",
     Code.METRIC_BELOW_FLOOR: "Train longer or tune the recipe: the models are below the floor.",
     Code.METRIC_AT_CONSTANT: "Train longer or tune the recipe: the models predict a constant.",
+    Code.PARITY_CANNOT_TELL: "Raise `steps` in [gate.parity], so that the probe compares more.",
+    Code.SPEED_BEYOND_BELIEF: "Wait for the device before the time of a step is taken.",
+    Code.STEPS_LOSS_NOT_FINITE: "Lower the `learning_rate`, clip gradients, or use a wider "
+    "`precision`.",
+    Code.STEPS_LOSS_CONSTANT: "Check that the optimizer's steps reach the model.",
+    Code.CONFOUND_EXAMPLES_SEEN: "Let all arms train on the same number of examples.",
+    Code.DATA_DIFFERS: "Train all arms on the same data.",
+    Code.MODEL_SEED_UNUSED: "Pass `seed` on to whatever draws numbers in the program.",
+    "data": "Take the rows that validate out of the training data.",
     "parity": "Try another torch version or backend: the compiled arithmetic differs from eager's.",
     "compiler": "Its compiler did not run as declared: read the log of its training job.",
     "recipe": "It was not trained as the workload declares: fix the training program.",
@@ -67,6 +76,8 @@ _EVIDENCE = "Its evidence cannot be trusted: read the logs of its training jobs,
 _SETTLED_BY_MORE = (Code.QUALITY_UNDECIDED, Code.SPEED_UNDECIDED)
 """What more seeds or examples decide, where the verdict says how many."""
 _KEYS_OF_METRICS = {Code.METRIC_BELOW_FLOOR: "floor", Code.REGISTERED_WORSE: "drop"}
+_MANY_SEEDS, _MANY_TIMES = 20, 10.0
+"""More seeds, or more times the examples, than most people can have."""
 _NEARLY = 2.0
 """How far beyond a parity limit an error may be for another limit to be a remedy."""
 
@@ -100,7 +111,8 @@ def baseline_remedies(baseline: BaselineVerdict) -> list[str]:
 
 
 def settling(verdict: Verdict, arm: str) -> list[str]:
-    """What would settle what is undecided about a candidate, with its cost; the cheapest first."""
+    """What would settle what is undecided about a candidate, with its cost: the cheapest first, but
+    last what is out of reach."""
     figures = () if verdict.cost is None else verdict.cost.candidates
     return next((_ways(each) for each in figures if each.arm == arm), [])
 
@@ -113,15 +125,15 @@ def _ways(candidate: CandidateCost) -> list[str]:
             f"{formats.counted(2 * more.seeds, 'job')}: {formats.amount(more.amount)} of machine "
             "time"
         )
-        ways.append((more.amount.seconds, text))
+        ways.append((more.seeds > _MANY_SEEDS, more.amount.seconds, text))
     if (rows := candidate.more_examples) is not None:
         text = (
             f"about {rows.examples:,} validation examples ({rows.growth:.1f} times as many), on "
             f"which all its jobs and the baseline's run again: {formats.amount(rows.amount)} of "
             "machine time, and what the examples cost"
         )
-        ways.append((rows.amount.seconds, text))
-    return [text for _, text in sorted(ways)]
+        ways.append((rows.growth > _MANY_TIMES, rows.amount.seconds, text))
+    return [text for *_, text in sorted(ways)]
 
 
 def _remedy(candidate: CandidateVerdict | None, reason: Reason) -> str:

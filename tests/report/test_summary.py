@@ -80,6 +80,12 @@ def test_the_cheapest_way_to_settle_it_comes_first_with_the_rule_that_binds(verd
     )
     assert second == "To settle it, add about 3 more seeds, 6 jobs: 5.5 h of machine time."
     assert last.startswith("Or turn it off")
+    (figures,) = verdict.cost.candidates
+    rows = dataclasses.replace(figures.more_examples, growth=708.3, examples=1_500_000)
+    far = dataclasses.replace(figures, more_examples=rows)
+    cost = dataclasses.replace(verdict.cost, candidates=(far,))
+    first, *_ = remedies(dataclasses.replace(verdict, cost=cost), verdict.candidates[0])
+    assert first.startswith("To settle it, add about 3 more seeds")
 
 
 def test_each_rule_is_named_with_its_value_the_value_met_and_what_would_have_passed(verdict):
