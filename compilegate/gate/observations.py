@@ -44,7 +44,7 @@ MOST_POINTS_PER_CURVE = 120
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MOST_TEXT = 200
 MOST_NOTES = 20
-LONGEST_NOTE = 500
+LONGEST_NOTE, LONGEST_PROBLEM = 500, 1_500
 MOST_VALUES = 50
 """Environment values and proofs of one arm; printed metrics of one job, and values of each."""
 
@@ -202,11 +202,13 @@ def _replicate(
     arm, seed = replicate
     if not isinstance(record, EvidenceRecord):
         problem = unusable(Subject(seed), record).said.sentence
-        return ReplicateObservation(arm, seed, problem=clipped(problem, MOST_TEXT))
+        return ReplicateObservation(arm, seed, problem=clipped(problem, LONGEST_PROBLEM))
     evidence, speed, compiler = record.evidence, record.evidence.speed, record.evidence.compiler
     job = clipped(evidence.job, MOST_TEXT)
     if evidence.failure is not None:
-        return ReplicateObservation(arm, seed, job, problem=clipped(evidence.failure, MOST_TEXT))
+        return ReplicateObservation(
+            arm, seed, job, problem=clipped(evidence.failure, LONGEST_PROBLEM)
+        )
     seen = ReplicateObservation(
         arm,
         seed,

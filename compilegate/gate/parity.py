@@ -49,7 +49,7 @@ def judge_parity(
     parity = record.evidence.parity
     if parity is not None and spoken.answer is not ParityAnswer.PASS:
         place = f"{REPROS_FOLDER}/{folder_name(arm, spoken.seed)}/{REPRO_SCRIPT}"
-        departs = None if parity.departs is None else clipped(parity.departs)
+        departs = None if parity.departs is None else clipped(parity.departs, 1_000)
         spoken = replace(spoken, departs=departs, repro=None if parity.repro is None else place)
     uncompared = None
     if parity is not None and record.parity is not None:

@@ -66,6 +66,8 @@ LEAST_CALLED = 0.5
 """The share of the steps in which a compiled graph is called at least."""
 LEAST_SPEED = 1e-9
 """Samples per second: less is not a measurement, and overflows ratios."""
+LONGEST_FAILURE = 1_500
+"""Characters of why a job ended: a sentence of the job's, which reports show whole."""
 MOST_BYTES = 1e16
 """The most of anything that is counted: beyond it a number is damage."""
 NO_AMOUNTS = ("seed", "schema_version")
@@ -179,7 +181,7 @@ def _check_ending(record: EvidenceRecord, expected: Expected) -> Finding | None:
     """Why nothing of the record can be judged; None where it can."""
     evidence, about = record.evidence, expected.about
     if evidence.failure is not None:
-        why = clipped(evidence.failure)
+        why = clipped(evidence.failure, LONGEST_FAILURE)
         if expected.lost:
             text = f"the job left no model, which says nothing about the arm: {why}"
             return about.leaves_open(Code.EVIDENCE_LOST, text)
@@ -282,7 +284,8 @@ def _check_compiler(
         text = f"{times} recompilations{beside}: shapes or settings changed."
         if allowed is not None and compiler.recompilations > allowed:
             text = f"{text} max_recompilations is {allowed}."
-            yield about.fails(Code.COMPILER_RECOMPILED, text, allowed=allowed)
+            found = compiler.recompilations
+            yield about.fails(Code.COMPILER_RECOMPILED, text, allowed=allowed, recompilations=found)
         else:
             yield about.notes(Code.COMPILER_RECOMPILED, text)
 

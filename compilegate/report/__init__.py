@@ -1,21 +1,19 @@
 """The report: a verdict and what was observed, as a page, Markdown, JUnit XML, lines and a notice.
 
-An execution that came to no verdict has a page of its own (`page.execution`).
+An execution that came to no verdict has a page of its own (`execution`).
 """
 
-from compilegate.report.about import About, Span
-from compilegate.report.closing import decided, saves
-from compilegate.report.junit import render_junit
-from compilegate.report.markdown import render_markdown
-from compilegate.report.notice import Notice, notice_of
-from compilegate.report.page.execution import (
+from compilegate.report.execution import (
     ExecutionFacts,
     StepFacts,
     render_execution_html,
     render_execution_markdown,
 )
-from compilegate.report.page.verdict import render_html
-from compilegate.report.summary import summary_lines
+from compilegate.report.junit import render_junit
+from compilegate.report.markdown import render_markdown
+from compilegate.report.notice import Notice, notice_of
+from compilegate.report.page import render_html
+from compilegate.report.summary import About, Span, decided, saves, summary_lines
 
 __all__ = [
     "About",

@@ -12,34 +12,27 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from compilegate.gate.findings import Note, Outcome, Reason
-from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
+from compilegate.gate.verdict import Verdict
+from compilegate.report.summary import JUDGED_IN_CELLS
 
 
 def render_junit(verdict: Verdict) -> str:
     """The whole document. Everything that comes from outside is escaped."""
     suites = ET.Element("testsuites", name=_text(verdict.workload))
-    suites.append(_baseline(verdict.baseline))
-    for candidate in verdict.candidates:
-        suites.append(_candidate(candidate))
+    baseline = _suite(verdict.baseline.arm, verdict.baseline.reasons, ())
+    if verdict.baseline.sound:
+        baseline.set("tests", "1")
+        name = _text(verdict.baseline.arm)
+        ET.SubElement(baseline, "testcase", classname=name, name="evidence is valid")
+    suites.append(baseline)
+    suites.extend(_suite(it.arm, it.reasons, it.notes) for it in verdict.candidates)
     for count in ("tests", "failures", "errors"):  # Jenkins knows no others here
         suites.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _baseline(baseline: BaselineVerdict) -> ET.Element:
-    suite = _suite(baseline.arm, baseline.reasons, ())
-    if baseline.sound:
-        suite.set("tests", "1")
-        ET.SubElement(suite, "testcase", classname=_text(baseline.arm), name="evidence is valid")
-    return suite
-
-
-def _candidate(candidate: CandidateVerdict) -> ET.Element:
-    return _suite(candidate.arm, candidate.reasons, candidate.notes)
 
 
 def _suite(arm: str, reasons: Sequence[Reason], notes: Sequence[Note]) -> ET.Element:
@@ -52,26 +45,22 @@ def _suite(arm: str, reasons: Sequence[Reason], notes: Sequence[Note]) -> ET.Ele
         skipped=str(outcomes.count(Outcome.INCONCLUSIVE)),
         errors="0",
     )
-    for name, reason in _named(reasons):
-        suite.append(_case(arm, name, reason))
+    taken: Counter[str] = Counter()
+    for reason in reasons:
+        name = _name(reason)
+        taken[name] += 1
+        unique = name if taken[name] == 1 else f"{name} ({taken[name]})"
+        case = ET.SubElement(suite, "testcase", classname=_text(arm), name=unique)
+        _add_outcome(case, reason)
     if notes:
         output = ET.SubElement(suite, "system-out")
         output.text = "\n".join(_text(note.sentence) for note in notes)
     return suite
 
 
-def _named(reasons: Sequence[Reason]) -> Iterator[tuple[str, Reason]]:
-    """Each reason with the name of its case."""
-    taken: Counter[str] = Counter()
-    for reason in reasons:
-        name = _name(reason)
-        taken[name] += 1
-        yield name if taken[name] == 1 else f"{name} ({taken[name]})", reason
-
-
 def _name(reason: Reason) -> str:
     numbers = reason.numbers
-    judged = reason.code.subject in ("quality", "speed", "parity", "memory")
+    judged = reason.code.subject in JUDGED_IN_CELLS
     about = (numbers.get("metric"), numbers.get("part"), numbers.get("column"))
     words = [reason.code.subject if judged else str(reason.code)]
     words += [str(word) for word in about if word is not None]
@@ -80,8 +69,7 @@ def _name(reason: Reason) -> str:
     return _text(" ".join(words))
 
 
-def _case(arm: str, name: str, reason: Reason) -> ET.Element:
-    case = ET.Element("testcase", classname=_text(arm), name=name)
+def _add_outcome(case: ET.Element, reason: Reason) -> None:
     sentence = _text(reason.sentence)
     if reason.outcome is Outcome.FAIL:
         found = ET.SubElement(case, "failure", message=sentence, type=str(reason.code))
@@ -90,7 +78,6 @@ def _case(arm: str, name: str, reason: Reason) -> ET.Element:
         ET.SubElement(case, "skipped", message=sentence)
     else:
         ET.SubElement(case, "system-out").text = sentence
-    return case
 
 
 def _text(content: str) -> str:

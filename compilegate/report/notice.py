@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from compilegate.gate.findings import Code, Outcome, Reason, clipped
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.job.names import NO_ARM, NOTHING_NEW
-from compilegate.report import cost
-from compilegate.report.remedies import baseline_remedy, remedies
+from compilegate.report.remedies import baseline_remedies, remedies
+from compilegate.report.summary import gate_sentence
 
 SCHEMA_VERSION: Final = 1
 MOST_SUBJECT = 100
 """What Amazon SNS takes as a subject: 100 characters of ASCII, on one line."""
-MOST_CANDIDATES = 20
-MOST_REMEDY = 600
-"""Characters; it may name two ways, each with its cost."""
-MOST_REASONS = 8
-"""How many reasons of a candidate a mail names; the report has the rest."""
-
+MOST_CANDIDATES, MOST_REASONS = 20, 8
+"""How many a mail names; the report has the rest."""
+MOST_SENTENCE, MOST_REMEDY = 300, 800
+"""Characters: a mail of 20 candidates with all their reasons must stay one that SNS takes."""
 _IN_WORDS = {Outcome.FAIL: "refused", Outcome.INCONCLUSIVE: "inconclusive"}
 
 
@@ -51,72 +50,56 @@ class Notice:
 def notice_of(verdict: Verdict) -> Notice:
     """The notice of a verdict; `send` is false when every candidate passed."""
     open_ones = [item for item in verdict.candidates if item.outcome is not Outcome.PASS]
+    # An arm that trained alone is the baseline.
+    reasons = [it for each in (verdict.baseline, *open_ones) for it in each.reasons]
     return Notice(
         workload=verdict.workload,
         send=bool(open_ones) or verdict.decision.arm == NO_ARM,
         subject=_subject(verdict, open_ones),
         message="\n".join(_message(verdict, open_ones)) + "\n",
-        lost=any(
-            reason.code is Code.EVIDENCE_LOST
-            for item in (verdict.baseline, *open_ones)  # an arm that trained alone is the baseline
-            for reason in item.reasons
-        ),
+        lost=any(reason.code is Code.EVIDENCE_LOST for reason in reasons),
     )
 
 
-def _subject(verdict: Verdict, open_ones: list[CandidateVerdict]) -> str:
+def _subject(verdict: Verdict, open_ones: Sequence[CandidateVerdict]) -> str:
     """What happened, in full where it fits, else counted."""
     released = verdict.decision.arm
     outcome = "nothing released" if released == NO_ARM else f"{released} released"
     if verdict.decision.registers == NOTHING_NEW:
         outcome = "nothing new"
+    outcomes = [item.outcome for item in open_ones]
     in_full = [f"{item.arm} {_IN_WORDS[item.outcome]}" for item in open_ones]
-    counted = [
-        f"{count} {words}"
-        for expected, words in _IN_WORDS.items()
-        if (count := sum(item.outcome is expected for item in open_ones))
-    ]
+    counted = [f"{outcomes.count(it)} {_IN_WORDS[it]}" for it in _IN_WORDS if it in outcomes]
+    subject = ""
     for parts in (in_full, counted):
-        subject = _ascii(", ".join([f"{verdict.workload}: {outcome}", *parts]))
+        subject = ", ".join([f"{verdict.workload}: {outcome}", *parts])
+        subject = clipped(subject, len(subject)).encode("ascii", "replace").decode("ascii")
         if len(subject) <= MOST_SUBJECT:
             return subject
     return subject[: MOST_SUBJECT - 3] + "..."
 
 
-def _message(verdict: Verdict, open_ones: list[CandidateVerdict]) -> list[str]:
-    lines = [clipped(verdict.decision.sentence)]
-    if verdict.baseline.reasons:
-        no_successor = "may not replace the registered model"
-        found = no_successor if verdict.baseline.sound else "is not valid"
-        lines += ["", f"{clipped(verdict.baseline.arm)}, the baseline, {found}."]
-        lines += _why(verdict.baseline.reasons)
-        lines += ["  What to do:", f"  - {clipped(baseline_remedy(verdict.baseline), MOST_REMEDY)}"]
-    for candidate in open_ones[:MOST_CANDIDATES]:
-        lines += ["", *_candidate(verdict, candidate)]
+def _message(verdict: Verdict, open_ones: Sequence[CandidateVerdict]) -> list[str]:
+    baseline, lines = verdict.baseline, [clipped(verdict.decision.sentence)]
+    if baseline.reasons:
+        found = "may not replace the registered model" if baseline.sound else "is not valid"
+        lines += ["", f"{clipped(baseline.arm)}, the baseline, {found}."]
+        lines += _why_and_what_to_do(baseline.reasons, baseline_remedies(baseline))
+    for item in open_ones[:MOST_CANDIDATES]:
+        deciding = [each for each in item.reasons if each.outcome is item.outcome]
+        verb = "was" if item.outcome is Outcome.FAIL else "is"
+        lines += ["", f"{clipped(item.arm)} {verb} {_IN_WORDS[item.outcome]}."]
+        lines += _why_and_what_to_do(deciding, remedies(verdict, item))
     if len(open_ones) > MOST_CANDIDATES:
         lines += ["", f"The report has {len(open_ones) - MOST_CANDIDATES} more candidates."]
     if verdict.cost is not None:
-        lines += ["", clipped(cost.gate_sentence(verdict.cost))]
+        lines += ["", clipped(gate_sentence(verdict.cost))]
     return lines
 
 
-def _candidate(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
-    deciding = [item for item in candidate.reasons if item.outcome is candidate.outcome]
-    verb = "was" if candidate.outcome is Outcome.FAIL else "is"
-    return [
-        f"{clipped(candidate.arm)} {verb} {_IN_WORDS[candidate.outcome]}.",
-        *_why(deciding),
-        "  What to do:",
-        *(f"  - {clipped(remedy, MOST_REMEDY)}" for remedy in remedies(verdict, candidate)),
-    ]
-
-
-def _why(reasons: list[Reason] | tuple[Reason, ...]) -> list[str]:
-    lines = [f"  - {clipped(reason.sentence)}" for reason in reasons[:MOST_REASONS]]
+def _why_and_what_to_do(reasons: Sequence[Reason], ways: Sequence[str]) -> list[str]:
+    why = [f"  - {clipped(each.sentence, MOST_SENTENCE)}" for each in reasons[:MOST_REASONS]]
     if len(reasons) > MOST_REASONS:
-        lines.append(f"  - and {len(reasons) - MOST_REASONS} more reasons, in the report")
-    return ["  Why:", *lines] if lines else []
-
-
-def _ascii(text: str) -> str:
-    return clipped(text, len(text)).encode("ascii", "replace").decode("ascii")
+        why.append(f"  - and {len(reasons) - MOST_REASONS} more reasons, in the report")
+    advice = [f"  - {clipped(each, MOST_REMEDY)}" for each in ways]
+    return [*(["  Why:", *why] if why else []), "  What to do:", *advice]

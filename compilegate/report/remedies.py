@@ -1,56 +1,67 @@
-"""What a person can do about a candidate that was refused or is inconclusive. Pure.
+"""What a person can do about an arm that was refused or is inconclusive. Pure.
 
-The gate says what it found; this says what follows from it, for each kind of finding once.
+Each remedy names the action and the rule that binds: its key and value, the value met, and what
+would have passed.
 """
 
 from __future__ import annotations
 
-from compilegate.gate.findings import Code, Outcome
-from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
-from compilegate.report import cost
+import math
+from collections.abc import Callable, Mapping
+
+from compilegate.gate.findings import Code, Outcome, Reason
+from compilegate.gate.metrics import unit_of
+from compilegate.gate.verdict import (
+    BaselineVerdict,
+    CandidateCost,
+    CandidateVerdict,
+    RunJudgement,
+    SpeedJudgement,
+    Verdict,
+)
+from compilegate.report import formats
 
 _BENCHMARK_LONGER = (
     "Benchmark longer: raise `epochs` in [recipe], or what your own program has for it, or add "
     "seeds, until the speed-up is certain."
 )
-_MORE_EVIDENCE = (
-    "More seeds alone would not settle this: judge on more validation examples, or declare a "
-    "margin that they can show."
-)
-_RETUNE = "Give it another `batch_size` or `learning_rate`, the most frequent causes of harm."
-_BY_CODE = {
-    Code.QUALITY_UNDECIDED: _MORE_EVIDENCE,
+_ACTIONS: Mapping[str, str] = {
+    Code.QUALITY_UNDECIDED: "More seeds alone would not settle this: judge on more validation "
+    "examples, or declare a margin that they can show.",
     Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: a single one cannot show chance.",
-    Code.QUALITY_WORSE: _RETUNE,
+    "quality": "Give it another `batch_size` or `learning_rate`, the most frequent causes of harm.",
+    "seeds": "Make training more stable, as by a lower `learning_rate`, or declare more `seeds`.",
+    "groups": "Have the program write the declared `groups` beside its examples.",
     Code.SPEED_UNDECIDED: _BENCHMARK_LONGER,
-    Code.SPEED_UNMEASURED: _BENCHMARK_LONGER,
-    Code.SPEED_BELOW_MINIMUM: "Give it a larger `batch_size`, or accept less in `min_speedup`.",
-    Code.SPEED_NOT_REPAID: (
-        "Keep the compile cache on, train longer, or set `repaid_within_runs` to how many times as "
-        "long the real training is."
-    ),
-    Code.MEMORY_INCREASED: (
-        "Give it a smaller `batch_size`, or allow more in `max_memory_increase`."
-    ),
-    Code.MEMORY_NOT_COMPARED: (
-        "Let all arms measure the same memory, or remove `max_memory_increase`."
-    ),
-    Code.SPEED_DISAGREES: (
-        "Find out what the training does besides its steps (loader, evaluation, other shapes), "
-        "and run again on a quieter machine."
-    ),
-    Code.COMPILER_RECOMPILED: (
-        "Keep shapes and settings the same in every step, or allow it by `max_recompilations`."
-    ),
-    Code.RECIPE_DIFFERS: (
-        "Declare for each arm the `precision` that the script trains in, or have it train in the "
-        "declared one (`job.autocast()`)."
-    ),
+    "speed": _BENCHMARK_LONGER,
+    Code.SPEED_BELOW_MINIMUM: "Give it a larger `batch_size` or another backend: it is not fast "
+    "enough.",
+    Code.SPEED_NOT_REPAID: "Keep the compile cache on, train longer, or set `repaid_within_runs` "
+    "to how many times as long the real training is.",
+    Code.MEMORY_INCREASED: "Give it a smaller `batch_size`, or allow more in "
+    "`max_memory_increase`.",
+    Code.MEMORY_NOT_COMPARED: "Let all arms measure the same memory, or remove "
+    "`max_memory_increase`.",
+    Code.SPEED_DISAGREES: "Find out what the training does besides its steps (loader, evaluation, "
+    "other shapes), and run again on a quieter machine.",
+    Code.COMPILER_RECOMPILED: "Keep shapes and settings the same in every step, or allow it by "
+    "`max_recompilations`.",
+    Code.RECIPE_DIFFERS: "Declare for each arm the `precision` that the script trains in, or have "
+    "it train in the declared one (`job.autocast()`).",
     Code.ARM_FAILED: "Read the log of the failed job, and fix the arm.",
     Code.EVIDENCE_LOST: "Run it again: the jobs that were lost train anew, and no others.",
-}
-_BY_SUBJECT = {
-    "parity": "Its compiled arithmetic differs from eager's: try another torch version or backend.",
+    Code.METRIC_BELOW_FLOOR: "Train longer or tune the recipe: the models are below the floor.",
+    Code.METRIC_AT_CONSTANT: "Train longer or tune the recipe: the models predict a constant.",
+    Code.PARITY_CANNOT_TELL: "Raise `steps` in [gate.parity], so that the probe compares more.",
+    Code.SPEED_BEYOND_BELIEF: "Wait for the device before the time of a step is taken.",
+    Code.STEPS_LOSS_NOT_FINITE: "Lower the `learning_rate`, clip gradients, or use a wider "
+    "`precision`.",
+    Code.STEPS_LOSS_CONSTANT: "Check that the optimizer's steps reach the model.",
+    Code.CONFOUND_EXAMPLES_SEEN: "Let all arms train on the same number of examples.",
+    Code.DATA_DIFFERS: "Train all arms on the same data.",
+    Code.MODEL_SEED_UNUSED: "Pass `seed` on to whatever draws numbers in the program.",
+    "data": "Take the rows that validate out of the training data.",
+    "parity": "Try another torch version or backend: the compiled arithmetic differs from eager's.",
     "compiler": "Its compiler did not run as declared: read the log of its training job.",
     "recipe": "It was not trained as the workload declares: fix the training program.",
     "confound": "Run all arms on the same kind of machine and image, or declare the difference.",
@@ -60,41 +71,204 @@ _BY_SUBJECT = {
     "raise `drop`; to start anew, delete registered/evidence/ of the workload.",
     "metric": "Fix what the training program reports, or the metric's function.",
 }
-"""By the part of a reason's code before the dot, if the code itself has no entry."""
+"""By a reason's code, else by the part of it before the dot."""
 _EVIDENCE = "Its evidence cannot be trusted: read the logs of its training jobs, then run again."
+_SETTLED_BY_MORE = (Code.QUALITY_UNDECIDED, Code.SPEED_UNDECIDED)
+"""What more seeds or examples decide, where the verdict says how many."""
+_KEYS_OF_METRICS = {Code.METRIC_BELOW_FLOOR: "floor", Code.REGISTERED_WORSE: "drop"}
+_MANY_SEEDS, _MANY_TIMES = 20, 10.0
+"""More seeds, or more times the examples, than most people can have."""
+_NEARLY = 2.0
+"""How far beyond a parity limit an error may be for another limit to be a remedy."""
 
 
 def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
-    """What can be done: a sentence each, the likeliest first, and last how to do without it."""
-    more_evidence = _what_settles_it(verdict, candidate.arm)
-    found = [
-        remedy
-        for remedy in (
-            _remedy(reason.code)
-            for reason in candidate.reasons
-            if reason.outcome is candidate.outcome
-        )
-        # What more evidence would settle has its own line, with its cost.
-        if not (more_evidence and remedy == _MORE_EVIDENCE)
-    ]
-    return [*more_evidence, *dict.fromkeys(found), _do_without(verdict, candidate)]
+    """What can be done about a candidate: the most helpful first, and last how to do without it."""
+    reasons = deciding(candidate)
+    # Wrong arithmetic is why losses explode and metrics fall.
+    reasons = [it for it in reasons if it.code is Code.PARITY_DIFFERS] or reasons
+    more = [f"To settle it, add {way}." for way in settling(verdict, candidate.arm)]
+    if more:
+        settled = [each for each in reasons if each.code in _SETTLED_BY_MORE]
+        more[0] = " ".join([more[0], *(_rule(candidate, each) for each in settled[:1])]).rstrip()
+        reasons = [each for each in reasons if each not in settled]
+    found = dict.fromkeys(_remedy(candidate, each) for each in reasons)
+    return [*more, *found, _do_without(verdict, candidate)]
 
 
-def baseline_remedy(baseline: BaselineVerdict) -> str:
+def deciding(candidate: CandidateVerdict) -> list[Reason]:
+    """The reasons that made it what it is, but for those that follow from another one."""
+    reasons = [each for each in candidate.reasons if each.outcome is candidate.outcome]
+    if any(each.code is Code.PARITY_DIFFERS for each in reasons):
+        # A job ends when its arithmetic is wrong.
+        return [each for each in reasons if each.code is not Code.ARM_FAILED]
+    return reasons
+
+
+def baseline_remedies(baseline: BaselineVerdict) -> list[str]:
     """What can be done about a baseline that may not be released."""
-    if baseline.sound:
-        return _BY_SUBJECT["registered"]
-    return "Read the logs of the baseline's training jobs, correct it, and run again."
+    return list(dict.fromkeys(_remedy(None, reason) for reason in baseline.reasons))
 
 
-def _remedy(code: Code) -> str:
-    return _BY_CODE.get(code) or _BY_SUBJECT.get(code.subject, _EVIDENCE)
-
-
-def _what_settles_it(verdict: Verdict, arm: str) -> list[str]:
+def settling(verdict: Verdict, arm: str) -> list[str]:
+    """What would settle what is undecided about a candidate, with its cost: the cheapest first, but
+    last what is out of reach."""
     figures = () if verdict.cost is None else verdict.cost.candidates
-    ways = [cost.what_settles_it(item) for item in figures if item.arm == arm]
-    return [f"To settle it, add {way}." for way in ways if way]
+    return next((_ways(each) for each in figures if each.arm == arm), [])
+
+
+def _ways(candidate: CandidateCost) -> list[str]:
+    ways = []
+    if (more := candidate.more_seeds) is not None:
+        text = (
+            f"about {formats.counted(more.seeds, 'more seed')}, "
+            f"{formats.counted(2 * more.seeds, 'job')}: {formats.amount(more.amount)} of machine "
+            "time"
+        )
+        ways.append((more.seeds > _MANY_SEEDS, more.amount.seconds, text))
+    if (rows := candidate.more_examples) is not None:
+        text = (
+            f"about {rows.examples:,} validation examples ({rows.growth:.1f} times as many), on "
+            f"which all its jobs and the baseline's run again: {formats.amount(rows.amount)} of "
+            "machine time, and what the examples cost"
+        )
+        ways.append((rows.growth > _MANY_TIMES, rows.amount.seconds, text))
+    return [text for *_, text in sorted(ways)]
+
+
+def _remedy(candidate: CandidateVerdict | None, reason: Reason) -> str:
+    code, speed = reason.code, None if candidate is None else candidate.speed
+    if speed is not None and code is Code.SPEED_BELOW_MINIMUM and speed.binding == "repayment":
+        code = Code.SPEED_NOT_REPAID
+    action = _ACTIONS.get(code) or _ACTIONS.get(code.subject, _EVIDENCE)
+    if speed is not None and code is Code.SPEED_UNDECIDED and speed.busy_machine is not None:
+        action = "Run it again when the machine is quiet."
+    return f"{action} {_rule(candidate, reason)}".rstrip()
+
+
+def _rule(candidate: CandidateVerdict | None, reason: Reason) -> str:
+    """The rule that binds; empty where the reason comes from no declared number."""
+    describe = _RULES.get(reason.code)
+    if describe is not None and candidate is not None:
+        return describe(candidate, reason)
+    return _of_value(reason) if reason.code in _KEYS_OF_METRICS else ""
+
+
+def _binds(key: str, value: float, met: str, passing: float | None) -> str:
+    """`passing` is the value of the key with which this rule would have passed."""
+    name, _, where = key.partition(" ")
+    end = "" if passing is None else f" `{name} = {passing:g}` would have passed."
+    return f"`{name} = {value:g}` {where} binds: {met}.{end}"
+
+
+def _of_value(reason: Reason) -> str:
+    """The rule about an arm's own value of a metric, in numbers of the reason."""
+    key, numbers = _KEYS_OF_METRICS[reason.code], reason.numbers
+    declared, value, before = (numbers.get(it) for it in (key, "value", "registered_value"))
+    if not isinstance(declared, float | int) or not isinstance(value, float):
+        return ""
+    met, passing = f"the value is {value:.5g}", None
+    if isinstance(before, float):
+        met = f"{met}, the registered model's {before:.5g}"
+        passing = formats.rounded_up(abs(value - before)) if value != before else None
+    return _binds(f"{key} in [gate.metrics.{numbers.get('metric')}]", declared, met, passing)
+
+
+def _margin(candidate: CandidateVerdict, reason: Reason) -> str:
+    about = (reason.numbers.get("metric"), reason.numbers.get("part"))
+    metric = next((it for it in candidate.metrics if (it.metric, it.part) == about), None)
+    if metric is None or metric.margin is None:
+        return ""
+    harm = -metric.delta.lower if metric.direction == "higher" else metric.delta.upper
+    declared, size = metric.margin, 1.0
+    if metric.relative_margin is not None:
+        declared, size = metric.relative_margin, abs(metric.baseline)
+    if harm <= metric.margin or size == 0.0:
+        return ""
+    where = f"[gate.metrics.{metric.metric}]"
+    where = where if metric.part is None else f"[[gate.slices]] {metric.part}"
+    met = f"it may be worse by up to {unit_of(metric.metric).amount(harm)}"
+    return _binds(f"margin in {where}", declared, met, formats.rounded_up(harm / size))
+
+
+def _speed(candidate: CandidateVerdict, reason: Reason) -> str:
+    speed = candidate.speed
+    if speed is None:
+        return ""
+    met, floor = speed.speedup.lower, math.floor(speed.speedup.lower * 100) / 100
+    if speed.binding != "repayment" or speed.run is None:
+        passing = floor if 1.0 <= floor < speed.min_speedup else None
+        found = f"the speed-up is at least {formats.times(met)}"
+        return _binds("min_speedup in [gate]", speed.min_speedup, found, passing)
+    runs = speed.run.repaid_within_steps / max(speed.run.candidate_steps, 1)
+    required = speed.required_speedup
+    limit = "no speed-up is enough" if required is None else f"{formats.times(required)} is needed"
+    return _binds(
+        "repaid_within_runs in [gate]",
+        float(f"{runs:.3g}"),
+        f"{limit} to repay compilation, the speed-up is at least {formats.times(met)}",
+        _runs_that_repay(speed, speed.run),
+    )
+
+
+def _runs_that_repay(speed: SpeedJudgement, run: RunJudgement) -> float | None:
+    """Within how many runs compilation is repaid at the lower end of the speed-up's interval."""
+    lower, required = speed.speedup.lower, speed.required_speedup
+    if required is None or lower <= 1.0 or lower < speed.min_speedup or not run.candidate_steps:
+        return None
+    sample = run.candidate_batch_size / speed.baseline_samples_per_second
+    compiling = max(run.candidate_compile_seconds - run.baseline_compile_seconds, 0.0)
+    # What the required speed-up repays beyond compilation is lost between steps, in every run.
+    lost = sample * (1.0 - 1.0 / required) - compiling / run.repaid_within_steps
+    gained = sample * (1.0 - 1.0 / lower) - max(lost, 0.0)
+    if gained <= 0.0 or compiling <= 0.0:
+        return None
+    return formats.rounded_up(compiling / gained / run.candidate_steps)
+
+
+def _memory(candidate: CandidateVerdict, reason: Reason) -> str:
+    memory = candidate.memory
+    if memory is None or memory.increase is None or memory.max_increase is None:
+        return ""
+    met = f"memory grew by {memory.increase:.3g} of the baseline's"
+    passing = formats.rounded_up(memory.increase)
+    return _binds("max_memory_increase in [gate]", memory.max_increase, met, passing)
+
+
+def _parity(candidate: CandidateVerdict, reason: Reason) -> str:
+    parity = candidate.parity
+    if parity is None or parity.worst is None or parity.limit is None:
+        return ""
+    ratio = parity.worst.ratio
+    near = ratio is not None and parity.limit < ratio <= _NEARLY * parity.limit
+    met = f"the largest error is {formats.error_ratio(ratio)} what eager's rounding explains"
+    script = f" {parity.repro} shows it alone." if parity.repro else ""
+    key = f"{parity.precision}_limit in [gate.parity]"
+    passing = formats.rounded_up(ratio) if ratio is not None and near else None
+    return _binds(key, parity.limit, met, passing) + script
+
+
+def _recompiled(candidate: CandidateVerdict, reason: Reason) -> str:
+    numbers = [each.numbers for each in candidate.reasons if each.code is reason.code]
+    found = [it for each in numbers if isinstance(it := each.get("recompilations"), int)]
+    allowed = reason.numbers.get("allowed")
+    if not found or not isinstance(allowed, int):
+        return ""
+    most = max(found)
+    met = f"a job recompiled {formats.counted(most, 'time')}"
+    return _binds("max_recompilations in [gate]", allowed, met, most)
+
+
+_RULES: Mapping[Code, Callable[[CandidateVerdict, Reason], str]] = {
+    Code.QUALITY_UNDECIDED: _margin,
+    Code.QUALITY_WORSE: _margin,
+    Code.SPEED_UNDECIDED: _speed,
+    Code.SPEED_BELOW_MINIMUM: _speed,
+    Code.SPEED_NOT_REPAID: _speed,
+    Code.MEMORY_INCREASED: _memory,
+    Code.PARITY_DIFFERS: _parity,
+    Code.COMPILER_RECOMPILED: _recompiled,
+}
 
 
 def _do_without(verdict: Verdict, candidate: CandidateVerdict) -> str:

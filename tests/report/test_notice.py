@@ -44,7 +44,7 @@ def test_a_refused_and_an_inconclusive_candidate_are_told_with_why_and_what_to_d
         "news-topics: baseline released, larger-batch inconclusive, broken refused"
     )
     assert "log_loss: +0.0222 nats against the baseline" in notice.message
-    assert "To settle it, add about 3 more seeds, 6 jobs: 5.5 h of machine time" in notice.message
+    assert "To settle it, add about 4,300 validation examples (2.0 times as many)" in notice.message
     assert "Seed 2: the arm could not be trained: a | b <loss> is nan." in notice.message
     assert "remove [arms.broken] from the workload's file" in notice.message
     assert "Speed-up 1.37 times" not in notice.message, "what speaks for it decides nothing here"
@@ -78,7 +78,7 @@ def test_a_release_of_nothing_is_told_even_when_no_candidate_is_to_blame(verdict
         (Code.QUALITY_UNDECIDED, Outcome.INCONCLUSIVE, "More seeds alone would not settle this"),
         (Code.QUALITY_SINGLE_SEED, Outcome.INCONCLUSIVE, "Declare two or more `seeds`"),
         (Code.QUALITY_WORSE, Outcome.FAIL, "another `batch_size` or `learning_rate`"),
-        (Code.SPEED_BELOW_MINIMUM, Outcome.FAIL, "accept less in `min_speedup`"),
+        (Code.SPEED_BELOW_MINIMUM, Outcome.FAIL, "larger `batch_size` or another backend"),
         (Code.PARITY_DIFFERS, Outcome.FAIL, "compiled arithmetic differs"),
         (Code.EVIDENCE_UNREADABLE, Outcome.FAIL, "Its evidence cannot be trusted"),
         (Code.EVIDENCE_CHANGED, Outcome.FAIL, "Its evidence cannot be trusted"),

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from xml.etree import ElementTree
 
 import pytest
 
 from compilegate.gate.observations import Observations
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import PaddedPositions, PaddingRecord
-from compilegate.report import formats
-from compilegate.report.charts import length_chart
-from compilegate.report.markdown import render_markdown
-from compilegate.report.page.verdict import render_html
+from compilegate.report import render_html, render_markdown
+from compilegate.report.details import buckets_advised, padding_cells
 
 WHOLE = PaddingRecord(
     padding="max",
@@ -51,28 +48,17 @@ def test_a_row_says_how_an_arm_pads_what_that_costs_and_what_buckets_would(
     assert "| 61 to 64 | 1,200 |" in text
 
 
-def test_the_page_draws_the_lengths(verdict: Verdict, padded: Observations) -> None:
-    page = render_html(verdict, padded)
-    assert "Lengths of documents, and padding" in page
-    assert "4,200 (\N{MINUS SIGN}58%)" in page
-    chart = length_chart(padded, title="Lengths", identity="lengths")
-    assert chart is not None
-    root = ElementTree.fromstring(str(chart))  # noqa: S314 - our own
-    assert len(root.findall(".//*[@class='bin']")) == len(WHOLE.histogram_upto)
-    assert "1,247 documents of up to 64 tokens; buckets end at 16, 64" in chart
-
-
 def test_nothing_is_said_where_no_job_recorded_lengths(
-    verdict: Verdict, observations: Observations
+    verdict: Verdict, observations: Observations, padded: Observations
 ) -> None:
-    assert length_chart(observations, title="Lengths", identity="lengths") is None
-    assert "padding" not in render_markdown(verdict, observations).lower()
-    assert 'id="padding"' not in render_html(verdict, observations)
+    assert "Lengths of documents, and padding" in render_html(verdict, padded)
+    for text in (render_markdown(verdict, observations), render_html(verdict, observations)):
+        assert "Lengths of documents" not in text
 
 
 def test_steps_that_each_have_a_length_of_their_own_are_called_so() -> None:
     longest = dataclasses.replace(WHOLE, padding="longest", lengths=())
-    assert formats.padding_cells(longest) == (
+    assert padding_cells(longest) == (
         "longest",
         "each its own",
         "7,000",
@@ -82,7 +68,7 @@ def test_steps_that_each_have_a_length_of_their_own_are_called_so() -> None:
 
 
 def test_buckets_are_advised_where_there_is_something_to_gain() -> None:
-    advice = formats.buckets_advised(WHOLE)
+    advice = buckets_advised(WHOLE)
     assert advice is not None
     assert "70%" in advice
     assert "58%" in advice
@@ -91,4 +77,4 @@ def test_buckets_are_advised_where_there_is_something_to_gain() -> None:
         {"tokens": 7_050, "positions": PaddedPositions(10_000, 7_100, 7_080)},
         {"positions": PaddedPositions(10_000, 9_200, 7_000)},
     ):
-        assert formats.buckets_advised(dataclasses.replace(WHOLE, **changes)) is None
+        assert buckets_advised(dataclasses.replace(WHOLE, **changes)) is None

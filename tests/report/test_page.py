@@ -12,11 +12,11 @@ import pytest
 from compilegate.gate.findings import Outcome
 from compilegate.gate.observations import Observations
 from compilegate.gate.verdict import Decision, Interval, ParityAnswer, ParityJudgement
-from compilegate.report import render_html, render_markdown, summary_lines
+from compilegate.report import About, render_html, render_markdown, summary_lines
 
 VOID = {"meta", "br"}
-HERE = ("repros/", "#")
-"""Where links may lead: to scripts beside the page, and within it."""
+HERE = "repros/"
+"""Where links may lead: to scripts beside the page."""
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>&{{7*7}}'
 
 
@@ -62,11 +62,59 @@ def test_the_decision_is_the_heading(page, verdict):
     assert [text for tag, text in page.texts if tag == "h1"] == [verdict.decision.sentence]
 
 
+@pytest.mark.parametrize(
+    ("registers", "models", "said"),
+    [
+        ("baseline", (), "the model of baseline, seed 1."),
+        ("baseline", ("news/3, Approved",), "news/3, Approved: the model of baseline, seed 1."),
+        ("nothing-new", (), "seed 1, is identical to the registered one."),
+    ],
+)
+def test_the_registered_model_stands_below_it(verdict, observations, registers, models, said):
+    decision = dataclasses.replace(verdict.decision, registers=registers)
+    made = dataclasses.replace(verdict, decision=decision)
+    about = About(models=models)
+    page = Page(render_html(made, observations, about))
+    assert said in page.words
+    assert page.words.index(said) < page.words.index("Log loss")
+    assert said in render_markdown(made, observations, about)
+
+
+def test_a_reason_is_never_cut_off(verdict, observations):
+    long = "The compiled arithmetic differs: " + "because " * 100 + "of that."
+    first = verdict.candidates[0]
+    reason = dataclasses.replace(first.reasons[0], sentence=long)
+    candidate = dataclasses.replace(first, reasons=(reason,))
+    told = dataclasses.replace(verdict, candidates=(candidate,))
+    assert Page(render_html(told, observations)).words.count(long) == 2  # on its card, and below
+    assert f"  {long}" in summary_lines(told)
+
+
+def test_what_decided_comes_first_and_metadata_last_and_folded(page):
+    titles = re.findall(r'id="forest-(\w+)-title"', page.html)
+    assert titles[:2] == ["log_loss", "parity"]  # what is open, then what passed
+    words = page.html
+    assert words.index("What to do") < words.index("<details>") < words.index("This execution")
+
+
+def test_a_run_without_an_accelerator_has_no_word_of_gpus(verdict, observations):
+    machines = {"accelerator": "none", "cuda": "none", "float32_matmul_gpu": "ieee", "cpu": "x"}
+    arms = tuple(dataclasses.replace(arm, environment=machines) for arm in observations.arms)
+    page = render_html(verdict, dataclasses.replace(observations, arms=arms))
+    assert not re.search(r"gpu|cuda|accelerator", page, re.IGNORECASE)
+    arms = tuple(
+        dataclasses.replace(arm, environment={**machines, "accelerator": "A10G"})
+        for arm in observations.arms
+    )
+    page = render_html(verdict, dataclasses.replace(observations, arms=arms))
+    assert "float32_matmul_gpu" in page
+
+
 def test_nothing_is_fetched_and_nothing_runs(page):
     assert not {tag for tag, _ in page.elements} & {"script", "link", "img", "iframe", "object"}
     for tag, attributes in page.elements:
         assert not set(attributes) & {"src", "srcset", "xlink:href", "action"}, tag
-        assert (attributes.get("href") or "#").startswith(HERE), tag
+        assert (attributes.get("href") or HERE).startswith(HERE), tag
         assert not [name for name in attributes if name.startswith("on")], tag
     assert "http://" not in page.html
     assert "https://" not in page.html
@@ -91,7 +139,6 @@ def test_the_page_has_every_number_of_the_verdict(page):
         "1.43×",  # noqa: RUF001
         "657.9 against 480.2 samples/s",
         "797 steps, 79.8 s",
-        "716 to 909 steps",
         "21.5 s",
         "0.34 points",
         "0.0127 nats",
@@ -123,7 +170,7 @@ def test_the_page_has_every_number_of_the_verdict(page):
 
 def test_the_script_that_shows_wrong_arithmetic_is_linked_beside_the_page(page):
     links = [attributes["href"] for tag, attributes in page.elements if "href" in attributes]
-    assert [link for link in links if not link.startswith("#")] == ["repros/broken--1/repro.py"]
+    assert links == ["repros/broken--1/repro.py"]
 
 
 def test_every_reason_stands_in_words_with_its_code(page, verdict):
@@ -138,17 +185,14 @@ def test_what_parity_cannot_tell_is_no_pass_on_the_page(verdict, observations):
     silent = ParityJudgement(ParityAnswer.CANNOT_TELL, "Parity cannot tell: why.", seed=1)
     candidate = dataclasses.replace(verdict.candidates[0], parity=silent)
     shown = render_html(dataclasses.replace(verdict, candidates=(candidate,)), observations)
-    heading = shown[shown.index("<h3>Parity") :]
-    badge = heading[: heading.index("</h3>")]
-    assert 'class="badge inconclusive"' in badge
-    assert "cannot tell" in badge
+    assert "<h3>Parity: cannot tell</h3>" in shown
+    assert '<span class="mark inconclusive" role="img" aria-label="inconclusive">?' in shown
 
 
 def test_every_chart_says_in_words_what_it_shows(page):
     charts = page.named("svg")
-    # Three metrics, speed and parity at a glance; two metrics of two candidates seed by seed;
-    # the loss of three arms; step times; one break-even.
-    assert len(charts) == 5 + 4 + 3 + 1 + 1
+    # Three metrics, speed and parity; the loss of three arms.
+    assert len(charts) == 5 + 3
     identities = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(identities) == len(set(identities))
     for attributes in charts:
@@ -214,9 +258,8 @@ def test_one_threshold_is_named_and_it_is_the_one_that_decides(verdict, observat
     speed = dataclasses.replace(candidate.speed, required_speedup=1.46, outcome=Outcome.FAIL)
     dear = dataclasses.replace(candidate, speed=speed)
     page = Page(render_html(dataclasses.replace(verdict, candidates=(dear,)), observations))
-    assert "1.46× to repay" not in page.words  # noqa: RUF001
     assert "1.46×, to repay cold compilation within 1,368 steps" in page.words  # noqa: RUF001
-    assert "1.20×" not in page.words  # noqa: RUF001
+    assert "required 1.20" not in page.words
 
 
 def test_an_interval_far_wider_than_what_matters_runs_out_of_the_picture(verdict, observations):
@@ -237,14 +280,9 @@ def test_an_interval_far_wider_than_what_matters_runs_out_of_the_picture(verdict
     assert width > 10.0  # the other candidate's interval can still be read
 
 
-def test_no_arms_mark_lies_under_anothers(page):
-    """Each arm's loss has a chart of its own, and a seed's two points stand side by side."""
+def test_each_arms_loss_has_a_chart_of_its_own(page):
     losses = re.findall(r'id="loss-\d+-title">Training loss of ([\w-]+)<', page.html)
     assert losses == ["baseline", "larger-batch", "broken"]
-    panel = page.html[page.html.index('id="seeds-1-1-title"') :]
-    panel = ET.fromstring("<svg>" + panel[panel.index("<g") : panel.index("</svg>")] + "</svg>")  # noqa: S314
-    places = [item.get("cx") for item in drawn(panel, "estimate")]
-    assert len(places) == len(set(places)) == 4
 
 
 def test_text_from_outside_cannot_inject(verdict, observations):
@@ -345,9 +383,10 @@ def test_the_summary_is_short_plain_text(verdict):
     assert "larger-batch: inconclusive" in lines
     assert any("5 seeds instead of 3" in line for line in lines)
     assert len(lines) <= 15
+    assert not any("..." in line for line in lines)
     many = dataclasses.replace(verdict, candidates=verdict.candidates * 20)
     assert len(summary_lines(many)) == 15
-    assert all(line.isprintable() and len(line) <= 300 for line in summary_lines(many))
+    assert all(line.isprintable() for line in summary_lines(many))
 
 
 def test_a_compiler_with_several_backends_is_named_with_the_arms(verdict, observations):
@@ -356,4 +395,6 @@ def test_a_compiler_with_several_backends_is_named_with_the_arms(verdict, observ
     alone = dataclasses.replace(baseline, compiler="inductor", proof={"backend": "inductor"})
     changed = dataclasses.replace(observations, arms=(alone, told, *others))
     page = render_html(verdict, changed)
-    assert "<td>inductor</td><td>torch-compile:aot_eager</td>" in page
+    row = page[page.index(">compiler</th>") :]
+    told = re.findall(r"<td[^>]*>([^<]+)</td>", row[: row.index("</tr>")])
+    assert told == ["inductor", "torch-compile:aot_eager", "xla"]

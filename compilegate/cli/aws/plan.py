@@ -38,7 +38,6 @@ from compilegate.pipelines.requests.images import image_folders_of
 from compilegate.pipelines.staging import placement_of
 from compilegate.posture.names import FUNCTION_KIND
 from compilegate.report import formats
-from compilegate.report.cost import dollars
 from compilegate.workload import Workload
 from compilegate.workload.parameters import INSTANCE_TYPE
 
@@ -241,7 +240,7 @@ def _rows(plan: Plan) -> list[tuple[str, ...]]:
             "be cached" if job.served else "run",
             formats.seconds(job.usual_seconds),
             *(
-                formats.NOTHING if usd is None else dollars(usd)
+                formats.NOTHING if usd is None else formats.dollars(usd)
                 for usd in (job.usual_usd, job.most_usd)
             ),
             whys[job.step],
@@ -280,7 +279,7 @@ def _amount(total: Total, of_what: str) -> str:
         return f"unknown, for all of the {total.of} jobs {of_what}"
     counted = f"the {total.of}" if total.complete else f"{total.counted} of the {total.of}"
     more = "" if total.complete else "; the others are unknown"
-    return f"{dollars(total.usd)} for {counted} jobs {of_what}{more}"
+    return f"{formats.dollars(total.usd)} for {counted} jobs {of_what}{more}"
 
 
 def _quota_sentence(plan: Plan) -> str:

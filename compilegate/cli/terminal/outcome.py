@@ -78,7 +78,7 @@ def show_outcome(
     if executor.fetch_verdict(result):
         status = exit_codes.GATE_FAILED if status == exit_codes.FAIL_STEP else status
         _show_verdict(result.folder / VERDICT_FILE, models)
-        drawn = complete_page(result) or page.is_file()
+        drawn = complete_page(result, models) or page.is_file()
     else:
         registered = f"; registered: {'; '.join(models)}" if models else ""
         _show("decided", f"the execution has no verdict{registered}")
@@ -122,15 +122,16 @@ def _show(what: str, text: str) -> None:
     click.echo(f"{f'{what}:':<8} {text}")
 
 
-def complete_page(result: ExecutionResult) -> bool:
-    """Write the page of a verdict again, with the execution's date, timeline and command.
+def complete_page(result: ExecutionResult, models: Sequence[str] = ()) -> bool:
+    """Write the page of a verdict again, with the execution's date, timeline, command and models.
 
     The gate's own job knows none of these. Returns whether there was a verdict to draw: a
     definition from elsewhere may write another kind, whose page is left as it is.
     """
     if (judged := _judged(result.folder)) is None:
         return False
-    known = replace(_about(result), expected=_expected(result, *judged))
+    expected = _expected(result, *judged)
+    known = replace(_about(result), expected=expected, models=tuple(models))
     write_text(result.folder / REPORT_FILE, render_html(*judged, known))
     write_text(result.folder / REPORT_MARKDOWN_FILE, render_markdown(*judged, known))
     return True
@@ -199,7 +200,7 @@ def _about(result: ExecutionResult) -> About:
         execution_id=result.execution_id,
         started=result.started,
         seconds=None if result.ended is None else result.ended - result.started,
-        data=None if data is None else str(data),
+        data=None if data is None else _with_local_paths(str(data), result),
         commit=origin.commit,
         changed=origin.changed,
         command=origin.command,

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from compilegate.gate.observations import Observations, ReplicateObservation
 from compilegate.gate.verdict import Decision
 from compilegate.job.evidence import Examples
-from compilegate.report.registry import model_card, model_quality
-from compilegate.report.registry.card import MOST_CARD
+from compilegate.report.registry import MOST_CARD, model_card, model_quality
 
 MULTICLASS, BINARY = "multiclass_classification_metrics", "binary_classification_metrics"
 

@@ -1,16 +1,22 @@
-"""SVG elements with everything escaped, and charts whose marks tell their numbers.
+"""Charts as inline SVG: scales, escaped elements, and marks that tell their numbers.
 
-A mark tells its numbers to a mouse, to the keyboard and to a screen reader. There is no script: a
-tip is drawn after all marks, so that none covers it, and the style sheet shows tip `t3` while mark
-`m3` before it is pointed at or has the focus.
+Colours, fonts and line widths are the page's, by class name, so that a chart follows light and
+dark. Every chart has a title and a description for those who do not see it. A mark tells its
+numbers to a mouse, to the keyboard and to a screen reader. There is no script: a tip is drawn
+after all marks, so that none covers it, and the style sheet shows tip `t3` while mark `m3` before
+it is pointed at or has the focus.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
+
+from compilegate.gate.observations import Observations
 
 WIDTH = 440
 """Most charts' width in their own units: half a page, or a phone's whole screen."""
@@ -21,6 +27,82 @@ MOST_TIPS = 96
 _TIP_LINE, _TIP_CHARACTER, _TIP_PADDING = 15.0, 6.7, 8.0
 
 Attribute = str | float | int | None
+
+_FEW_DECADES = 4
+"""With more of them there is no room for ticks within."""
+_MOST_DECADES = 6
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps [low, high] to [start, end]; `start` may lie right of `end` to turn an axis around."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        share = (self._place(value) - self._place(self.low)) / (
+            self._place(self.high) - self._place(self.low)
+        )
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+
+    def ticks(self, most: int = 5) -> list[float]:
+        """Round values within the scale, about `most` of them."""
+        return self._decade_ticks() if self.logarithmic else self._round_ticks(most)
+
+    def _place(self, value: float) -> float:
+        return math.log10(max(value, 1e-300)) if self.logarithmic else value
+
+    def _round_ticks(self, most: int) -> list[float]:
+        exact = (self.high - self.low) / most
+        size = 10.0 ** math.floor(math.log10(exact))
+        step = next((factor * size for factor in (1, 2, 5) if factor * size >= exact), 10 * size)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [index * step for index in range(first, last + 1)]
+
+    def _decade_ticks(self) -> list[float]:
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        # So many decades that their ticks would meet are told by a few of them.
+        each = -(-len(decades) // _MOST_DECADES)
+        factors = (1, 2, 5) if len(decades) <= _FEW_DECADES else (1,)
+        ticks = [factor * 10.0**decade for decade in decades[::each] for factor in factors]
+        return [tick for tick in ticks if self.low <= tick <= self.high]
+
+
+def spread(low: float, high: float) -> tuple[float, float]:
+    """The range itself, or one around it when both ends are the same."""
+    if high > low:
+        return low, high
+    room = abs(low) * 0.1 or 1.0
+    return low - room, high + room
+
+
+def tick_text(value: float) -> str:
+    """A tick's number, without trailing zeros and with a real minus sign."""
+    if abs(value) >= 1e6:
+        text = f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    else:
+        text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return "0" if value == 0 else text.replace("-", "\N{MINUS SIGN}")
+
+
+def with_minus_signs(numbers: str) -> str:
+    """The text with real minus signs; the hyphens of names and dates stay."""
+    return re.sub(r"(?<![^\s(])-(?=\d)", "\N{MINUS SIGN}", numbers)
+
+
+def arm_colours(observations: Observations) -> dict[str, str]:
+    """By arm, the class that gives it its colour; the baseline's is the quiet one. More than seven
+    candidates share colours, and each is named anyway."""
+    candidates = [arm.arm for arm in observations.arms if arm.arm != observations.baseline]
+    return {
+        observations.baseline: "arm-0",
+        **{name: f"arm-{1 + index % 7}" for index, name in enumerate(candidates)},
+    }
 
 
 @dataclass(frozen=True)

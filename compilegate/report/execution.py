@@ -1,0 +1,219 @@
+"""The page of an execution that came to no verdict: why it ended, what to do, what each step did.
+
+A definition from elsewhere has no gate, and a failed training never reaches it. A job's end is
+told by a chain of programs, each in its own words: an exit code, a path, a traceback. People need
+the line that says what went wrong, and what follows from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from compilegate.report import formats
+from compilegate.report.curves import timeline_chart
+from compilegate.report.markdown import escaped
+from compilegate.report.page import rendered
+from compilegate.report.summary import About, Span, facts_of
+
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)\b")
+_SAID = re.compile(r"^(?:error|fatal|usage error): ", re.IGNORECASE)
+_REMEDIES: tuple[tuple[str, str], ...] = (
+    (
+        r"out of memory|OutOfMemory|MemoryError|std::bad_alloc|SIGKILL|killed by signal 9"
+        r"|exit code 137|Cannot allocate",
+        "It needs more memory than there is: give the arm a smaller `batch_size` (`compilegate "
+        "profile NAME --largest-batch` finds the largest that fits), run fewer jobs at once with "
+        "`--max-parallel`, or choose a larger `instance_type`.",
+    ),
+    (
+        r"ModuleNotFoundError|No module named|ImportError",
+        "The image lacks a library: add it to the program's requirements.txt, or choose an image "
+        "that has it.",
+    ),
+    (
+        r"No space left|ENOSPC|disk quota",
+        "The disk is full: free some of it, or raise `volume_gb` in [compute].",
+    ),
+    (
+        r"FileNotFoundError|No such file or directory",
+        "A file is not where the program looks for it: SM_CHANNEL_NAME says where a channel is, "
+        "and of the program's own files those in its folder come along.",
+    ),
+    (
+        r"MaxRuntimeInSeconds",
+        "It was not done in time: raise `max_runtime_seconds` in [compute], or train for less.",
+    ),
+    (
+        r"\bnan\b|not finite|non-finite|infinite",
+        "Its numbers left the finite ones: lower the arm's `learning_rate`, clip gradients, or use "
+        "a wider `precision`.",
+    ),
+    (
+        r"without evidence|compilegate\.job",
+        "The script lacks a call of compilegate.job: docs/programs.md shows the five lines.",
+    ),
+    (
+        r"AccessDenied|not authorized|is not authorised|UnauthorizedOperation",
+        "A role lacks a permission: the message names the action, and docs/aws.md the roles.",
+    ),
+    (
+        r"CapacityError|CAPACITY_ERROR|InsufficientCapacity|ResourceLimitExceeded",
+        "The account has no such machine at the moment, or no quota for it: try again later, ask "
+        "for a higher quota, or choose another `instance_type`.",
+    ),
+    (
+        r"InductorError|torch\._dynamo|torch\._inductor|BackendCompilerFailed|CppCompileError",
+        'The compiler failed, and not the model: train with `compiler = "eager"` to make sure, '
+        "or update the framework.",
+    ),
+    (
+        r"CUDA error|no kernel image|CUDA driver",
+        "The GPU, its driver or its libraries failed the job: `nvidia-smi` on the machine shows "
+        "whether the driver fits the image.",
+    ),
+    (
+        r"could not be started",
+        "Its process could not be started: make sure that the image's environment still exists.",
+    ),
+)
+"""(what a reason holds, what to do). The first that fits stands."""
+_READ_ON = "Read the job's last lines below: what is named there is what to fix."
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """One step, in words and numbers."""
+
+    name: str
+    type: str
+    status: str
+    seconds: float
+    cached: bool
+    metrics: Mapping[str, float]
+    """Last values of the job's metrics, by name."""
+    failure: str | None = None
+    """Why it failed, as it is known from outside the job: an exit code, a missing input."""
+    last_lines: Sequence[str] = ()
+    """What it printed last."""
+    log: str | None = None
+    """Where all is that it printed."""
+
+    @property
+    def reached(self) -> bool:
+        """Whether it took its turn."""
+        return bool(self.seconds or self.cached or self.failure)
+
+    @property
+    def reason(self) -> str | None:
+        """What went wrong, in the words of whoever knew best."""
+        return None if self.failure is None else reason_of(self.failure, self.last_lines)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        return remedy_of((self.reason or "", *reversed(self.last_lines), self.failure or ""))
+
+
+@dataclass(frozen=True)
+class ExecutionFacts:
+    """One execution without a verdict."""
+
+    pipeline: str
+    status: str
+    failure: str | None
+    """Why it did not succeed, where no step says so; a Fail step's message may have several
+    lines."""
+    steps: Sequence[StepFacts]
+    about: About = field(default_factory=About)
+    resume: str | None = None
+    """The command that continues it; None where it cannot be continued."""
+
+    @property
+    def failed(self) -> list[StepFacts]:
+        """The steps that failed, in their order."""
+        return [step for step in self.steps if step.failure is not None]
+
+    @property
+    def headline(self) -> str:
+        """What became of it, in one sentence: the reason, where there is one."""
+        if self.failed:
+            first = self.failed[0]
+            more = len(self.failed) - 1
+            others = f" ({more} more step{'' if more == 1 else 's'} failed)" if more else ""
+            return f"{first.name} failed: {first.reason}{others}"
+        if self.failure:
+            return self.failure.splitlines()[0]
+        return f"{self.pipeline}: {self.status}"
+
+
+def render_execution_html(facts: ExecutionFacts) -> str:
+    """A page that needs nothing from anywhere, like that of a verdict."""
+    spans = facts.about.spans
+    return rendered(
+        "execution.html.jinja",
+        execution=facts,
+        took=took,
+        about=facts.about,
+        facts=facts_of(facts.about),
+        timeline=timeline_chart(spans, _colours(spans), identity="timeline"),
+        ran=[step for step in facts.steps if step.reached],
+        left=[step for step in facts.steps if not step.reached],
+    )
+
+
+def render_execution_markdown(facts: ExecutionFacts) -> str:
+    """The same facts as Markdown."""
+    lines = [f"# {escaped(facts.headline)}", ""]
+    lines += [f"Pipeline {facts.pipeline}, {facts.status}."]
+    lines += [f"What to do: {facts.failed[0].remedy}"] if facts.failed else []
+    lines += [f"Then continue it: `{facts.resume}`"] if facts.resume else []
+    lines += [f"- {fact.name}: {escaped(fact.value)}" for fact in facts_of(facts.about)]
+    lines += ["", "| Step | Type | Status | Took |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| {step.name} | {step.type} | {step.status} | {took(step)} |" for step in facts.steps
+    ]
+    for step in facts.steps:
+        if step.metrics:
+            values = ", ".join(f"{name} {value:.6g}" for name, value in step.metrics.items())
+            lines += ["", f"{step.name}: {values}"]
+        if step.failure is not None:
+            # Indented, a job's own output is shown as it is and can be no markup.
+            lines += ["", f"{step.name} failed:", ""]
+            lines += [f"    {line}" for line in step.failure.splitlines()]
+            lines += [f"      {line}" for line in step.last_lines]
+            lines += [f"    log: {step.log}"] if step.log else []
+    return "\n".join(lines) + "\n"
+
+
+def took(step: StepFacts) -> str:
+    """How long, or that it took nothing because an earlier result stood in."""
+    if step.cached:
+        return "from the cache"
+    return formats.seconds(step.seconds) if step.seconds else formats.NOTHING
+
+
+def _colours(spans: Sequence[Span]) -> dict[str, str]:
+    arms = dict.fromkeys(span.arm for span in spans if span.arm is not None)
+    return {arm: f"arm-{index % 8}" for index, arm in enumerate(arms)}
+
+
+def reason_of(sentence: str, last_lines: Sequence[str]) -> str:
+    """The line that says what went wrong: the last exception that was printed, else the last error
+    message, else what is known from outside."""
+    lines = [line.strip() for line in last_lines]
+    for found in (_EXCEPTION, _SAID):
+        told = next((line for line in reversed(lines) if found.match(line)), None)
+        if told is not None:
+            return _SAID.sub("", told)
+    return sentence
+
+
+def remedy_of(texts: Iterable[str]) -> str:
+    """What to do, by what the reason and the last lines say."""
+    for text in texts:
+        for pattern, remedy in _REMEDIES:
+            if re.search(pattern, text):
+                return remedy
+    return _READ_ON

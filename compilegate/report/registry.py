@@ -1,0 +1,340 @@
+"""What a model registry shows of a released model: its metrics, and a card of how it came to be.
+
+`statistics.json` has the shape of Model Monitor's model quality statistics, which SageMaker Studio
+draws: one group, named for the kind of prediction, with a value and a standard deviation for each
+metric. Confusion matrices have the true class outside and the predicted one inside.
+https://docs.aws.amazon.com/sagemaker/latest/dg/model-monitor-model-quality-metrics.html
+
+`model_card.json` has only what the verdict and its evidence know: what a model is for, and whom it
+may harm, is for people to add. It has the schema of a model card without `model_package_details`,
+and its texts and names are cut to what that schema takes.
+https://docs.aws.amazon.com/sagemaker/latest/dg/model-registry-details.html
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from compilegate.gate.evidence import Replicate
+from compilegate.gate.findings import Outcome, clipped
+from compilegate.gate.observations import ArmObservation, Observations, ReplicateObservation
+from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement, Verdict
+from compilegate.job.evidence import Examples, FloatArray, IntArray
+
+BINARY = "binary_classification_metrics"
+MULTICLASS = "multiclass_classification_metrics"
+REGRESSION = "regression_metrics"
+OTHERS = "other_metrics"
+"""Where a model neither sorts nor predicts numbers, as a language model; nothing draws these."""
+MOST_CLASSES = 50
+"""With more, a matrix is no picture."""
+UNKNOWN = "NaN"
+"""As Model Monitor writes a standard deviation that it cannot tell."""
+F_SCORES = {"f0_5": 0.5, "f1": 1.0, "f2": 2.0}
+Values = dict[str, float]
+
+
+def model_quality(
+    observations: Observations,
+    scored: Mapping[Replicate, Examples],
+    released: Replicate,
+) -> dict[str, Any]:
+    """The metrics of the released replicate; `scored` has the examples of those that left any.
+
+    The standard deviation is that over the seeds of its arm: how much another training would
+    differ. Metrics that the workload declares and Model Monitor does not know are in the same
+    group, under their own names.
+    """
+    declared = {
+        replicate.seed: dict(replicate.metrics)
+        for replicate in observations.replicates
+        if replicate.arm == released[0]
+    }
+    examples = {
+        seed: each
+        for (arm, seed), each in scored.items()
+        if arm == released[0] and _can_be_counted(each)
+    }
+    own = examples.get(released[1])
+    group = OTHERS if own is None else _group(own)
+    by_seed = {
+        seed: {**declared.get(seed, {}), **_measured(examples.get(seed), group)}
+        for seed in sorted({*declared, *examples})
+    }
+    metrics: dict[str, Any] = {
+        name: {"value": value, "standard_deviation": _spread(name, by_seed)}
+        for name, value in sorted(by_seed.get(released[1], {}).items())
+        if math.isfinite(value)
+    }
+    if own is not None and group in (BINARY, MULTICLASS) and own.scores.shape[1] <= MOST_CLASSES:
+        metrics = {"confusion_matrix": _by_class(_confusion(own)), **metrics}
+    return {group: metrics}
+
+
+def _spread(name: str, by_seed: Mapping[int, Values]) -> float | str:
+    values = [values[name] for values in by_seed.values() if name in values]
+    if len(values) < 2 or not all(map(math.isfinite, values)):
+        return UNKNOWN
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = float(np.std(values, ddof=1))
+    return spread if math.isfinite(spread) else UNKNOWN
+
+
+def _can_be_counted(examples: Examples) -> bool:
+    """Whether rows and classes are what they say: another seed of the arm may be invalid, and must
+    not cost the verdict its files."""
+    labels, scores = examples.labels, examples.scores
+    if len(labels) == 0 or scores.ndim != 2 or len(scores) != len(labels):
+        return False
+    if examples.targets is not None or scores.shape[1] == 0:
+        numbers = (examples.targets, examples.predictions)
+        return all(each is None or len(each) == len(labels) for each in numbers)
+    return bool(labels.min() >= 0 and labels.max() < scores.shape[1])
+
+
+def _group(examples: Examples) -> str:
+    if examples.targets is not None:
+        return REGRESSION
+    classes = examples.scores.shape[1]
+    return OTHERS if classes < 2 else BINARY if classes == 2 else MULTICLASS
+
+
+def _measured(examples: Examples | None, group: str) -> Values:
+    """What Model Monitor measures, as far as it says anything of a single model."""
+    if examples is None or group == OTHERS or _group(examples) != group:
+        return {}
+    if group == REGRESSION:
+        return _of_numbers(examples)
+    matrix = _confusion(examples)
+    values = {
+        "accuracy": float(np.trace(matrix) / matrix.sum()),
+        "accuracy_best_constant_classifier": float(matrix.sum(axis=1).max() / matrix.sum()),
+    }
+    return {**values, **(_of_two(matrix) if group == BINARY else _of_many(matrix))}
+
+
+def _of_numbers(examples: Examples) -> Values:
+    if examples.targets is None or examples.predictions is None:
+        return {}
+    truth = np.asarray(examples.targets, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        errors = np.asarray(examples.predictions, dtype=np.float64) - truth
+        squared = float(np.mean(errors**2))
+        spread = float(np.var(truth))
+    values = {"mae": float(np.mean(np.abs(errors))), "mse": squared, "rmse": math.sqrt(squared)}
+    return {**values, "r2": 1.0 - squared / spread} if spread > 0 else values
+
+
+def _confusion(examples: Examples) -> IntArray:
+    classes = examples.scores.shape[1]
+    matrix = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(matrix, (examples.labels, np.argmax(examples.scores, axis=1)), 1)
+    return matrix
+
+
+def _by_class(matrix: IntArray) -> dict[str, dict[str, int]]:
+    return {
+        str(true): {str(predicted): int(count) for predicted, count in enumerate(row)}
+        for true, row in enumerate(matrix)
+    }
+
+
+def _of_two(matrix: IntArray) -> Values:
+    """Class 1 is the positive one."""
+    recall, precision = _recall_and_precision(matrix)
+    false_positive_rate = _shares(matrix[:1, 1], matrix[:1].sum(axis=1))
+    return {
+        "recall": float(recall[1]),
+        "precision": float(precision[1]),
+        "true_positive_rate": float(recall[1]),
+        "true_negative_rate": float(recall[0]),
+        "false_positive_rate": float(false_positive_rate[0]),
+        "false_negative_rate": float(_shares(matrix[1:, 0], matrix[1:].sum(axis=1))[0]),
+        **{name: float(score[1]) for name, score in _f_scores(recall, precision).items()},
+    }
+
+
+def _of_many(matrix: IntArray) -> Values:
+    """Averages over the classes, weighted by how many examples each has."""
+    recall, precision = _recall_and_precision(matrix)
+    averaged = {"recall": recall, "precision": precision, **_f_scores(recall, precision)}
+    weights = matrix.sum(axis=1) / matrix.sum()
+    return {f"weighted_{name}": float(weights @ values) for name, values in averaged.items()}
+
+
+def _recall_and_precision(matrix: IntArray) -> tuple[FloatArray, FloatArray]:
+    """For each class."""
+    right = np.diag(matrix)
+    return _shares(right, matrix.sum(axis=1)), _shares(right, matrix.sum(axis=0))
+
+
+def _f_scores(recall: FloatArray, precision: FloatArray) -> dict[str, FloatArray]:
+    product = precision * recall
+    return {
+        name: _shares((1 + beta**2) * product, beta**2 * precision + recall)
+        for name, beta in F_SCORES.items()
+    }
+
+
+def _shares(part: IntArray | FloatArray, whole: IntArray | FloatArray) -> FloatArray:
+    """Zero of nothing, as Model Monitor's metrics have it."""
+    return np.divide(part, whole, out=np.zeros(len(part)), where=np.asarray(whole) > 0)
+
+
+# The card.
+
+LONGEST_NAME, LONGEST_METRIC, LONGEST_DETAIL = 63, 255, 255
+LONGEST_NOTE, LONGEST_OBSERVATION, LONGEST_CAVEAT = 1024, 2096, 2048
+MOST_FIGURES, MOST_EVALUATIONS = 60, 20
+"""The most in one group, and the most candidates: a verdict may have more."""
+MOST_CARD = 100_000
+"""Characters that a package's card may have."""
+_IN_WORDS = {
+    Outcome.PASS: "passed",
+    Outcome.INCONCLUSIVE: "was inconclusive",
+    Outcome.FAIL: "failed",
+}
+Card = dict[str, Any]
+
+
+def model_card(verdict: Verdict, observations: Observations, quality: Mapping[str, Any]) -> Card:
+    """The card of the model that the verdict releases; `quality` is what `model_quality` found.
+
+    Nothing in it names the execution: where nothing has changed, the card is the same.
+    """
+    released = verdict.decision
+    arm = next((each for each in observations.arms if each.arm == released.arm), None)
+    key = (released.arm, released.seed)
+    jobs = (each for each in observations.replicates if (each.arm, each.seed) == key)
+    caveats = [
+        f"Bounds hold with a confidence of {verdict.confidence:g}, on the validation data of this "
+        "execution and no other.",
+        *dict.fromkeys(note.sentence for each in verdict.candidates for note in each.notes),
+    ]
+    details = {
+        "workload": verdict.workload,
+        "arm": released.arm,
+        "seeds": ", ".join(map(str, verdict.seeds)),
+        "data": observations.data,
+        **({} if arm is None else {f"environment: {k}": v for k, v in arm.environment.items()}),
+    }
+    card: Card = {
+        "model_overview": {"model_creator": clipped(f"Workload {verdict.workload}", LONGEST_NOTE)},
+        "training_details": _training(arm, next(jobs, None), released.seed),
+        "evaluation_details": [
+            _released(verdict, quality),
+            *(_compared(verdict, each) for each in verdict.candidates[:MOST_EVALUATIONS]),
+        ],
+        "additional_information": {
+            "caveats_and_recommendations": clipped(" ".join(caveats), LONGEST_CAVEAT),
+            "custom_details": {
+                clipped(name, LONGEST_DETAIL): clipped(value, LONGEST_DETAIL)
+                for name, value in details.items()
+                if value
+            },
+        },
+    }
+    evaluations = card["evaluation_details"]
+    while len(evaluations) > 1 and len(json.dumps(card, indent=2)) > MOST_CARD:
+        evaluations.pop()
+    return card
+
+
+def _training(arm: ArmObservation | None, job: ReplicateObservation | None, seed: int) -> Card:
+    declared = ("compiler", "batch_size", "learning_rate", "precision")
+    recipe = {name: getattr(arm, name, None) for name in declared} | {"seed": seed}
+    measured = ("steps", "samples_per_second", "compile_seconds", "train_seconds")
+    figures = {name: getattr(job, name, None) for name in (*measured, "peak_memory_bytes")}
+    if job is not None and job.loss is not None and job.loss.losses:
+        figures["last_training_loss"] = job.loss.losses[-1]
+    notes = " ".join(() if job is None else job.notes)
+    return {
+        **({"training_observations": clipped(notes, LONGEST_NOTE)} if notes else {}),
+        "training_job_details": {
+            "user_provided_hyper_parameters": [
+                {"name": name, "value": clipped(str(value), LONGEST_DETAIL)}
+                for name, value in recipe.items()
+                if value is not None
+            ],
+            "user_provided_training_metrics": [
+                {"name": name, "value": float(value)}
+                for name, value in figures.items()
+                if value is not None
+            ],
+        },
+    }
+
+
+def _released(verdict: Verdict, quality: Mapping[str, Any]) -> Card:
+    """The metrics of the model itself, on the validation data."""
+    figures = []
+    for name, each in (pair for group in quality.values() for pair in group.items()):
+        spread = each.get("standard_deviation")  # a confusion matrix has none
+        if isinstance(spread, float):
+            spread = f"standard deviation over the seeds of the arm: {spread:.4g}"
+            figures.append(_number(name, each["value"], spread))
+        elif spread is not None:
+            note = "of one seed, so that its spread is not known"
+            figures.append(_number(name, each["value"], note))
+    title = f"Released: {verdict.decision.arm}"
+    return _evaluation(title, verdict.decision.sentence, quality=figures)
+
+
+def _compared(verdict: Verdict, candidate: CandidateVerdict) -> Card:
+    """A candidate against the baseline, whichever of them was released."""
+    reasons = [it.sentence for it in candidate.reasons if it.outcome is candidate.outcome]
+    outcome = f"The candidate {_IN_WORDS[candidate.outcome]}."
+    return _evaluation(
+        f"{candidate.arm} against {verdict.baseline.arm}",
+        " ".join([outcome, *reasons]),
+        quality=[item for each in candidate.metrics for item in _difference(each)],
+        speed=[] if candidate.speed is None else _speed(candidate.speed),
+    )
+
+
+def _difference(judged: MetricJudgement) -> list[Card]:
+    name = judged.metric if judged.part is None else f"{judged.metric} of {judged.part}"
+    margin = "only watched" if judged.margin is None else f"margin {judged.margin:.4g}"
+    bounds = (
+        f"between {judged.delta.lower:.4g} and {judged.delta.upper:.4g}; {judged.direction} is "
+        f"better, {margin}; {judged.seeds} seeds, {judged.examples:,} examples"
+    )
+    return [
+        _number(f"{name}, baseline", judged.baseline),
+        _number(f"{name}, candidate", judged.candidate),
+        _number(f"{name}, difference", judged.delta.estimate, bounds),
+    ]
+
+
+def _speed(judged: SpeedJudgement) -> list[Card]:
+    bounds = (
+        f"between {judged.speedup.lower:.4g} and {judged.speedup.upper:.4g}, over {judged.seeds} "
+        "jobs of each arm"
+    )
+    return [
+        _number("speed-up", judged.speedup.estimate, bounds),
+        _number("samples per second, baseline", judged.baseline_samples_per_second),
+        _number("samples per second, candidate", judged.candidate_samples_per_second),
+    ]
+
+
+def _number(name: str, value: float, note: str = "") -> Card:
+    number = {"name": clipped(name, LONGEST_METRIC), "type": "number", "value": float(value)}
+    return {**number, "notes": clipped(note, LONGEST_NOTE)} if note else number
+
+
+def _evaluation(name: str, observation: str, **figures: list[Card]) -> Card:
+    return {
+        "name": clipped(name, LONGEST_NAME),
+        "evaluation_observation": clipped(observation, LONGEST_OBSERVATION),
+        "metric_groups": [
+            {"name": group, "metric_data": data[:MOST_FIGURES]}
+            for group, data in figures.items()
+            if data
+        ],
+    }
