@@ -2,15 +2,16 @@
 
     .venv/bin/python benchmarks/script_overhead.py [--loop plain|trainer|ddp]
         [--compiler eager|inductor] [--steps N] [--milliseconds M] [--clock wall|cpu]
+        [--device cpu|cuda]
 
-A step is forward, backward and SGD of a stack of layers on one thread of a CPU, of such a width
-that it takes some `--milliseconds`: in a plain loop, in Hugging Face's Trainer, or in a plain loop
-under DistributedDataParallel in two processes, of which the first one's steps are printed. In one
-process, three loops take one step each in turn, each in a thread of its own that waits in its
-loader: one without Compilegate, one with it, and a second one without, which shows what the noise
-is; each goes first in a third of the rounds. All train copies of one model on the same batches, and
-read the loss of each step, as most scripts do. For inductor the others' models are compiled by
-torch. No probe runs.
+A step is forward, backward and SGD of a stack of layers, on one thread of a CPU of such a width
+that it takes some `--milliseconds`, and on a GPU of width 512: in a plain loop, in Hugging Face's
+Trainer, or in a plain loop under DistributedDataParallel in two processes, of which the first one's
+steps are printed. In one process, three loops take one step each in turn, each in a thread of its
+own that waits in its loader: one without Compilegate, one with it, and a second one without, which
+shows what the noise is; each goes first in a third of the rounds. All train copies of one model on
+the same batches, and read the loss of each step, as most scripts do. For inductor the others'
+models are compiled by torch. No probe runs.
 
 A round's figure is the difference between a loop's step and the mean of the two plain ones, or of
 the other plain one. Printed is the median of all rounds, with its 95% interval by order statistics.
@@ -43,6 +44,7 @@ from compilegate import job
 from compilegate.job import Told
 
 DEPTH, BATCH_SIZE, BATCHES, WARM_UP = 4, 64, 50, 50
+GPU_WIDTH = 512
 LOOPS = ("without", "with", "again")
 PROCESSES = 2
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -148,7 +150,8 @@ def trainer(
     arguments = transformers.TrainingArguments(
         output_dir=tempfile.mkdtemp(), max_steps=options.steps + WARM_UP, seed=0, report_to="none",
         per_device_train_batch_size=1, optim="sgd", logging_strategy="no", save_strategy="no",
-        disable_tqdm=True, use_cpu=True, learning_rate=1e-3, lr_scheduler_type="constant",
+        disable_tqdm=True, use_cpu=options.device == "cpu", learning_rate=1e-3,
+        lr_scheduler_type="constant", dataloader_pin_memory=False,
     )  # fmt: skip
     loop = transformers.Trainer(
         model=model, args=arguments, train_dataset=Endless(batches),
@@ -168,9 +171,12 @@ def measure(process: int, options: argparse.Namespace, width: int, place: str) -
         distributed.init_process_group(
             "gloo", init_method=f"file://{place}/met", rank=process, world_size=PROCESSES
         )
-    model = Model(width)
+    model = Model(width).to(options.device)
     batches = [
-        {"inputs": torch.randn(BATCH_SIZE, width), "labels": torch.randn(BATCH_SIZE, width)}
+        {
+            name: torch.randn(BATCH_SIZE, width, device=options.device)
+            for name in ("inputs", "labels")
+        }
         for _ in range(BATCHES)
     ]
     own = job.start(
@@ -199,9 +205,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1500, help="of each loop")
     parser.add_argument("--milliseconds", type=float, default=5.0, help="of a step, about")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="not with ddp")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    width = width_for(options.milliseconds / 1e3)
+    width = width_for(options.milliseconds / 1e3) if options.device == "cpu" else GPU_WIDTH
     with tempfile.TemporaryDirectory() as place:
         processes = PROCESSES if options.loop == "ddp" else 1
         multiprocessing.spawn(measure, (options, width, place), nprocs=processes)

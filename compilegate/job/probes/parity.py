@@ -28,6 +28,7 @@ from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import (
     CANNOT_TELL_SINCE,
     ParityAnswer,
+    Why,
     coarsest,
     departing,
     error_ratios,
@@ -176,12 +177,14 @@ class _Table:
             products, errors = self._measured()
             if self.precision == "fp32":
                 self.precision = coarsest(each or self._declared for each in products)
-            if departing(errors, self.precision, self._limit).any():
-                # Compilers put channels last, and a convolution rounds by its layout.
-                _, errors = self._measured(formats=True)
+            verdict = parity_verdict(errors, self.precision, self._limit)
+            if verdict.answer is ParityAnswer.FAIL or verdict.why is Why.AT_TIMES:
+                # Compilers put channels last, and add numbers one after another: eager rounds
+                # otherwise in that order.
+                _, errors = self._measured(orders=True)
         return errors
 
-    def _measured(self, *, formats: bool = False) -> Tuple[List[Optional[str]], ParityErrors]:
+    def _measured(self, *, orders: bool = False) -> Tuple[List[Optional[str]], ParityErrors]:
         """Replay the calls: what each computed its products in, and one table for all functions.
         One that was called less often than others repeats its rows."""
         self._rows, self.digests = [], {}
@@ -190,7 +193,7 @@ class _Table:
             found: Dict[Tuple[str, ...], _Rows] = {}
             with Replay(compiled, self._compiler) as replay:
                 for call in compiled.calls:
-                    products.append(self._compare(compiled, call, replay, found, formats=formats))
+                    products.append(self._compare(compiled, call, replay, found, orders=orders))
             self._rows += found.values()
         length = max(len(rows.calls) for rows in self._rows)
         tables = [
@@ -208,7 +211,7 @@ class _Table:
         replay: Replay,
         found: Dict[Tuple[str, ...], _Rows],
         *,
-        formats: bool,
+        orders: bool,
     ) -> Optional[str]:
         """Add the errors of a call to those that were found; what it computed its products in."""
         eager, exact, own = replay.eager(call), replay.exact(call), replay.compiled(call)
@@ -219,8 +222,10 @@ class _Table:
             )
         again = replay.eager(call)
         eagers = [eager]
-        if formats and replay.has_images(call):
-            eagers.append(replay.eager_channels_last(call))
+        if orders:
+            eagers.append(replay.eager_in_turn(call))
+            if replay.has_images(call):
+                eagers.append(replay.eager_channels_last(call))
         self._note(compiled, {"exact": exact, "compiled": own, "eager": eager})
         judged = judge(
             exact.tensors,

@@ -155,10 +155,38 @@ _FILLED = frozenset(
     {"normal_", "uniform_", "exponential_", "log_normal_"}
     | {"bernoulli_", "cauchy_", "geometric_", "random_"}
 )
-_DRAWING = _DRAWN | _SAMPLED | _FILLED | {"dropout"}
+_DROPPING = frozenset({"dropout", "feature_dropout"})
+_DRAWING = _DRAWN | _SAMPLED | _FILLED | _DROPPING
 """Functions of torch and methods of tensors, by name."""
 _Mode: Any = getattr(torch.overrides, "TorchFunctionMode", contextlib.nullcontext)
 """Torch before 1.13 has none: nothing is noted then."""
+_CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+
+
+def _within(mode: Any, func: Any, args: Sequence[Any], named: Dict[str, Any]) -> Any:
+    """Call a function so that the mode sees what it calls: one that is written in Python, as
+    attention with dropout is, hides that.
+
+    Such a function first asks whether there is a mode, and would hand the call back to it. So its
+    first question, and no other, is answered with no.
+    """
+    home = vars(torch.nn.functional)
+    own = {name: home[name] for name in _CHECKS if name in home}
+    if home.get(getattr(func, "__name__", "")) is not func or not hasattr(func, "__code__"):
+        return func(*args, **named)
+    if own.keys().isdisjoint(func.__code__.co_names):
+        return func(*args, **named)
+
+    def first(*_: Any) -> bool:
+        home.update(own)
+        return False
+
+    with mode:
+        home.update(dict.fromkeys(own, first))
+        try:
+            return func(*args, **named)
+        finally:
+            home.update(own)
 
 
 class Draw(NamedTuple):
@@ -177,10 +205,12 @@ class Noting(_Mode):
         self._drawn = drawn
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result, name = func(*args, **(kwargs or {})), getattr(func, "__name__", "")
-        if name in _DRAWING:
-            tensor = result if name in _DRAWN else _first(args, kwargs or {})
-            self._drawn.append(Draw(tensor.dtype, _dense_strides(tensor)))
+        named, name = kwargs or {}, getattr(func, "__name__", "")
+        if name not in _DRAWING:
+            return _within(self, func, args, named)
+        result = func(*args, **named)
+        tensor = result if name in _DRAWN else _first(args, named)
+        self._drawn.append(Draw(tensor.dtype, _dense_strides(tensor)))
         return result
 
 
@@ -196,10 +226,10 @@ class _Exactly(_Mode):
         named, name = dict(kwargs or {}), getattr(func, "__name__", "")
         if name in _DRAWING:
             low = next(self._types, self._usual)
-            if name != "dropout":
+            if name not in _DROPPING:
                 return _drawn(func, args, named, low)
             if _first(args, named).is_cuda:
-                return _dropped(args, named, low)
+                return _dropped(name, args, named, low)
         if name in _CASTS:
             func, args, named = torch.Tensor.double, args[:1], {}
         if name in ("grouped_mm", "_grouped_mm"):
@@ -208,10 +238,8 @@ class _Exactly(_Mode):
             return attended(args, named, self._attention)
         if name == "_enter_autocast":  # in graphs that were captured
             return func(*args[:2], False, *args[3:])
-        return func(
-            *(_exact_type(each) for each in args),
-            **{name: _exact_type(each) for name, each in named.items()},
-        )
+        named = {name: _exact_type(each) for name, each in named.items()}
+        return _within(self, func, [_exact_type(each) for each in args], named)
 
 
 def _drawn(function: Any, args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> Any:
@@ -241,7 +269,7 @@ class Drawing(_Mode):
         named, name = dict(kwargs or {}), getattr(func, "__name__", "")
         draw = next(self._drawn, None) if name in _DRAWING else None
         if draw is None or name in _DRAWN:
-            return func(*args, **named)
+            return _within(self, func, args, named)
         tensor = _first(args, named)
         if draw.strides == _dense_strides(tensor) or len(draw.strides) != tensor.dim():
             return func(*args, **named)
@@ -255,6 +283,60 @@ class Drawing(_Mode):
 
 def _dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
     return torch.empty_like(tensor, device="meta").stride()
+
+
+_MOST_ADDITIONS = 2**14
+"""A sum of more rows adds their blocks: each addition takes a microsecond."""
+
+
+@contextlib.contextmanager
+def in_turn() -> Iterator[None]:
+    """Add float32 numbers one after another, as compiled loops do, where eager adds them in pairs.
+
+    Where thousands of almost equal numbers are added, as the gradient of a bias before a mean over
+    a sequence, that errs by a hundred times as much, and nothing is wrong.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - from 1.13 on
+
+    aten, decompositions = torch.ops.aten, importlib.import_module("torch._decomp")
+    norms = {aten.native_layer_norm_backward, aten.native_group_norm_backward}
+    norms |= {aten.native_batch_norm_backward}
+
+    class InTurn(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            named, packet = kwargs or {}, getattr(func, "overloadpacket", None)
+            if packet in norms and func in decompositions.decomposition_table:
+                with self:
+                    return decompositions.decomposition_table[func](*args, **named)
+            if func is aten.sum.dim_IntList and args[0].dtype is torch.float32 and args[1]:
+                return _sum_in_turn(*args, **named)
+            result = func(*args, **named)
+            if func is aten.convolution_backward.default and result[2] is not None:
+                others = [dim for dim in range(args[0].dim()) if dim != 1]
+                bias = args[0] if args[0].dtype is torch.float32 else args[0].float()
+                result = (*result[:2], _sum_in_turn(bias, others).to(result[2].dtype))
+            return result
+
+    with InTurn():
+        yield
+
+
+def _sum_in_turn(
+    tensor: torch.Tensor, dims: Sequence[int], keepdim: bool = False, **_: Any
+) -> torch.Tensor:
+    """The arguments are those of torch.sum."""
+    summed = sorted(dim % tensor.dim() for dim in dims)
+    left = [dim for dim in range(tensor.dim()) if dim not in summed]
+    shape = [1 if dim in summed else size for dim, size in enumerate(tensor.shape)]
+    rows = tensor.permute(*summed, *left).reshape(-1, *(tensor.shape[dim] for dim in left))
+    if len(rows) > _MOST_ADDITIONS:
+        rows = torch.stack([each.sum(dim=0) for each in rows.chunk(_MOST_ADDITIONS)])
+    total = torch.zeros_like(rows[0]) if len(rows) else rows.sum(dim=0)
+    for row in rows.unbind():
+        total += row
+    return total.reshape(shape) if keepdim else total
 
 
 @contextlib.contextmanager
@@ -338,17 +420,20 @@ def _by_group(
     return result if bias is None else result + bias
 
 
-def _dropped(args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> torch.Tensor:
-    """Dropout of the elements that a GPU drops in eager: which they are depends on the type.
+def _dropped(
+    name: str, args: Sequence[Any], named: Dict[str, Any], low: torch.dtype
+) -> torch.Tensor:
+    """Dropout of the elements, or channels, that a GPU drops in eager: which they are depends on
+    the type.
 
-    The arguments are those of torch.nn.functional.dropout, or of torch.dropout.
+    The arguments are those of torch.nn.functional.dropout, or of torch's function of that name.
     """
     given = dict(zip(("input", "p", "training", "inplace"), args), **named)
     tensor: torch.Tensor = given["input"]
     share: float = given.get("p", 0.5)
     if not given.get("training", given.get("train", True)) or share == 0:
         return tensor
-    kept = torch.dropout(torch.ones_like(tensor, dtype=low), share, True) != 0
+    kept: torch.Tensor = getattr(torch, name)(torch.ones_like(tensor, dtype=low), share, True) != 0
     if given.get("inplace"):
         return tensor.mul_(kept).div_(1 - share)
     return tensor * kept / (1 - share)
@@ -461,6 +546,8 @@ def compared(
 
     with Noting(drawn):
         eagers = [run(function)]
+    with in_turn(), Drawing(drawn):
+        eagers.append(run(function))
     if any(_is_tensor(each) and each.dim() in (4, 5) for each in inputs.values()):
         with Drawing(drawn):
             eagers.append(run(function, channels_last))

@@ -49,6 +49,7 @@ from compilegate.job.probes.reference import (
     channels_last,
     exactly,
     in_float64,
+    in_turn,
     norm,
     passes,
     wide,
@@ -129,6 +130,13 @@ class Replay:
             return self._run(
                 self._eager, call, self._parameters, same_layout, call.autocast.again()
             )
+
+    def eager_in_turn(self, call: Call) -> Replayed:
+        """The last eager call with sums as compiled loops add them."""
+        self._state.restore()
+        with in_turn(), Drawing(self._drawn):
+            around = call.autocast.again()
+            return self._run(self._eager, call, self._parameters, same_layout, around)
 
     def has_images(self, call: Call) -> bool:
         """Whether a parameter or an input has channels that could be last."""

@@ -23,7 +23,7 @@ from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import Why, departing, parity_verdict
 from compilegate.job.probes.capture import Compiled, await_cotangents, same_layout
 from compilegate.job.probes.parity import Parity, probe_parity
-from compilegate.job.probes.reference import attended, exactly
+from compilegate.job.probes.reference import Draw, Noting, attended, exactly
 from tests.job.probes.scenes import Plain, backend, captured, new_model
 
 EPSILON = 2.0**-23
@@ -245,6 +245,34 @@ def test_a_convolution_may_have_its_channels_last(tmp_path: Path) -> None:
     errors = looked(compiled, tmp_path).errors
     assert errors is not None
     assert why(errors) is Why.ALIKE
+
+
+class Pooled(nn.Module):
+    """The gradient of the bias is the same in all of a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.end = nn.Linear(16, 64), nn.LayerNorm(64), nn.Linear(64, 10)
+
+    def forward(self, rows: Tensor, labels: Tensor) -> Tensor:
+        hidden = self.norm(self.first(rows)).tanh() + self.first(rows)
+        return functional.cross_entropy(self.end(hidden.mean(1)), labels)
+
+
+@pytest.mark.slow
+def test_sums_may_be_added_one_number_after_another(tmp_path: Path) -> None:
+    """As inductor's loops on a CPU do; eager adds in pairs, which errs a hundredth as much."""
+
+    def batch() -> tuple[Tensor, Tensor]:
+        return torch.randn(64, 64, 16), torch.randint(10, (64,))
+
+    torch.manual_seed(0)
+    inductor = load_compiler("inductor")
+    errors = looked(captured(Pooled(), inductor, batch=batch), tmp_path, inductor).errors
+    assert errors is not None
+    assert why(errors) is Why.ALIKE
+    summed = errors.compiled[:, list(errors.tensors).index("gradient of first.bias")]
+    assert summed.max() > 20 * EPSILON
 
 
 class Dropping(nn.Module):
@@ -546,6 +574,20 @@ def test_attention_that_drops_is_eager_s(
     assert (types.seen, found.dtype) == ({computed}, torch.float64)
     assert query.grad is not None
     assert query.grad.dtype is torch.float64
+
+
+@pytest.mark.parametrize("needs_weights", [False, True])
+def test_attention_that_drops_is_seen_within_a_function_of_torch(*, needs_weights: bool) -> None:
+    """On a GPU float64 would draw other numbers there."""
+    layer = nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True, device="meta")
+    rows, drawn = torch.ones(2, 3, 8, device="meta"), list[Draw]()
+    with Noting(drawn):
+        layer(rows, rows, rows, need_weights=needs_weights)
+    assert [each.dtype for each in drawn] == [torch.float32] * needs_weights
+    layer.double()
+    with Types() as types, exactly(drawn):
+        layer(*[rows.double()] * 3, need_weights=needs_weights)
+    assert types.seen == (set() if needs_weights else {torch.float32})
 
 
 def test_a_mask_of_the_least_float64_leaves_no_row_without_a_number() -> None:
