@@ -201,6 +201,12 @@ def best_constant(measure: str, examples: Examples) -> Examples | None:
     return replace(examples, scores=scores, losses=-np.log(shares[examples.labels]))
 
 
+def constant_value(measure: str, examples: Examples) -> float | None:
+    """The metric of the best constant answer; None where that is not known."""
+    constant = best_constant(measure, examples)
+    return None if constant is None else float(per_example(measure, constant).mean())
+
+
 def _balanced_accuracy(scored: Scored) -> FloatArray:
     labels = scored.examples.labels
     counts = np.bincount(labels).astype(np.float64)

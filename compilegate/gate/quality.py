@@ -50,6 +50,7 @@ from compilegate.gate.metrics import (
     Unit,
     bias_bound,
     column_of,
+    constant_value,
     one_flip,
     unit_of,
 )
@@ -116,6 +117,8 @@ class Comparison:
     """The slice, in words; None for all examples."""
     rows: int = NO_EXAMPLES
     """Validation examples behind it."""
+    constant: float | None = None
+    """What the best constant answer would have; None where that is not known, and of a slice."""
     worst_example: float = 0.0
     """How much worse than its arm's mean the worst example is; zero where flips are counted."""
 
@@ -156,10 +159,12 @@ def compare_arms(
     baseline by the same compiler alone; `values` receives each replicate's metrics.
     """
     declared, possible, said = None, list[Grouping](), list[Reason | Note]()
-    parts = list[_Part | Reason | Note]()
+    parts, constants = list[_Part | Reason | Note](), dict[str, float | None]()
     if baseline.examples and settings.from_examples:
         declared, possible, said = _groups_of(settings, baseline.examples[0])
         parts = [it for each in settings.slices for it in _parts_of(each, baseline.examples[0])]
+        for metric, guard in settings.from_examples.items():
+            constants[metric] = constant_value(guard.measure(metric), baseline.examples[0])
     tables = _tables(settings, baseline, candidates, compiler_only, values, groups=declared)
     found = {name: ArmQuality(said=said.copy()) for name in candidates}
     for name, quality in found.items():
@@ -175,7 +180,8 @@ def compare_arms(
             if together is not None:
                 quality.said.append(_about_groups(metric, together))
                 table = _table(metric, guard, baseline, arm, together)
-            quality.comparisons.append(table.compared())
+            compared = replace(table.compared(), constant=constants.get(metric))
+            quality.comparisons.append(compared)
         for part in parts:
             if not isinstance(part, _Part):
                 quality.said.append(part)
@@ -588,6 +594,7 @@ def _conclude(
         part=comparison.part,
         rest_standard_error=math.sqrt(slack.rest_variance),
         skewness=slack.example_skewness,
+        constant=comparison.constant,
     )
     numbers: dict[str, Number] = {
         "metric": judgement.metric,

@@ -15,6 +15,7 @@ from compilegate.gate.metrics import (
     MetricUndefinedError,
     Scored,
     bias_bound,
+    constant_value,
     load_function,
     metric_value,
     one_flip,
@@ -101,6 +102,16 @@ def test_auroc_is_the_share_of_pairs_that_are_ranked_right(ranks, power) -> None
     pairs = np.mean((positive > negative) + 0.5 * (positive == negative))
     for each in (scores, scores**power):
         assert metric_value("auroc", binary(labels, each)) == pytest.approx(pairs)
+
+
+def test_a_constant_answer_reaches_what_is_known_of_it() -> None:
+    labels = np.repeat([0, 1], [30, 10])
+    examples = binary(labels, np.linspace(0.1, 0.9, 40))
+    found = {each: constant_value(each, examples) for each in ("accuracy", "auroc", "log_loss")}
+    entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
+    assert found == pytest.approx({"accuracy": 0.75, "auroc": 0.5, "log_loss": entropy})
+    assert constant_value("calibration_error", examples) is None
+    assert constant_value("mse", examples) is None  # there are no numbers to predict
 
 
 def test_auroc_of_several_classes_is_the_mean_of_each_against_the_rest() -> None:
