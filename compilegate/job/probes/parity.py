@@ -154,6 +154,8 @@ class _Table:
     def __init__(self, compiler: Compiler, called: Sequence[Compiled], declared: str) -> None:
         self._compiler, self._called, self._declared = compiler, called, declared
         self._rows: List[_Rows] = []
+        self._reordered = False
+        """Whether eager runs in the order of compilers, too."""
         self.precision = declared
         self.digests: Dict[str, hashlib._Hash] = {}
         """By variant, of what it computed."""
@@ -181,10 +183,11 @@ class _Table:
             if verdict.answer is ParityAnswer.FAIL or verdict.why is Why.AT_TIMES:
                 # Compilers put channels last, and add numbers one after another: eager rounds
                 # otherwise in that order.
-                _, errors = self._measured(orders=True)
+                self._reordered = True
+                _, errors = self._measured()
         return errors
 
-    def _measured(self, *, orders: bool = False) -> Tuple[List[Optional[str]], ParityErrors]:
+    def _measured(self) -> Tuple[List[Optional[str]], ParityErrors]:
         """Replay the calls: what each computed its products in, and one table for all functions.
         One that was called less often than others repeats its rows."""
         self._rows, self.digests = [], {}
@@ -193,7 +196,7 @@ class _Table:
             found: Dict[Tuple[str, ...], _Rows] = {}
             with Replay(compiled, self._compiler) as replay:
                 for call in compiled.calls:
-                    products.append(self._compare(compiled, call, replay, found, orders=orders))
+                    products.append(self._compare(compiled, call, replay, found))
             self._rows += found.values()
         length = max(len(rows.calls) for rows in self._rows)
         tables = [
@@ -210,8 +213,6 @@ class _Table:
         call: Call,
         replay: Replay,
         found: Dict[Tuple[str, ...], _Rows],
-        *,
-        orders: bool,
     ) -> Optional[str]:
         """Add the errors of a call to those that were found; what it computed its products in."""
         eager, exact, own = replay.eager(call), replay.exact(call), replay.compiled(call)
@@ -222,10 +223,8 @@ class _Table:
             )
         again = replay.eager(call)
         eagers = [eager]
-        if orders:
-            eagers.append(replay.eager_in_turn(call))
-            if replay.has_images(call):
-                eagers.append(replay.eager_channels_last(call))
+        if self._reordered:
+            eagers.append(replay.eager_reordered(call))
         self._note(compiled, {"exact": exact, "compiled": own, "eager": eager})
         judged = judge(
             exact.tensors,

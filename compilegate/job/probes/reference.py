@@ -298,7 +298,7 @@ def in_turn() -> Iterator[None]:
     """
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - from 1.13 on
 
-    aten, decompositions = torch.ops.aten, importlib.import_module("torch._decomp")
+    aten, decomposed = torch.ops.aten, importlib.import_module("torch._decomp").decomposition_table
     norms = {aten.native_layer_norm_backward, aten.native_group_norm_backward}
     norms |= {aten.native_batch_norm_backward}
 
@@ -307,9 +307,9 @@ def in_turn() -> Iterator[None]:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             named, packet = kwargs or {}, getattr(func, "overloadpacket", None)
-            if packet in norms and func in decompositions.decomposition_table:
+            if packet in norms and func in decomposed:
                 with self:
-                    return decompositions.decomposition_table[func](*args, **named)
+                    return decomposed[func](*args, **named)
             if func is aten.sum.dim_IntList and args[0].dtype is torch.float32 and args[1]:
                 return _sum_in_turn(*args, **named)
             result = func(*args, **named)
@@ -547,10 +547,7 @@ def compared(
     with Noting(drawn):
         eagers = [run(function)]
     with in_turn(), Drawing(drawn):
-        eagers.append(run(function))
-    if any(_is_tensor(each) and each.dim() in (4, 5) for each in inputs.values()):
-        with Drawing(drawn):
-            eagers.append(run(function, channels_last))
+        eagers.append(run(function, channels_last))
     exact, found = run(function, in_float64), run(compiled_by(function, how.compiler))
     rows = {}
     for name, each in judge(exact, eagers, eagers[0], found, {}).items():

@@ -35,7 +35,6 @@ from compilegate.job.probes.capture import (
     megabytes,
     named_output_tensors,
     same_layout,
-    tensors_in,
     with_tensors,
 )
 from compilegate.job.probes.reference import (
@@ -131,23 +130,11 @@ class Replay:
                 self._eager, call, self._parameters, same_layout, call.autocast.again()
             )
 
-    def eager_in_turn(self, call: Call) -> Replayed:
-        """The last eager call with sums as compiled loops add them."""
-        self._state.restore()
-        with in_turn(), Drawing(self._drawn):
-            around = call.autocast.again()
-            return self._run(self._eager, call, self._parameters, same_layout, around)
-
-    def has_images(self, call: Call) -> bool:
-        """Whether a parameter or an input has channels that could be last."""
-        inputs = tensors_in([call.arguments, call.named])
-        return any(each.dim() in (4, 5) for each in [*self._module.parameters(), *inputs])
-
-    def eager_channels_last(self, call: Call) -> Replayed:
-        """The last eager call with images and kernels as compilers lay them out."""
+    def eager_reordered(self, call: Call) -> Replayed:
+        """The last eager call as compilers may order it: sums in turn, channels last."""
         self._state.restore()
         exchanged = _Exchanged(self._module, channels_last)
-        with exchanged.lent(), Drawing(self._drawn):
+        with exchanged.lent(), in_turn(), Drawing(self._drawn):
             parameters = exchanged.named(self._parameters)
             return self._run(self._eager, call, parameters, channels_last, call.autocast.again())
 
