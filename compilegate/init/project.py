@@ -173,7 +173,7 @@ def from_script(path: Path, *, name: str | None = None, data: Path | None = None
             **(given or {f"data/{name}/README.txt": NO_DATA}),
         },
         notes=(
-            f"{folder}/{path.name} is a copy, and what jobs run; {path} stays as it is",
+            f"{folder}/{path.name} is a copy of {path}; jobs run the copy",
             *script.notes,
         ),
         by_hand=tuple(f"{folder}/{path.name}, {line}" for line in script.advice),

@@ -64,9 +64,9 @@ def read_script(path: Path) -> Script:
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
     except OSError as error:
-        raise InitError(f"SOURCE: {path} cannot be read: {error.strerror}") from error
+        raise InitError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InitError(f"SOURCE: {path} is not UTF-8 text at byte {error.start}") from error
+        raise InitError(f"{path} is not UTF-8 text at byte {error.start}") from error
     except SyntaxError as error:
         raise InitError(f"{path}: line {error.lineno} is not valid Python ({error.msg})") from error
     options = dict(_options(tree))
@@ -131,7 +131,10 @@ def _precision(tree: ast.AST, options: Mapping[str, _Option]) -> str | None:
         given = {each.arg: plain(each.value) for each in call.keywords}
         name = _called(call)
         if name == "autocast" and given.get("enabled", True) is True:
-            found = _autocast(call, [plain(each) for each in call.args], given)
+            values = [*map(plain, call.args), *given.values()]
+            found = next((PRECISIONS[each] for each in values if each in PRECISIONS), None)
+            if found is None and "dtype" not in given and len(call.args) < 2:
+                found = "bf16" if "cpu" in ast.unparse(call) else "fp16"  # torch's defaults
         elif name.endswith(("TrainingArguments", "Config")):
             found = next((each for each in ("bf16", "fp16") if given.get(each) is True), None)
         else:
@@ -139,19 +142,6 @@ def _precision(tree: ast.AST, options: Mapping[str, _Option]) -> str | None:
         if found is not None:
             return found
     return None
-
-
-def _autocast(call: ast.Call, places: list[Any], given: Mapping[str | None, Any]) -> str | None:
-    """What autocast makes of its arguments: torch.cuda.amp's takes no device."""
-    device = given.get("device_type", "cuda")
-    if ".amp.autocast" in ast.unparse(call.func) and "torch.amp" not in ast.unparse(call.func):
-        device = "cpu" if "cpu" in ast.unparse(call.func) else "cuda"
-    elif places:
-        device, *places = places
-    dtype = given.get("dtype", places[0] if places else None)
-    if dtype is None and "dtype" not in given:
-        dtype = "float16" if device == "cuda" else "bfloat16"
-    return PRECISIONS.get(dtype)
 
 
 def _calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:

@@ -12,7 +12,7 @@ import io
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -213,7 +213,7 @@ def read_table(path: Path) -> Table:
         )
         sample = read_sample(path, separator=separator, encoding=encoding)
     except OSError as error:
-        raise InitError(f"SOURCE: {path} cannot be read: {error.strerror}") from error
+        raise InitError(f"{path} cannot be read: {error.strerror}") from error
     if not sample.whole:
         raise InitError(*(f"{path}: {fault}" for fault in sample.faults))
     names = tuple(dict.fromkeys((*sample.columns, *(n for r in sample.records for n in r.cells))))
@@ -251,10 +251,9 @@ def column_of(name: str, cells: Sequence[str], *, continental: bool = False) -> 
         if all(form.fullmatch(cell) for cell in bare if cell):
             plain = [cell.replace(thousands, "").replace(mark, ".") for cell in bare]
             return Column(name, plain, "number")
-    for form in ("iso", *(day + time for day in DAYS for time in TIMES)):
-        read = datetime.fromisoformat if form == "iso" else _reader(form)
+    for form in (None, *(day + time for day in DAYS for time in TIMES)):
         try:
-            return Column(name, [cell and _iso(read(cell)) for cell in cells], "date")
+            return Column(name, [cell and _iso_date(cell, form) for cell in cells], "date")
         except ValueError:
             continue
     return Column(name, cells, "word")
@@ -383,12 +382,10 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _iso(date: datetime) -> str:
+def _iso_date(cell: str, form: str | None) -> str:
+    """A date in ISO 8601, written in it already or in a form of strptime. Raises ValueError."""
+    date = datetime.fromisoformat(cell) if form is None else datetime.strptime(cell, form)  # noqa: DTZ007
     return date.isoformat().removesuffix("T00:00:00")
-
-
-def _reader(form: str) -> Callable[[str], datetime]:
-    return lambda cell: datetime.strptime(cell, form)  # noqa: DTZ007  dates without a zone
 
 
 def _refuse_few(path: Path, rows: int) -> None:
