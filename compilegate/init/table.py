@@ -278,12 +278,17 @@ def roles_of(
     target = columns[label or _label(rest, subject, texts)]
     if target.quantity and text is None:
         texts = None
-    classes = not target.quantity and target.distinct <= MOST_CLASSES
-    if target.kind == "date" or not (classes or (target.quantity and texts is None)):
-        odd = next((cell for cell in target.filled if _number(cell) is None), target.filled[0])
+    odd = next(
+        (cell for cell in target.filled if _number(cell) is None), "".join(target.filled[:1])
+    )
+    most = MOST_CLASSES
+    if sum(_number(cell) is not None for cell in target.filled) > len(target.filled) / 2:
+        most = MOST_CLASSES_IN_NUMBERS  # among numbers, a word is more likely a slip than a class
+    fits = texts is None if target.quantity else target.distinct <= most
+    if target.kind == "date" or not fits:
         raise InitError(
             f"--label is {target.name!r}, with {target.distinct:,} values such as {odd!r}, "
-            f"expected {'' if texts else 'numbers, or '}2 to {MOST_CLASSES} classes"
+            f"expected {'' if texts else 'numbers, or '}2 to {most} classes"
         )
     if texts is not None:
         found = (name for name, each in columns.items() if name and each.identifies)
