@@ -70,7 +70,8 @@ class UnclearLabelError(InitError):
 
     def __init__(self, candidates: Collection[str]) -> None:
         super().__init__(
-            f"--label is missing and no column is plainly the label, expected {one_of(candidates)}"
+            "--label is missing and no column is plainly the label, expected one of "
+            f"{listed(candidates)}"
         )
         self.candidates = candidates
 
@@ -272,7 +273,7 @@ def roles_of(
     """
     for option, given in (("--text", text), ("--label", label)):
         if given is not None and given not in columns:
-            raise InitError(f"{option} is {given!r}, expected {one_of(columns)}")
+            raise InitError(f"{option} is {given!r}, expected one of {listed(columns)}")
     texts = text or _text_column([each for name, each in columns.items() if name != label])
     rest = [each for name, each in columns.items() if name != texts and not each.identifies]
     target = columns[label or _label(rest, subject, texts)]
@@ -314,10 +315,6 @@ def listed(names: Collection[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def one_of(names: Collection[str]) -> str:
-    return f"one of {listed(names)}" if names else "a table with a header"
-
-
 def _text_column(columns: Sequence[Column]) -> str | None:
     """Short texts count if their column is called so and few columns hold numbers."""
     numbers = sum(each.kind == "number" and not each.identifies for each in columns)
@@ -352,7 +349,7 @@ def _label(columns: Sequence[Column], subject: str, texts: str | None) -> str:
     if fitting:
         raise UnclearLabelError(fitting)
     what = f"column beside {texts!r} has classes" if texts else "column has classes or numbers"
-    raise InitError(f"--label is missing and no {what} to learn, expected {one_of(list(parts))}")
+    raise InitError(f"--label is missing and no {what} to learn, expected one of {listed(parts)}")
 
 
 def _written(path: Path) -> tuple[str, str]:
