@@ -163,7 +163,8 @@ class Table:
         same = self.columns if roles.text is None else (roles.text,)
         contents = list(map("\0".join, zip(*(self.columns[n].cells for n in same), strict=True)))
         rows = [n for n, value in enumerate(label) if value and contents[n]]
-        _refuse_few(self.path, len(rows))
+        needed = [name for name in (roles.text, roles.label) if name is not None]
+        _refuse_few(self.path, len(rows), f"with {' and '.join(map(repr, needed))}")
         classes = {label[n] for n in rows}
         if len(classes) < 2:
             raise InitError(
@@ -221,7 +222,7 @@ def read_table(path: Path) -> Table:
     numbers = [number for number in map(_number, names) if number is not None]
     if names and (len(numbers) == len(names) or not all(each.is_integer() for each in numbers)):
         raise InitError(f"{path}: line 1 is {', '.join(names)}, expected the names of the columns")
-    _refuse_few(path, len(sample.records))
+    _refuse_few(path, len(sample.records), "that can be read")
     notes = [f"left out: {path}: {fault}" for fault in sample.faults]
     if separator != ",":
         notes.append(f"the columns of {path} are separated by {separator!r}; now by commas")
@@ -390,9 +391,9 @@ def _iso_date(cell: str, form: str | None) -> str:
     return date.isoformat().removesuffix("T00:00:00")
 
 
-def _refuse_few(path: Path, rows: int) -> None:
+def _refuse_few(path: Path, rows: int, which: str) -> None:
     if rows < FEWEST_ROWS:
         raise InitError(
-            f"{path} has {rows} rows that can be used, expected {FEWEST_ROWS} or more, of which a "
-            "fifth is held back to compare models on"
+            f"{path} has {rows} rows {which}, expected {FEWEST_ROWS} or more, of which a fifth is "
+            "held back to compare models on"
         )
