@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from compilegate.cli.options import Project
 from compilegate.cli.terminal.errors import RefusalError, found_in
-from compilegate.datasets import misfits
+from compilegate.datasets import Declared, misfits
 from compilegate.datasets.inspection import validation_rows
 from compilegate.errors import CompilegateError
 from compilegate.execution.target import Target
@@ -23,7 +23,6 @@ from compilegate.workload import Workload
 from compilegate.workload.feasibility import NO_BASES, NO_DAY, Bases, check_feasible, findings
 
 if TYPE_CHECKING:
-    from compilegate.datasets.inspection import Declared
     from compilegate.gate.forecast import Design
 
 

@@ -10,8 +10,8 @@ import click
 
 from compilegate.cli.options import EXISTING, Project, pass_project, refuse_given
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
-from compilegate.datasets.inspection import FORMATS
 from compilegate.init import (
+    TABLES,
     Started,
     UnclearLabelError,
     from_script,
@@ -21,6 +21,8 @@ from compilegate.init import (
 )
 from compilegate.workload import find_workload, read_workload
 
+OTHER_FILES = (".xlsx", ".xls", ".ods", ".txt", ".json", ".zip")
+"""Endings of files, which no model of the hub has."""
 _OF_KIND = {"table": {"--model", "--text", "--label"}, "script": {"--data"}}
 
 
@@ -42,16 +44,16 @@ def command(project: Project, **given: Any) -> None:
       compilegate init distilbert-base-uncased      fine-tune a model of the Hugging Face hub
       compilegate init                              begin with data that come along
 
-    A table is a .csv, .jsonl or .parquet file, and a script a .py file. Writes the workload with
-    comments, the files that deploy it, the images its jobs run in, and a workflow for GitHub, all
-    into the folder of --project. Nothing that exists is overwritten.
+    A table is a .csv, .tsv, .jsonl or .parquet file, and a script a .py file. Writes the workload
+    with comments, the files that deploy it, the images its jobs run in, and a workflow for GitHub,
+    all into the folder of --project. Nothing that exists is overwritten.
     """
     folder = project.workloads.parent
     with refusing_os_errors():
         started = _started(**given)
         written, kept = write_files(started, folder)
     declared = read_workload(find_workload(started.name, project.workloads))
-    for sentence in started.told:
+    for sentence in started.notes:
         click.echo(sentence)
     click.echo("")
     # A folder of images once, and every other file.
@@ -65,43 +67,36 @@ def command(project: Project, **given: Any) -> None:
     click.echo(_what_next(started, folder, len(declared.seeds) * len(declared.arms)))
 
 
-def _started(
-    *,
-    source: str | None,
-    model: str | None,
-    text: str | None,
-    label: str | None,
-    data: Path | None,
-    name: str | None,
-) -> Started:
+def _started(source: str | None, *, data: Path | None, name: str | None, **of: Any) -> Started:
     """What is to be written, by the kind of the source. Refuses what does not go together."""
     path = Path(source or "")
-    kind = "table" if path.suffix in FORMATS else "script" if path.suffix == ".py" else ""
+    kind = "table" if path.suffix.lower() in TABLES else "script" if path.suffix == ".py" else ""
     for needed, options in _OF_KIND.items():
         if kind != needed:
             refuse_given(options, f"needs a SOURCE that is a {needed}")
     if kind and not path.is_file():
-        raise RefusalError(f"SOURCE: {path} is not a file")
+        raise RefusalError(f"SOURCE is {path}, which is not a file")
     if kind == "script":
         return from_script(path, name=name, data=data)
     if kind == "table":
-        base = None if model is None else _model(model)
-        try:
-            return from_table(path, name=name, text=text, label=label, model=base)
-        except UnclearLabelError as error:
-            if not on_terminal():
-                raise
-            label = click.prompt(
-                "Which column is to be learned", type=click.Choice(error.candidates)
-            )
-            return from_table(path, name=name, text=text, label=label, model=base)
-    if source is None:
-        return with_built_in_data(name=name)
-    if path.is_file():
-        raise RefusalError(
-            f"SOURCE is the file {path}, expected {', '.join(FORMATS)}, .py, or a model"
-        )
-    return with_built_in_data(_model(source), name=name)
+        return _from_table(path, name=name, **of)
+    if path.is_file() or path.suffix in OTHER_FILES:
+        raise RefusalError(f"SOURCE is {path}, expected {', '.join(TABLES)}, .py, or a model")
+    if source and path.is_dir() and not (path / "config.json").is_file():
+        raise RefusalError(f"SOURCE is the folder {path}, expected one with a model's config.json")
+    return with_built_in_data(source and _model(source), name=name)
+
+
+def _from_table(path: Path, *, label: str | None, model: str | None, **of: Any) -> Started:
+    """A workload of a table; who sits at a terminal is asked for a label that is unclear."""
+    base = None if model is None else _model(model)
+    try:
+        return from_table(path, label=label, model=base, **of)
+    except UnclearLabelError as error:
+        if not on_terminal():
+            raise
+        label = click.prompt("Which column is to be learned", type=click.Choice(error.candidates))
+        return from_table(path, label=label, model=base, **of)
 
 
 def on_terminal() -> bool:
@@ -116,7 +111,7 @@ def _model(name: str) -> str:
 
 def _what_next(started: Started, folder: Path, jobs: int) -> str:
     there = "" if folder == Path() else f"  cd {folder}\n"
-    by_hand = "".join(f"  {line}\n" for line in started.first)
+    by_hand = "".join(f"  {line}\n" for line in started.by_hand)
     first = f"First, add the lines that report to the gate: {by_hand}\n" if by_hand else ""
     name = started.name
     return (

@@ -4,6 +4,7 @@ from compilegate.datasets.inspection import misfits
 from compilegate.datasets.sources import (
     Announce,
     DatasetError,
+    Declared,
     LocalFiles,
     RawData,
     ReutersR8,
@@ -14,6 +15,7 @@ from compilegate.datasets.sources import (
 __all__ = [
     "Announce",
     "DatasetError",
+    "Declared",
     "LocalFiles",
     "RawData",
     "ReutersR8",

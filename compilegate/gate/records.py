@@ -68,6 +68,9 @@ CLOSE = 0.2
 """The share of what the baseline's seeds differ by, within which a candidate's are close."""
 SAME_LOSS = 0.01
 """What the same course of losses may differ by, as a share of their range."""
+LAST_BITS = 1e-6
+"""What losses in single precision may differ by through rounding that no step has amplified, as in
+small and nearly linear models."""
 SAME_START = 1e-3
 """The share by which the first losses of one seed's model and batch may differ."""
 FEW_ANSWERS, ROWS_TO_TELL, ERRORS_TO_TELL = 50, 1000, 10
@@ -454,12 +457,12 @@ def _same_course(before: FloatArray, after: FloatArray) -> bool:
 
 
 def _agree(before: FloatArray, after: FloatArray, outputs: FloatArray) -> bool:
-    """Whether equal outputs of two arms are of two models, by their losses: models that are equal
-    to the last bit had equal losses all the way. Rounded outputs may agree because the compiler is
+    """Whether two arms with equal outputs trained alike, by their losses: models that are equal but
+    for rounding had such losses all the way. Rounded outputs may agree because the compiler is
     good; then it is enough that the trainings began alike."""
     if len(before) != len(after) or not _is_rounded(outputs):
         same = len(before) == len(after)
-        return same and np.allclose(before, after, rtol=1e-9, atol=0.0, equal_nan=True)
+        return same and np.allclose(before, after, LAST_BITS, LAST_BITS, equal_nan=True)
     begun_apart = np.abs(before - after)[:1] > SAME_START * np.abs(before[:1])
     return not begun_apart.any() or _same_course(before, after)
 

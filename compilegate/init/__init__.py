@@ -10,9 +10,10 @@ from compilegate.init.project import (
     with_built_in_data,
     write_files,
 )
-from compilegate.init.table import InitError, UnclearLabelError
+from compilegate.init.table import TABLES, InitError, UnclearLabelError
 
 __all__ = [
+    "TABLES",
     "InitError",
     "Started",
     "UnclearLabelError",

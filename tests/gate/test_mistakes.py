@@ -636,6 +636,14 @@ def test_evidence_of_another_job_than_this_execution_s_fails(execution) -> None:
         check(verdict, Code.EVIDENCE_OF_ANOTHER, "fast", Outcome.FAIL)
 
 
+def test_a_compiler_that_is_right_to_the_last_bits_made_no_other_model(execution) -> None:
+    """A small model may end at the same outputs, although its losses were rounded otherwise."""
+    copied("fast", {seed: seed for seed in SEEDS}, "baseline", same_losses=True)(execution)
+    for seed in SEEDS:
+        execution.alter("fast", seed, steps__loss=lambda loss: loss * (1 + 2.5e-7))
+    assert not said(execution.judge(), Code.MODEL_OUTPUTS_OF_ANOTHER)
+
+
 def test_a_candidate_that_is_refused_is_measured_all_the_same(execution) -> None:
     """What spoils nothing hides nothing."""
     execution.alter("fast", 1, environment__torch="2.12.1")

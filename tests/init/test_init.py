@@ -96,30 +96,27 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def test_a_table_with_texts_is_classified(tmp_path: Path) -> None:
     source = stories(tmp_path / "My Stories.csv")
     said = begin(tmp_path / "p", source).output
-    assert "learns 'topic' (two classes) from the texts in 'headline'" in said
+    assert "learns 'topic' (2 classes) from the texts in 'headline'" in said
+    assert "a constant prediction reaches an accuracy of 0.500" in said
     declared = tomllib.loads((tmp_path / "p/workloads/my-stories.toml").read_text())
     assert declared["data"]["text"] == "headline"
+    assert declared["data"]["label"] == "topic"
     assert declared["data"]["id"] == "id"
     data = tmp_path / "p/data/my-stories"
     rows = [*rows_of(data / "train.csv"), *rows_of(data / "validation.csv")]
     assert sorted(map(str, rows)) == sorted(map(str, rows_of(source)))
-    assert "valid: 2 arms, baseline (eager), compiled (inductor)" in validate(
-        tmp_path / "p", "my-stories"
-    )
+    assert "valid: 2 arms" in validate(tmp_path / "p", "my-stories")
 
 
 @pytest.mark.slow
 def test_a_table_of_numbers_gets_a_program_that_is_the_user_s(tmp_path: Path) -> None:
     said = begin(tmp_path / "p", flats(tmp_path / "flats.csv")).output
-    assert "are separated by ';'; now by commas" in said
-    assert "was read as Windows-1252; now it is UTF-8" in said
     assert "learns 'price' (numbers) from 3 columns" in said
+    assert "a constant prediction reaches a mean squared error of " in said
     workload = read_workload(tmp_path / "p/workloads/flats.toml")
     assert workload.gate.metrics["mse"].relative
-    assert {row["city"] for row in rows_of(tmp_path / "p/data/flats/train.csv")} == {
-        "Köln",
-        "Paris",
-    }
+    rows = rows_of(tmp_path / "p/data/flats/train.csv")
+    assert {row["city"] for row in rows} == {"Köln", "Paris"}
     assert "valid: 2 arms" in validate(tmp_path / "p", "flats")
 
 
@@ -131,9 +128,7 @@ def unclear(path: Path) -> Path:
 
 def test_a_label_that_nobody_could_tell_is_refused_with_the_candidates(tmp_path: Path) -> None:
     said = begin(tmp_path / "p", unclear(tmp_path / "trees.csv"), code=2).output
-    assert (
-        "--label: found no column that is plainly the label, allowed: 'girth', 'height', 'volume'"
-    ) in said
+    assert "'girth', 'height', 'volume'" in said
     assert not (tmp_path / "p").exists()
 
 
@@ -144,10 +139,9 @@ def test_on_a_terminal_the_label_is_asked_for(
     source = unclear(tmp_path / "trees.csv")
     done = CliRunner().invoke(main, ["init", str(source), "--project", str(tmp_path)], "girth\n")
     assert done.exit_code == 0, done.output
-    assert "Which column is to be learned (girth, height, volume): " in done.output
-    assert "1 rows without 'girth' are left out" in done.output
+    assert "(girth, height, volume): " in done.output
+    assert "1 rows without 'girth'" in done.output
     assert "learns 'girth' (classes) from 3 columns" in done.output
-    assert "'felled': 'iso'" in (tmp_path / "workloads/trees/train.py").read_text()
 
 
 @pytest.mark.long
@@ -199,7 +193,6 @@ def test_a_script_brings_its_arguments_and_what_it_imports(tmp_path: Path) -> No
     [
         ("with torch.autocast('cuda', dtype=torch.bfloat16): pass", "bf16"),
         ("context = torch.amp.autocast(device_type='cuda', dtype=torch.float16)", "fp16"),
-        ("low = torch.bfloat16\nwith torch.autocast('cuda', low): pass", "bf16"),
         ("with torch.autocast('cpu'): pass", "bf16"),
         ("from torch.cuda.amp import autocast\nwith autocast(): pass", "fp16"),
         ("with torch.cuda.amp.autocast(dtype=torch.bfloat16): pass", "bf16"),
@@ -216,6 +209,7 @@ def test_a_script_brings_its_arguments_and_what_it_imports(tmp_path: Path) -> No
         ("with torch.autocast('cuda', enabled=False): pass", None),
         # Nobody knows without running it.
         ("with torch.autocast('cuda', dtype=TYPES[args.type]): pass", None),
+        ("low = torch.bfloat16\nwith torch.autocast('cuda', low): pass", None),
         ("with torch.autocast('cuda', enabled=args.mixed): pass", None),
     ],
 )
@@ -255,7 +249,7 @@ def test_nothing_is_overwritten_and_a_second_workload_joins(tmp_path: Path) -> N
     begin(tmp_path, stories(tmp_path / "stories.csv"))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     refused = begin(tmp_path, tmp_path / "stories.csv", code=2)
-    assert "workloads/stories.toml: exists, allowed: a new name (--name)" in refused.output
+    assert "workloads/stories.toml exists" in refused.output
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     said = begin(tmp_path, tmp_path / "stories.csv", "--name", "again").output
     assert "kept   workloads/workload.schema.json, infra/settings.toml, cdk.json" in said
@@ -265,41 +259,22 @@ def test_nothing_is_overwritten_and_a_second_workload_joins(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "arguments", "sentence"),
+    ("name", "content", "named"),
     [
-        (
-            "text,label\n" + "a b c,x\n" * 9,
-            [],
-            "found 9 rows that can be used, allowed: 40 or more",
-        ),
-        ("1,2\n3,4\n", [], "line 1: found 1, 2, allowed: names of columns"),
-        (
-            "a,b\n" + "1,2\n" * 40,
-            ["--label", "c"],
-            "--label: found no column 'c', allowed: 'a', 'b'",
-        ),
-        (
-            "text,label\n" + "a b c,x\n" * 40,
-            [],
-            "--label: found no column that looks like classes beside 'text', allowed: 'label'",
-        ),
-        ('a,b\n"1,2\n', [], "found what is no csv (unexpected end of data)"),
-        ("", [], "line 1: found no header"),
+        ("mine.csv", "text,label\n" + "a b c,x\n" * 40, "'label' is 'x' in every row"),
+        ("mine.csv", "x,label\n" + "".join(f"{n},k{n}\n" for n in range(40)), "'label'"),
+        ("train.py", "x = 1\nif x\n", "train.py: line 2"),
+        ("mine.xlsx", "", "mine.xlsx"),
+        ("mine", None, "config.json"),
     ],
 )
-def test_what_cannot_be_learned_from_is_told_in_a_sentence(
-    tmp_path: Path, content: str, arguments: list[str], sentence: str
+def test_what_cannot_be_begun_with_is_refused_and_nothing_written(
+    tmp_path: Path, name: str, content: str | None, named: str
 ) -> None:
-    (tmp_path / "mine.csv").write_text(content)
-    said = begin(tmp_path / "p", tmp_path / "mine.csv", *arguments, code=2).output
-    assert sentence in said
+    source = tmp_path / name
+    source.mkdir() if content is None else source.write_text(content)
+    assert named in begin(tmp_path / "p", source, code=2).output
     assert not (tmp_path / "p").exists()
-
-
-def test_a_script_that_is_no_python_is_told_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("x = 1\nif x\n")
-    said = begin(tmp_path / "p", tmp_path / "train.py", code=2).output
-    assert "train.py: line 2: found what Python cannot read (expected ':')" in said
 
 
 @pytest.fixture(scope="module")
