@@ -74,7 +74,6 @@ class Code(StrEnum):
     METRIC_UNDEFINED = "metric.undefined"
     METRIC_BELOW_FLOOR = "metric.below_floor"
     METRIC_AT_CONSTANT = "metric.at_constant"
-    METRIC_OF_CONSTANT = "metric.of_constant"
     METRIC_DISAGREES = "metric.disagrees"
     METRIC_TOO_GOOD = "metric.too_good"
 

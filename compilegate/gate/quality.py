@@ -44,17 +44,14 @@ from compilegate.gate.findings import (
 )
 from compilegate.gate.forecast import SampleSize, resolution, to_decide
 from compilegate.gate.metrics import (
-    POINTS,
     MetricUndefinedError,
     MetricValues,
     Scored,
     Unit,
-    best_constant,
     bias_bound,
     column_of,
     constant_value,
     one_flip,
-    per_example,
     unit_of,
 )
 from compilegate.gate.settings import (
@@ -162,12 +159,10 @@ def compare_arms(
     baseline by the same compiler alone; `values` receives each replicate's metrics.
     """
     declared, possible, said = None, list[Grouping](), list[Reason | Note]()
-    parts, constants = list[_Part | Reason | Note](), dict[str, float | None]()
+    parts = list[_Part | Reason | Note]()
     if baseline.examples and settings.from_examples:
         declared, possible, said = _groups_of(settings, baseline.examples[0])
         parts = [it for each in settings.slices for it in _parts_of(each, baseline.examples[0])]
-        for metric, guard in settings.from_examples.items():
-            constants[metric] = constant_value(guard.measure(metric), baseline.examples[0])
     tables = _tables(settings, baseline, candidates, compiler_only, values, groups=declared)
     found = {name: ArmQuality(said=said.copy()) for name in candidates}
     for name, quality in found.items():
@@ -183,8 +178,8 @@ def compare_arms(
             if together is not None:
                 quality.said.append(_about_groups(metric, together))
                 table = _table(metric, guard, baseline, arm, together)
-            compared = replace(table.compared(), constant=constants.get(metric))
-            quality.comparisons.append(compared)
+            constant = constant_value(guard.measure(metric), baseline.examples[0])
+            quality.comparisons.append(replace(table.compared(), constant=constant))
         for part in parts:
             if not isinstance(part, _Part):
                 quality.said.append(part)
@@ -487,21 +482,6 @@ def _outputs(examples: Examples) -> npt.NDArray[np.generic] | None:
 def _numbered(values: npt.NDArray[np.generic]) -> IntArray:
     numbers: IntArray = np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(-1)
     return numbers
-
-
-def _about_constant(settings: GateSettings, examples: Examples) -> Iterator[Note]:
-    """What the one answer that is best for all rows reaches, where that is known."""
-    reached: dict[str, float] = {}
-    for metric, guard in settings.from_examples.items():
-        constant = best_constant(guard.measure(metric), examples)
-        if constant is not None:
-            reached[metric] = float(per_example(guard.measure(metric), constant).mean())
-    if reached:
-        each = ", ".join(
-            f"{metric} {value:.1%}" if unit_of(metric) is POINTS else f"{metric} {value:.4g}"
-            for metric, value in reached.items()
-        )
-        yield Note(Code.METRIC_OF_CONSTANT, f"A constant prediction reaches: {each}.", reached)
 
 
 # Slices.

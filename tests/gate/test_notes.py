@@ -235,7 +235,6 @@ ODDITIES: dict[str, Row] = {
     "three seeds": noted(Code.SEEDS_FEW),
     "five seeds": noted(None, seeds=(1, 2, 3, 4, 5)),
     "independent rows": noted(Code.GROUPS_COUNTED),
-    "a constant prediction": noted(Code.METRIC_OF_CONSTANT),
     "declared groups": noted(
         Code.GROUPS_COUNTED, categories(PATIENTS, "patient"), groups="patient"
     ),
@@ -292,7 +291,7 @@ def test_what_is_odd_is_noted_and_refuses_nothing(name: str) -> None:
     assert (candidate.outcome, against) == (Outcome.PASS, [])
     assert verdict.baseline.sound
     found = {each.code for each in candidate.notes}
-    usual = {Code.GROUPS_COUNTED, Code.METRIC_OF_CONSTANT, Code.SEEDS_FEW}
+    usual = {Code.GROUPS_COUNTED, Code.SEEDS_FEW}
     assert it.code in found if it.code is not None else found <= usual
 
 
