@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from compilegate.catalog import Asked, Finding, check
+from compilegate.catalog import NO_DAY, Asked, Finding, check, finding
 from compilegate.catalog.images import BaseImage
 from compilegate.catalog.instances import processor_of
-from compilegate.catalog.rules import refusal
 from compilegate.errors import CompilegateError
 from compilegate.execution.target import Target
 from compilegate.job.compilers import declarations
@@ -69,10 +68,6 @@ _KEYS = {
 """The arm's key by the field of what is asked; everything else is about its compiler."""
 
 
-NO_DAY = datetime.date.min
-"""Nothing is refused because of the day; only warnings depend on it."""
-
-
 def check_feasible(
     workload: Workload,
     *,
@@ -87,7 +82,6 @@ def check_feasible(
     """
     found = findings(
         workload,
-        today=NO_DAY,
         region=region,
         target=target,
         bases=bases,
@@ -101,7 +95,7 @@ def check_feasible(
 def findings(
     workload: Workload,
     *,
-    today: datetime.date,
+    today: datetime.date = NO_DAY,
     region: str | None = None,
     target: Target = Target.SAGEMAKER,
     bases: Bases = NO_BASES,
@@ -116,53 +110,46 @@ def findings(
     `libraries` are what the workload's own program imports.
     """
     given = [instance_type] if instance_type else [None, *_scheduled_instance_types(workload)]
-    found = (
-        ArmFinding(arm=name, key=_key(finding, arm), finding=finding)
-        for name, arm in workload.arms.items()
-        for finding in (
-            *(
-                finding
-                for each in given
-                for finding in check(
-                    asked_of(
-                        workload,
-                        arm,
-                        region=region,
-                        target=target,
-                        bases=bases,
-                        instance_type=each,
-                        libraries=libraries,
-                    ),
-                    today,
-                )
-            ),
-            *_program_findings(workload, arm),
-            *_base_findings(workload, arm, bases.get(arm.image_folder)),
-        )
-        if target is Target.SAGEMAKER or finding.about == "target"
-    )
-    mixed = (finding for each in given for finding in _mixed_processors(workload, each))
-    return tuple(dict.fromkeys((*found, *mixed)))
+    found: list[ArmFinding] = []
+    for name, arm in workload.arms.items():
+        of_arm: list[Finding] = []
+        for each in given:
+            asked = asked_of(
+                workload,
+                arm,
+                region=region,
+                target=target,
+                bases=bases,
+                instance_type=each,
+                libraries=libraries,
+            )
+            of_arm += check(asked, today)
+        of_arm += _image_findings(workload, arm, bases.get(arm.image_folder))
+        found += [
+            ArmFinding(arm=name, key=_key(each, arm), finding=each)
+            for each in of_arm
+            if target is Target.SAGEMAKER or each.about == "target"
+        ]
+    found += [each for instance in given for each in _mixed_processors(workload, instance)]
+    return tuple(dict.fromkeys(found))
+
+
+_COMPARABLE = {"gpu": "GPUs", "cpu": "none"}
 
 
 def _mixed_processors(workload: Workload, given: str | None) -> Iterator[ArmFinding]:
     """A candidate on a CPU beside a baseline on a GPU, or the other way round: wherever they run,
     the gate would find the difference that nobody can declare, after all was trained."""
     usual = given or workload.compute.instance_type
-    baseline = workload.arms.get(BASELINE_ARM)
-    theirs = (None if baseline is None else baseline.instance_type) or usual
-    words = {"gpu": "GPUs", "cpu": "none"}
+    baseline = workload.arms[BASELINE_ARM].instance_type or usual
+    its = processor_of(baseline)
     for name, arm in workload.arms.items():
         own = arm.instance_type or usual
-        kinds = processor_of(own), processor_of(theirs)
-        if baseline is not None and set(kinds) == set(words):
-            finding = refusal(
-                "instance_type",
-                f"{own} has {words[kinds[0]]} and the baseline's {theirs} has {words[kinds[1]]}, "
-                "so a comparison would be of the machines and not of a compiler",
-                "give both arms GPUs, or neither",
-            )
-            yield ArmFinding(arm=name, key="instance_type", finding=finding)
+        has = processor_of(own)
+        if {has, its} == set(_COMPARABLE):
+            words = {"has": _COMPARABLE[has], "its": _COMPARABLE[its]}
+            mixed = finding("mixed-processors", own=own, baseline=baseline, **words)
+            yield ArmFinding(arm=name, key="instance_type", finding=mixed)
 
 
 def _scheduled_instance_types(workload: Workload) -> list[str]:
@@ -177,26 +164,18 @@ def _key(finding: Finding, arm: Arm) -> str:
     return _KEYS.get(finding.about, "compiler")
 
 
-def _program_findings(workload: Workload, arm: Arm) -> Iterator[Finding]:
-    """What the training program has against the image of the arm's stack."""
+def _image_findings(
+    workload: Workload, arm: Arm, base: BaseImage | str | None
+) -> Iterator[Finding]:
+    """What the training program has against the arm's image: that of its stack, which has to be
+    the one that its folder extends; without a stack the folder decides alone."""
     stack = arm.known_stack
     if stack is not None:
         yield from workload.kind.stack_findings(stack, as_it_is=arm.image_folder == AWS_IMAGE)
-
-
-def _base_findings(workload: Workload, arm: Arm, base: BaseImage | str | None) -> Iterator[Finding]:
-    """An arm's stack has to be the one that its image extends; without a stack the image decides
-    alone whether the program can run."""
-    stack = arm.known_stack
-    if stack is None and isinstance(base, BaseImage):
+        if isinstance(base, BaseImage) and base.name != stack.image.name:
+            yield finding("other-stack", folder=arm.image_folder, image=base, stack=stack)
+    elif isinstance(base, BaseImage):
         yield from workload.kind.image_findings(base, about="image")
-    if stack is not None and isinstance(base, BaseImage) and base.name != stack.image.name:
-        yield refusal(
-            "image",
-            f"{arm.image_folder!r} extends {base.name}, and the arm's stack is {stack.label}, "
-            f"which is in {stack.image.name}",
-            "declare the stack that the image has, or another image",
-        )
 
 
 def _backend(arm: Arm) -> str | None:

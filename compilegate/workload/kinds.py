@@ -16,11 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from compilegate.catalog import Finding
+from compilegate.catalog import Finding, finding
 from compilegate.catalog.compilers import Stack
 from compilegate.catalog.images import BaseImage, version_numbers
 from compilegate.catalog.instances import instance_of
-from compilegate.catalog.rules import refusal, warning
 from compilegate.gate.settings import Padding
 from compilegate.job import names
 from compilegate.job.compilers import hyperparameter_of
@@ -295,28 +294,14 @@ class TextClassification(Kind):
     def stack_findings(self, stack: Stack, *, as_it_is: bool) -> Iterator[Finding]:
         python = stack.image.python
         if stack.framework != "pytorch":
-            yield refusal(
-                "version",
-                f"the built-in training program is written for PyTorch, not {stack.label}",
-                "take a PyTorch stack, or bring a training program of your own",
-            )
+            yield finding("program-for-pytorch", stack=stack)
         elif version_numbers(stack.version)[:2] < BUILT_IN_TORCH or (
             python is not None and version_numbers(python) < BUILT_IN_PYTHON
         ):
-            yield refusal(
-                "version",
-                f"the built-in training program needs Python {_dotted(BUILT_IN_PYTHON)} and "
-                f"PyTorch {_dotted(BUILT_IN_TORCH)} or newer, and the image of {stack.label} has "
-                f"Python {python}",
-                "take a newer stack, or bring a training program of your own",
-            )
+            needed = {"python": _dotted(BUILT_IN_PYTHON), "torch": _dotted(BUILT_IN_TORCH)}
+            yield finding("program-needs-newer", stack=stack, **needed)
         elif as_it_is:
-            yield refusal(
-                "extends_image",
-                "the built-in training program needs packages that AWS's image of "
-                f"{stack.label} does not bring",
-                "leave image out, so that the image of containers/ that extends it is taken",
-            )
+            yield finding("program-needs-packages", stack=stack)
 
 
 def _set(values: Mapping[str, str | None]) -> dict[str, str]:
@@ -425,21 +410,11 @@ class OwnProgram(Kind):
     def stack_findings(self, stack: Stack, *, as_it_is: bool) -> Iterator[Finding]:
         yield from self.image_findings(stack.image, about="version")
         if as_it_is and self.evidence == "written" and stack.framework == "pytorch":
-            yield warning(
-                "extends_image",
-                f"job.save(model) writes safetensors, a package that AWS's image of {stack.label} "
-                "does not bring",
-                "give job.save a function that writes the model, or take an image of containers/",
-            )
+            yield finding("job-needs-safetensors", stack=stack)
 
     def image_findings(self, image: BaseImage, *, about: str) -> Iterator[Finding]:
         if image.python is not None and version_numbers(image.python) < JOB_PYTHON:
-            yield refusal(
-                about,
-                f"compilegate.job, which starts the program, needs Python {_dotted(JOB_PYTHON)} or "
-                f"newer, and the image {image.name} has Python {image.python}",
-                "take a newer image",
-            )
+            yield finding("job-needs-newer", about=about, image=image, python=_dotted(JOB_PYTHON))
 
     def passed(self, workload: Workload, arm_name: str, seed: int) -> dict[str, str]:
         """The hyperparameters of a job that the file does not declare. The GPUs are there for a

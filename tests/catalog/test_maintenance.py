@@ -96,9 +96,9 @@ def test_who_maintains_it_until_when_has_a_source_and_a_day(
     assert maintained.by
     assert maintained.source.startswith("https://")
     assert maintained.date >= datetime.date(2026, 11, 1)
-    told = maintained.told(title, TODAY)
+    told = maintained.end(title, TODAY)
     assert (told is None) == (maintained.status == "maintained")
     if told is not None:
         assert maintained.says  # of what ends, what is known of it and what to take instead
         assert maintained.instead
-        assert maintained.source in told[0]
+        assert maintained.source in told.reason
