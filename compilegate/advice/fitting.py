@@ -116,7 +116,8 @@ def _of_instance(facts: Facts, option: Option) -> Said | None:
     if option.classes and instance_class(facts.instance_type or "") not in option.classes:
         return (
             Stance.STOPS,
-            f"it runs on {', '.join(option.classes)} instances, and {facts.hardware} is none of them",
+            f"it runs on {', '.join(option.classes)} instances, and {facts.hardware} is none of "
+            "them",
             Standing.KNOWN,
         )
     if option.accelerators and facts.accelerator not in option.accelerators:

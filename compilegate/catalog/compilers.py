@@ -109,10 +109,9 @@ class Maintenance:
         day = f" {'since' if over else 'on'} {self.until}" if self.until else ""
         state = "is no longer maintained" if over else "is about to end"
         what = f": {self.says}" if self.says else ""
-        return End(
-            f"{self.what or title} {state}{day} ({self.by}){what} ({self.source}, read {self.date})",
-            self.instead or "plan for another",
-        )
+        source = f"{self.source}, read {self.date}"
+        reason = f"{self.what or title} {state}{day} ({self.by}){what} ({source})"
+        return End(reason, self.instead or "plan for another")
 
 
 @dataclass(frozen=True, kw_only=True)
