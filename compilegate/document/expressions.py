@@ -108,7 +108,9 @@ def lookup(document: Any, path: Sequence[Segment], *, by_name: bool = False) -> 
 
 
 def _step_into(value: Any, segment: Segment, by_name: bool) -> Any:
-    if isinstance(value, Mapping if isinstance(segment, str) else list):
+    if isinstance(value, Mapping) and isinstance(segment, str):
+        return value[segment]
+    if isinstance(value, list) and isinstance(segment, int):
         return value[segment]
     if isinstance(value, list) and by_name:
         for element in value:

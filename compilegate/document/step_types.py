@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 TRAINING = "Training"
 PROCESSING = "Processing"
@@ -62,8 +63,10 @@ class StepType:
 def _read() -> Iterator[tuple[str, StepType]]:
     text = files("compilegate.document").joinpath("step_types.toml").read_text(encoding="utf-8")
     for name, table in tomllib.loads(text).items():
-        lists = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
-        yield name, StepType(**{**table, **lists})
+        facts: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+        }
+        yield name, StepType(**facts)
 
 
 STEP_TYPES: Mapping[str, StepType] = dict(_read())

@@ -67,8 +67,6 @@ def test_a_limit_of_graphs_is_for_each_of_the_buckets_unless_the_arm_says_it() -
     assert options() == {}
     assert options(padding="buckets") == {"step_graphs": 16}
     assert options(padding="buckets", step_graphs=5) == {"step_graphs": 5}
-    arm = workload_with(TOPICS, arms__other={**xla, "padding": "buckets"}).arms["other"]
-    assert arm.explanations == ("step_graphs 16: 4 for each of at most 4 lengths of the buckets",)
 
 
 @pytest.mark.parametrize("compiler", ["inductor", "torch-compile"])
