@@ -60,8 +60,6 @@ class Asked:
     """The version in a Hugging Face image; None in any other."""
     instance_type: str
     instance_count: int = 1
-    heterogeneous: bool = False
-    """Whether the job has groups of different instances."""
     region: str | None = None
     precision: str = "fp32"
     distribution: str | None = None
@@ -426,9 +424,6 @@ RULES: Mapping[str, Rule] = {
     "bf16-refused": _bf16_refused,
     "bf16-emulated": _bf16_emulated,
     "region": _region,
-    "heterogeneous": lambda case: (
-        case.asked.heterogeneous and case.compiler.name == "training-compiler"
-    ),
     "distribution": _distribution,
     "stack-distribution": _stack_distribution,
     "idle-accelerators": _idle_accelerators,
