@@ -222,11 +222,7 @@ class TextClassification(Kind):
                 **self.recipe.hyperparameters,
                 **self.model.hyperparameters,
                 # Those that are set: a default that is spelled out would train every arm anew.
-                **{
-                    name: f"{value:g}" if isinstance(value, float) else str(value)
-                    for name, value in _compared(workload, arm_name).items()
-                },
-                **_set(_beside_the_baseline(workload, arm_name)),
+                **_compared_flat(workload, arm_name),
                 **{name: hyperparameter_of(each) for name, each in arm.compiler_options.items()},
                 **_set(_processes_and_rate(arm)),
                 # A candidate that cannot train is evidence against it, not an outage: the baseline
@@ -282,24 +278,34 @@ def _compared(workload: Workload, arm_name: str) -> dict[str, Any]:
             found["on_wrong"] = names.ON_WRONG[1]
     if workload.keeps_compiled(arm):
         found["compile_cache_megabytes"] = workload.compile_cache.max_megabytes
-    if arm_name != names.BASELINE_ARM and gate.speed_probe_seconds is not None:
-        found[names.SPEED_PROBE_SECONDS] = gate.speed_probe_seconds
+    if arm_name != names.BASELINE_ARM:
+        baseline = workload.arms[names.BASELINE_ARM]
+        found["baseline"] = {
+            names.COMPILER: baseline.compiler,
+            names.BATCH_SIZE: baseline.batch_size,
+            names.PRECISION: baseline.precision,
+        }
+        if gate.speed_probe_seconds is not None:
+            found[names.SPEED_PROBE_SECONDS] = gate.speed_probe_seconds
     if workload.evaluates_on != names.EVALUATION_PLACES[0]:
         found[names.EVALUATE_ON] = workload.evaluates_on
     return found
 
 
-def _beside_the_baseline(workload: Workload, arm_name: str) -> dict[str, str | None]:
-    """What a candidate of the built-in program needs to know of the baseline."""
-    arm, baseline = workload.arms[arm_name], workload.arms[names.BASELINE_ARM]
-    if arm_name == names.BASELINE_ARM:
-        return {}
-    return {
-        names.BASELINE_COMPILER: baseline.compiler,
-        names.BASELINE_BATCH_SIZE: str(baseline.batch_size),
-        names.BASELINE_PRECISION: baseline.precision,
-        names.BASELINE_PADDING: baseline.padding if baseline.padding != arm.padding else None,
-    }
+def _compared_flat(workload: Workload, arm_name: str) -> dict[str, str]:
+    """The same as hyperparameters, which are texts; and how the baseline pads, if not alike."""
+    found: dict[str, str] = {}
+    for name, value in _compared(workload, arm_name).items():
+        if name == "baseline":
+            found[names.BASELINE_COMPILER] = value[names.COMPILER]
+            found[names.BASELINE_BATCH_SIZE] = str(value[names.BATCH_SIZE])
+            found[names.BASELINE_PRECISION] = value[names.PRECISION]
+            padding = workload.arms[names.BASELINE_ARM].padding
+            if padding != workload.arms[arm_name].padding:
+                found[names.BASELINE_PADDING] = padding
+        else:
+            found[name] = f"{value:g}" if isinstance(value, float) else str(value)
+    return found
 
 
 def _processes_and_rate(arm: Arm) -> dict[str, str | None]:
@@ -455,13 +461,6 @@ def _job_variables(workload: Workload, arm_name: str, seed: int) -> dict[str, st
     if arm.compiler_options:
         fields["options"] = dict(arm.compiler_options)
     fields |= _compared(workload, arm_name)
-    if arm_name != names.BASELINE_ARM:
-        baseline = workload.arms[names.BASELINE_ARM]
-        fields["baseline"] = {
-            names.COMPILER: baseline.compiler,
-            names.BATCH_SIZE: baseline.batch_size,
-            names.PRECISION: baseline.precision,
-        }
     text = json.dumps(fields, separators=(",", ":"), allow_nan=False)
     parts = [text[at : at + LONGEST_VARIABLE] for at in range(0, len(text), LONGEST_VARIABLE)]
     return {names.job_variable(number): part for number, part in enumerate(parts, start=1)}
