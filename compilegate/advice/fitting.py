@@ -5,22 +5,30 @@ Checks in the order in which one makes the next pointless; the first that has so
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Mapping
 
 from compilegate.advice.known.facts import Facts, Standing
 from compilegate.advice.known.gathering import WITHOUT_A_GRAPH
 from compilegate.advice.rules import Option
 from compilegate.advice.stances import NOT_HERE, Said, Stance
-from compilegate.catalog.compilers import compilers, graphless
+from compilegate.catalog import Asked, Finding, check
 from compilegate.catalog.instances import instance_class
-from compilegate.catalog.tested_models import TestedModel, known_to_compile, rows_of
+from compilegate.catalog.tested_models import TestedModel, rows_of
 
 
 def fit(facts: Facts, option: Option) -> Said:
     """What is to be said of it."""
     if option.kind in ("none", "money"):
         return NOT_HERE
-    checks = (_of_trees, _of_graphs, _of_processor, _of_framework, _of_instance, _of_size)
+    checks = (
+        _of_trees,
+        _of_graphs,
+        _of_processor,
+        _of_framework,
+        _of_compiler,
+        _of_instance,
+        _of_size,
+    )
     found = (check(facts, option) for check in checks)
     return next((said for said in found if said is not None), None) or _of_model(facts, option)
 
@@ -36,16 +44,40 @@ def _of_trees(facts: Facts, option: Option) -> Said | None:
     return Stance.FOR, framework.source, framework.standing
 
 
+def _against(facts: Facts, option: Option) -> Mapping[str, Finding]:
+    """What the catalog has against an option's compiler, by code: on the present instance, or on
+    the one that the option moves to."""
+    if option.compiler is None:
+        return {}
+    asked = Asked(
+        compiler=option.compiler,
+        backend=option.backend,
+        framework=facts.framework.value or "pytorch",
+        instance_type=next(iter(option.instance_types), facts.instance_type or "this machine"),
+        model=facts.model,
+    )
+    return {each.code: each for each in check(asked)}
+
+
 def _of_graphs(facts: Facts, option: Option) -> Said | None:
     framework = facts.framework
     if framework.value not in WITHOUT_A_GRAPH:
         return None
-    if option.kind != "compiler":
-        why_not = f"it serves neural networks, and the workload is {framework.value}"
-        return Stance.STOPS, why_not, framework.standing
-    why = graphless(framework.value)
-    because = why.why if why is not None else f"{framework.value} has no graph"
-    return Stance.STOPS, because, framework.standing
+    none = _against(facts, option).get("no-graph")
+    serves = f"it serves neural networks, and the workload is {framework.value}"
+    return Stance.STOPS, serves if none is None else none.reason, framework.standing
+
+
+def _of_compiler(facts: Facts, option: Option) -> Said | None:
+    against = _against(facts, option)
+    for code, standing in (
+        ("processor", Standing.KNOWN),
+        ("framework", facts.framework.standing),
+        ("instance-class", Standing.KNOWN),
+    ):
+        if code in against:
+            return Stance.STOPS, against[code].reason, standing
+    return None
 
 
 def _of_processor(facts: Facts, option: Option) -> Said | None:
@@ -81,13 +113,11 @@ def _of_framework(facts: Facts, option: Option) -> Said | None:
 
 
 def _of_instance(facts: Facts, option: Option) -> Said | None:
-    allowed = option.classes
-    if option.name == "training-compiler":
-        allowed = compilers()[option.name].instance_classes
-    if allowed and instance_class(facts.instance_type or "") not in allowed:
+    if option.classes and instance_class(facts.instance_type or "") not in option.classes:
         return (
             Stance.STOPS,
-            f"it runs on {', '.join(allowed)} instances, and {facts.hardware} is none of them",
+            f"it runs on {', '.join(option.classes)} instances, and {facts.hardware} is none of "
+            "them",
             Standing.KNOWN,
         )
     if option.accelerators and facts.accelerator not in option.accelerators:
@@ -112,13 +142,9 @@ def _of_size(facts: Facts, option: Option) -> Said | None:
 
 
 def _of_model(facts: Facts, option: Option) -> Said:
-    if option.name == "neuron":
-        ended = compilers()["neuron"].maintained
-        return (
-            Stance.AGAINST,
-            f"it is another machine, and its support has {ended.status}: {ended.says}",
-            Standing.KNOWN,
-        )
+    end = _against(facts, option).get("compiler-ends") if option.instance_types else None
+    if end is not None:
+        return Stance.AGAINST, f"it is another machine, and {end.reason}", Standing.KNOWN
     if option.kind == "compiler" or option.families:
         return _of_family(facts, option)
     return Stance.FOR, facts.framework.source, facts.framework.standing
@@ -136,7 +162,7 @@ def _of_family(facts: Facts, option: Option) -> Said:
             family.standing,
         )
     if option.name == "training-compiler":
-        return _of_tests(facts)
+        return _of_tests(facts, option)
     if family.value == "transformer":
         return Stance.FOR, f"{facts.framework.source}; {family.source}", facts.framework.standing
     return Stance.AGAINST, f"gains of {family.value} models vary: {family.source}", family.standing
@@ -145,27 +171,23 @@ def _of_family(facts: Facts, option: Option) -> Said:
 NO_PATCHES = "its images get no more patches, and the newest has PyTorch 1.13 or TensorFlow 2.11"
 
 
-def _of_tests(facts: Facts) -> Said:
+def _of_tests(facts: Facts, option: Option) -> Said:
     """What AWS tried: whatever it did not may be slower."""
-    rows, model = tested_rows(facts), facts.model
-    if rows:
-        said = f"AWS tested {model} with it ({len(rows)} of its tests); {NO_PATCHES}"
-        return Stance.FOR, said, facts.framework.standing
-    if model is not None and known_to_compile(model):
-        return Stance.FOR, f"AWS's FAQ names {model}; {NO_PATCHES}", facts.framework.standing
-    which = model if model else f"this {facts.family.value} model, which has no name of the hub,"
-    return (
-        Stance.AGAINST,
-        f"AWS never tested {which} with it, so it may be slower; adapt the script first",
-        facts.family.standing,
-    )
+    against, model = _against(facts, option), facts.model
+    if "untested-model" in against:
+        which = model or f"this {facts.family.value} model, which has no name of the hub,"
+        return (
+            Stance.AGAINST,
+            f"AWS never tested {which} with it, so it may be slower; adapt the script first",
+            facts.family.standing,
+        )
+    tests = len(tested_rows(facts))
+    said = f"AWS tested {model} with it ({tests} of its tests)"
+    if not tests:
+        said = f"AWS's FAQ names {model}"
+    return Stance.FOR, f"{said}; {NO_PATCHES}", facts.framework.standing
 
 
 def tested_rows(facts: Facts) -> tuple[TestedModel, ...]:
     """AWS's tests of the workload's model with its framework."""
-    return () if facts.model is None else _tested(facts.model, facts.framework.value)
-
-
-@lru_cache(maxsize=1024)
-def _tested(model: str, framework: str | None) -> tuple[TestedModel, ...]:
-    return tuple(row for row in rows_of(model) if framework in (None, row.framework))
+    return () if facts.model is None else rows_of(facts.model, facts.framework.value)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -74,6 +74,13 @@ SOON = datetime.timedelta(days=365)
 """An end that is nearer than this is told: a workload is retrained for years."""
 
 
+class End(NamedTuple):
+    """The end of something that was maintained, in words."""
+
+    reason: str
+    remedy: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Maintenance:
     """How long something is maintained, as far as its makers say."""
@@ -92,8 +99,8 @@ class Maintenance:
     date: datetime.date
     """When the source was read."""
 
-    def told(self, title: str, today: datetime.date) -> tuple[str, str] | None:
-        """Why not to begin with it today, and the remedy; None while there is nothing to tell."""
+    def end(self, title: str, today: datetime.date) -> End | None:
+        """Why not to begin with it today; None while there is nothing to say."""
         if self.status == "maintained":
             return None
         if self.status == "ending" and self.until is not None and self.until - today > SOON:
@@ -102,10 +109,9 @@ class Maintenance:
         day = f" {'since' if over else 'on'} {self.until}" if self.until else ""
         state = "is no longer maintained" if over else "is about to end"
         what = f": {self.says}" if self.says else ""
-        reason = (
-            f"{self.what or title} {state}{day} ({self.by}){what} ({self.source}, read {self.date})"
-        )
-        return reason, self.instead or "plan for another"
+        source = f"{self.source}, read {self.date}"
+        reason = f"{self.what or title} {state}{day} ({self.by}){what} ({source})"
+        return End(reason, self.instead or "plan for another")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,22 +189,34 @@ class Graphless:
     """A framework that has no graph to compile."""
 
     framework: str
+    module: str
+    """What a script imports of it."""
     why: str
     instead: str
     """What makes it faster instead."""
     source: str
-    date: str
 
 
 def graphless(framework: str) -> Graphless | None:
     """Why a framework cannot be compiled; None if the catalog knows no reason."""
-    table = _table()
-    for entry in table["graphless"]:
-        if entry["framework"] == framework:
-            return Graphless(date=table["date"], **entry)
-    return None
+    return _graphless().get(framework)
 
 
+def graphless_module(libraries: frozenset[str]) -> Graphless | None:
+    """The framework without a graph that a script imports, if it imports none that has one."""
+    if libraries & set(_table()["modules_with_a_graph"]):
+        return None
+    by_module = {each.module: each for each in _graphless().values()}
+    return next((by_module[each] for each in sorted(libraries & by_module.keys())), None)
+
+
+@cache
+def _graphless() -> Mapping[str, Graphless]:
+    found = TypeAdapter(tuple[Graphless, ...]).validate_python(_table()["graphless"])
+    return {each.framework: each for each in found}
+
+
+@cache
 def service(name: str) -> Maintenance:
     """How long a service of AWS's is to be had: `profiler`, `debugger`."""
     return TypeAdapter(Maintenance).validate_python(_table()["services"][name])

@@ -157,14 +157,24 @@ def default_batch_size(
     )
 
 
-def rows_of(model: str) -> tuple[TestedModel, ...]:
-    """Every test of a model, by its name on the hub."""
-    return tuple(row for row in tested_models() if _same_model(row.model, model))
+@cache
+def rows_of(model: str, framework: str | None = None) -> tuple[TestedModel, ...]:
+    """Every test of a model, by its name on the hub; with one framework, or any."""
+    return tuple(
+        row
+        for row in tested_models()
+        if _same_model(row.model, model) and framework in (None, row.framework)
+    )
 
 
 def known_to_compile(model: str) -> bool:
     """Whether AWS's FAQ names the model among those that Training Compiler accelerates."""
     return model.rpartition("/")[2].lower() in NAMED_IN_FAQ
+
+
+def is_tested(model: str) -> bool:
+    """Whether a test or a page of AWS names the model."""
+    return bool(rows_of(model)) or known_to_compile(model)
 
 
 def _same_model(tested: str, asked: str) -> bool:

@@ -20,7 +20,7 @@ from compilegate.pipelines.staging import (
     unbuilt_requirements,
 )
 from compilegate.workload import Workload
-from compilegate.workload.feasibility import NO_BASES, NO_DAY, Bases, check_feasible, findings
+from compilegate.workload.feasibility import NO_BASES, Bases, check_feasible, findings
 
 if TYPE_CHECKING:
     from compilegate.gate.forecast import Design
@@ -71,7 +71,7 @@ def refuse_infeasible(
 def cannot_run_here(workload: Workload) -> dict[str, list[str]]:
     """Why arms cannot run on this machine, by arm."""
     found: dict[str, list[str]] = {}
-    for each in findings(workload, today=NO_DAY, target=Target.HERE):
+    for each in findings(workload, target=Target.HERE):
         if each.refused:
             found.setdefault(each.arm, []).append(each.sentence)
     return found

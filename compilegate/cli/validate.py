@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from compilegate.advice.told.text import gravest
+from compilegate.advice.told.text import in_the_way
 from compilegate.cli.checks import (
     check_data,
     check_functions,
     check_requirements,
     data_problems,
+    design_of,
     image_bases,
     refuse_all_at_once,
     refuse_infeasible,
 )
-from compilegate.cli.measured import advice_on, forecast_lines
+from compilegate.cli.measured import advice_on
 from compilegate.cli.options import (
     Project,
     json_option,
@@ -34,7 +35,6 @@ from compilegate.pipelines.deployment import local_deployment
 from compilegate.pipelines.requests.images import image_faults
 from compilegate.pipelines.staging import image_tags, imported_libraries, training_code
 from compilegate.workload import (
-    Schedule,
     Workload,
     WorkloadError,
     find_workload,
@@ -42,7 +42,6 @@ from compilegate.workload import (
     read_workload,
 )
 from compilegate.workload.feasibility import findings
-from compilegate.workload.schedule import Rate, next_times, read_expression, read_time_zone
 
 
 @click.command("validate")
@@ -63,13 +62,14 @@ def command(
       compilegate validate drafts/mine.toml --region eu-central-1
       compilegate validate --schema > workloads/workload.schema.json
 
-    Every problem is one line that names the file, the key, what was found and what is allowed. All
-    are listed at once, also those of the data's header and first 20,000 rows: with line and column.
-    Metric functions of your own are imported as the gate's job will import them. Other lines warn
-    (of an image that AWS no longer patches, of a margin that the rows can never show), or say how
-    likely the gate lets an equal candidate pass, by the newest verdict on the workload in --home.
+    A valid file is one line, and a line for each thing that you should do about it: an arm that
+    will not pay, a margin that the rows can never show, an image that AWS no longer patches.
 
-    With --json: {"file", "valid", "problems", "summary", "notes"}. The exit status is 0 for a valid
+    Every problem of another is one line that names the file, the key, what was found and what is
+    allowed. All are listed at once, also those of the data's header and first 20,000 rows: with
+    line and column. Metric functions of your own are imported as the gate's job will import them.
+
+    With --json: {"file", "valid", "problems", "summary", "to_do"}. The exit status is 0 for a valid
     file, 2 for another. Taplo and Even Better TOML read the schema of a file that begins with
     `#:schema ./workload.schema.json`; `compilegate init` writes both.
     """
@@ -80,25 +80,27 @@ def command(
 
         click.echo(schema_text(), nl=False)
         return
-    facts = {"file": workload, "valid": False, "problems": [], "summary": None, "notes": []}
+    document = {"file": workload, "valid": False, "problems": [], "summary": None, "to_do": []}
     try:
-        path, summary, notes = _checked(workload, region, project)
+        path, declared = _checked(workload, region, project)
     except CompilegateError as error:
         if not as_json:
             raise
-        print_json({**facts, "problems": error.problems})
+        print_json({**document, "problems": error.problems})
         raise SystemExit(exit_codes.REFUSED) from error
+    summary, to_do = _description(declared), list(_to_do(declared, path, region, project))
     if as_json:
-        print_json({**facts, "file": str(path), "valid": True, "summary": summary, "notes": notes})
+        found = {"file": str(path), "valid": True, "summary": summary, "to_do": to_do}
+        print_json({**document, **found})
         return
-    click.echo(f"{path}: valid: {summary}")
-    for note in notes:
-        click.echo(f"{path}: {note}")
+    left = f"to do: {len(to_do)}" if to_do else "nothing to do"
+    click.echo(f"{path}: valid: {summary}; {left}")
+    for each in to_do:
+        click.echo(f"{path}: {each}")
 
 
-def _checked(workload: str, region: str | None, project: Project) -> tuple[Path, str, list[str]]:
-    """Check everything; returns the file, a summary, and what a person should know of it or be
-    warned of. Raises CompilegateError with every problem that was found."""
+def _checked(workload: str, region: str | None, project: Project) -> tuple[Path, Workload]:
+    """The file and what it declares. Raises CompilegateError with every problem that was found."""
     containers = project.containers
     path = find_workload(workload, project.workloads)
     try:
@@ -116,18 +118,28 @@ def _checked(workload: str, region: str | None, project: Project) -> tuple[Path,
         lambda: check_functions(declared, path, project),
         lambda: check_data(declared, path),
     )
-    now = datetime.now(UTC)
-    notes = []
-    if declared.schedule is not None:
-        notes.append(schedule_sentence(declared.schedule, now))
-    for name, arm in declared.arms.items():
-        notes += [f"arms.{name}.{explanation}" for explanation in arm.explanations]
-    libraries = imported_libraries(declared, path)
-    warnings = findings(declared, today=now.date(), region=region, bases=bases, libraries=libraries)
-    notes += [finding.sentence for finding in warnings]
-    notes += [f"gate.{sentence}" for sentence in forecast_lines(declared, path, project.home)]
-    notes.append(gravest(advice_on(project, declared, path, region)))
-    return path, _description(declared), notes
+    return path, declared
+
+
+def _to_do(declared: Workload, path: Path, region: str | None, project: Project) -> Iterator[str]:
+    """What the owner of a valid workload should do, each in a sentence that says why."""
+    from compilegate.gate.forecast import never_passing  # noqa: PLC0415  scipy takes time
+
+    warnings = findings(
+        declared,
+        today=datetime.now(UTC).date(),
+        region=region or project.settings.region,
+        bases=image_bases(project.containers, project.settings.images.base),
+        libraries=imported_libraries(declared, path),
+    )
+    yield from (each.sentence for each in warnings)
+    if declared.candidates:
+        yield from (
+            f"gate.{each}" for each in never_passing(declared.gate, design_of(declared, path))
+        )
+    hindrance = in_the_way(advice_on(project, declared, path, region))
+    if hindrance is not None:
+        yield hindrance
 
 
 def _problems_of_data(path: Path) -> list[str]:
@@ -149,25 +161,8 @@ def _check_program(workload: Workload, path: Path) -> None:
         training_code(workload.kind, path.parent)
 
 
-SHOWN_TIMES = 3
-
-
-def schedule_sentence(schedule: Schedule, now: datetime) -> str:
-    """When the workload will be trained next."""
-    expression, zone = read_expression(schedule.expression), read_time_zone(schedule.timezone)
-    times = [
-        f"{time:%a %Y-%m-%d %H:%M %Z}" for time in next_times(expression, zone, now, SHOWN_TIMES)
-    ]
-    if isinstance(expression, Rate):
-        when = f"if deployed now, starts at {', '.join(times)}"
-    else:
-        when = f"starts next at {', '.join(times)}" if times else "will not start again"
-    off = "" if schedule.enabled else "; it is disabled"
-    return f"schedule: {schedule.expression} in {schedule.timezone} {when}{off}"
-
-
 def _description(workload: Workload) -> str:
-    arms = ", ".join(f"{name} ({arm.compiler})" for name, arm in workload.arms.items())
-    jobs = len(workload.arms) * len(workload.seeds)
-    count = "1 arm" if len(workload.arms) == 1 else f"{len(workload.arms)} arms"
-    return f"{count}, {arms}; {len(workload.seeds)} seeds; {jobs} training jobs"
+    arms, seeds = len(workload.arms), len(workload.seeds)
+    jobs = arms * seeds
+    counted = ((arms, "arm"), (seeds, "seed"), (jobs, "training job"))
+    return ", ".join(f"{count} {what}{'s' if count > 1 else ''}" for count, what in counted)

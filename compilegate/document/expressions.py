@@ -17,16 +17,9 @@ from compilegate.document.model import Scalar, refuse_constant
 from compilegate.errors import CompilegateError
 
 EXECUTION_VARIABLES = (
-    "StartDateTime",
-    "CurrentDateTime",
-    "PipelineName",
-    "PipelineArn",
-    "PipelineExecutionId",
-    "PipelineExecutionArn",
-    "TrainingJobName",
-    "ProcessingJobName",
+    *("StartDateTime", "CurrentDateTime", "PipelineName", "PipelineArn"),
+    *("PipelineExecutionId", "PipelineExecutionArn", "TrainingJobName", "ProcessingJobName"),
 )
-
 
 Expression = dict[str, Any]
 """The JSON of a variable or function."""
@@ -88,18 +81,12 @@ def parse_path(text: str) -> tuple[Segment, ...]:
         # A name follows a dot, except at the very start: `a.b`, `$.a`, but not `a['b']c`.
         if match is None or (match["name"] and not match["dot"] and position > 0):
             raise ExpressionError(f"path {text!r} is malformed at character {position + 1}")
-        segments.append(_segment(match))
+        name = match["name"] or match["single"] or match["double"] or ""
+        segments.append(name if match["index"] is None else int(match["index"]))
         position = match.end()
     if not segments:
         raise ExpressionError(f"path {text!r} is empty")
     return tuple(segments)
-
-
-def _segment(match: re.Match[str]) -> Segment:
-    if match["index"] is not None:
-        return int(match["index"])
-    name = match["name"] or match["single"] or match["double"]
-    return name or ""
 
 
 def lookup(document: Any, path: Sequence[Segment], *, by_name: bool = False) -> Any:
@@ -286,32 +273,25 @@ def _json_get(argument: Any, scope: Scope) -> Any:
         raise ExpressionError(f"Std:JsonGet is {argument!r:.80}, expected a Path")
     path = parse_path(argument["Path"])
     if "PropertyFile" in argument:
-        uri = scope.property_file_uri(_property_file_reference(argument["PropertyFile"]))
+        file = argument["PropertyFile"]
+        name = file.get("Get") if isinstance(file, dict) else file
+        if not isinstance(name, str):
+            raise ExpressionError(f"PropertyFile is {file!r:.80}, expected a Get")
+        uri = scope.property_file_uri(step_reference(name))
     else:
         uri = resolve(argument.get("S3Uri"), scope)
     if scope.read_object is None:
         return Unresolved(f"{uri}: {argument['Path']}")
     if not isinstance(uri, str):
         raise ExpressionError(f"Std:JsonGet is {argument!r:.80}, expected a PropertyFile or S3Uri")
-    document = _parse_json(uri, scope.read_object(uri))
+    try:
+        document = json.loads(scope.read_object(uri), parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ExpressionError(f"{uri} is not valid JSON: {error}") from error
     try:
         return lookup(document, path)
     except ExpressionError as error:
         raise ExpressionError(f"{uri}: {error}") from None
-
-
-def _property_file_reference(argument: Any) -> StepReference:
-    name = argument.get("Get") if isinstance(argument, dict) else argument
-    if not isinstance(name, str):
-        raise ExpressionError(f"PropertyFile is {argument!r:.80}, expected a Get")
-    return step_reference(name)
-
-
-def _parse_json(uri: str, content: bytes) -> Any:
-    try:
-        return json.loads(content, parse_constant=refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise ExpressionError(f"{uri} is not valid JSON: {error}") from error
 
 
 _FUNCTIONS: Mapping[str, Callable[[Any, Scope], Any]] = {

@@ -57,7 +57,8 @@ class Branch:
 class CachePolicy:
     """An earlier result may stand in for the step when it is no older than `expire_after`."""
 
-    expire_after: timedelta | None
+    expire_after: timedelta | None = None
+    enabled: bool = True
 
 
 @dataclass(frozen=True)
@@ -156,29 +157,21 @@ def parameter_values(
 
 
 def _converted(value: Scalar, parameter_type: str) -> Scalar | None:
-    if isinstance(value, str) and parameter_type != "String":
-        return _parsed(value, parameter_type)
-    return value if matches(value, parameter_type) else None
-
-
-def _parsed(text: str, parameter_type: str) -> Scalar | None:
+    if not isinstance(value, str) or parameter_type == "String":
+        return value if matches(value, parameter_type) else None
     if parameter_type == "Boolean":
-        return {"true": True, "false": False}.get(text.lower())
+        return {"true": True, "false": False}.get(value.lower())
     try:
-        return int(text) if parameter_type == "Integer" else float(text)
+        return int(value) if parameter_type == "Integer" else float(value)
     except ValueError:
         return None
 
 
-_DURATION = re.compile(
-    r"P?(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
-    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?)?",
-    re.IGNORECASE | re.ASCII,
-)
-
 # As CacheConfig takes them: "P30D", "30d", "T16m", "30dT5h". A duration has no calendar to count
 # on, so a year and a month have fixed lengths.
-_DAYS = {"years": 365, "months": 30, "weeks": 7, "days": 1}
+_DAYS = {"Y": 365, "M": 30, "W": 7, "D": 1}
+_SECONDS = {"H": 3600, "M": 60, "S": 1}
+_DURATION = re.compile(r"P?((?:\d+[YMWD])*)(T(?:\d+[HMS])+)?", re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta:
@@ -186,17 +179,14 @@ def parse_duration(text: str) -> timedelta:
 
     Raises ValueError if `text` is not a duration or too long to be one.
     """
-    match = _DURATION.fullmatch(text)
-    parts = {} if match is None else {k: int(v) for k, v in match.groupdict().items() if v}
-    if not parts:
+    match = _DURATION.fullmatch(text.upper())
+    if match is None or not any(match.groups()):
         raise ValueError(f"{text!r} is not an ISO 8601 duration such as P30D or PT12H")
-    days = sum(parts.get(unit, 0) * length for unit, length in _DAYS.items())
+    days, time = (re.findall(r"(\d+)([A-Z])", part or "") for part in match.groups())
     try:
         return timedelta(
-            days=days,
-            hours=parts.get("hours", 0),
-            minutes=parts.get("minutes", 0),
-            seconds=parts.get("seconds", 0),
+            days=sum(int(count) * _DAYS[unit] for count, unit in days),
+            seconds=sum(int(count) * _SECONDS[unit] for count, unit in time),
         )
     except OverflowError as error:
         raise ValueError(f"{text!r} is longer than a duration can be") from error

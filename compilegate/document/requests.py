@@ -74,13 +74,12 @@ def request_faults(
 
 def has_property(description: str, path: Sequence[str | int]) -> bool:
     """Whether the shape of an answer has a member at that path."""
-    shapes = _service()["shapes"]
-    shape: Shape = shapes[description]
+    shape: Shape = _service()["shapes"][description]
     for segment in path:
         if shape["type"] == "structure" and segment in shape["members"]:
-            shape = shapes[shape["members"][segment]["shape"]]
+            shape = _of(shape["members"][segment])
         elif shape["type"] in {"list", "map"}:
-            shape = shapes[shape["member" if shape["type"] == "list" else "value"]["shape"]]
+            shape = _of(shape["member" if shape["type"] == "list" else "value"])
         else:
             return False
     return True
@@ -116,14 +115,11 @@ def _service() -> Mapping[str, Any]:
     plain = Path(spec.origin).parent / _FILE
     packed = plain.with_name(f"{plain.name}.gz")
     content = gzip.decompress(packed.read_bytes()) if packed.is_file() else plain.read_bytes()
-    found: Mapping[str, Any] = json.loads(content)
-    return found
+    return dict(json.loads(content))
 
 
 def _input(operation: str) -> Shape:
-    service = _service()
-    found: Shape = service["shapes"][service["operations"][operation]["input"]["shape"]]
-    return found
+    return _of(_service()["operations"][operation]["input"])
 
 
 def _walk(shape: Shape, value: Any, where: str) -> Iterator[tuple[Shape | None, Any, str]]:
@@ -148,11 +144,13 @@ def _walk(shape: Shape, value: Any, where: str) -> Iterator[tuple[Shape | None, 
 
 def _unknown(key: str, known: Sequence[str]) -> str:
     close = get_close_matches(key, known, n=1)
-    if close:
-        return f"boto3 knows no such member; did you mean {close[0]}?"
-    return f"boto3 knows no such member, expected one of {', '.join(known[:_NAMED])}" + (
-        ", ..." if len(known) > _NAMED else ""
+    more = ", ..." if len(known) > _NAMED else ""
+    meant = (
+        f"; did you mean {close[0]}?"
+        if close
+        else f", expected one of {', '.join(known[:_NAMED])}{more}"
     )
+    return f"boto3 knows no such member{meant}"
 
 
 def _of(reference: Mapping[str, str]) -> Shape:

@@ -1,13 +1,16 @@
-"""The types of step that a definition may have here, each with all that is known of it.
+"""The types of step that a definition may have here, from `step_types.toml`.
 
-To let the local runner run another type, add it here; the runner's tests then name every place
+To let the local runner run another type, add it there; the runner's tests then name every place
 that has to know how.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
 
 TRAINING = "Training"
 PROCESSING = "Processing"
@@ -37,127 +40,35 @@ class StepType:
     cache_key: tuple[str, ...] = ()
     """The members of the request by which the step cache tells one run from another, as SageMaker
     documents them; empty where a result is never taken from the cache."""
-    retries: bool = False
-    """Whether it takes retry policies."""
-    property_files: bool = False
-    function: bool = False
-    """Whether it names a function to call, and what that returns."""
+    members: tuple[str, ...] = ()
+    """What it may have in the JSON of a definition, besides COMMON_MEMBERS."""
+    beside: tuple[str, ...] = ()
+    """Those of them that the service alone reads."""
     by_command: bool = False
     """Whether it needs what only AWS has, so that here a command stands for it."""
-    outputs: bool = False
-    """Whether it declares what it returns, under OutputParameters."""
-    members: tuple[str, ...] = ()
-    """What it says beside its arguments, and the service alone reads."""
     on_branch: bool = True
     """Whether it may stand on the branch of a condition."""
 
+    @property
+    def function(self) -> bool:
+        """Whether it names a function to call."""
+        return "FunctionArn" in self.members
 
-STEP_TYPES: Mapping[str, StepType] = {
-    TRAINING: StepType(
-        operation="CreateTrainingJob",
-        description="DescribeTrainingJobResponse",
-        properties=(
-            "TrainingJobName",
-            "TrainingJobArn",
-            "TrainingJobStatus",
-            "SecondaryStatus",
-            "CreationTime",
-            "TrainingStartTime",
-            "TrainingEndTime",
-            "LastModifiedTime",
-            "TrainingTimeInSeconds",
-            "BillableTimeInSeconds",
-            "FinalMetricDataList",
-            "ModelArtifacts",
-            "FailureReason",
-        ),
-        job_name="TrainingJobName",
-        resources=("ResourceConfig",),
-        cache_key=(
-            "AlgorithmSpecification",
-            "CheckpointConfig",
-            "DebugHookConfig",
-            "DebugRuleConfigurations",
-            "Environment",
-            "HyperParameters",
-            "InputDataConfig",
-        ),
-        retries=True,
-    ),
-    PROCESSING: StepType(
-        operation="CreateProcessingJob",
-        description="DescribeProcessingJobResponse",
-        properties=(
-            "ProcessingJobName",
-            "ProcessingJobArn",
-            "ProcessingJobStatus",
-            "CreationTime",
-            "ProcessingStartTime",
-            "ProcessingEndTime",
-            "LastModifiedTime",
-            "ExitMessage",
-            "FailureReason",
-        ),
-        job_name="ProcessingJobName",
-        resources=("ProcessingResources", "ClusterConfig"),
-        cache_key=("AppSpecification", "Environment", "ProcessingInputs"),
-        retries=True,
-        property_files=True,
-    ),
-    CONDITION: StepType(properties=("Outcome",), on_branch=False),
-    FAIL: StepType(),
-    LAMBDA: StepType(properties=("OutputParameters",), function=True, outputs=True),
-    MODEL: StepType(
-        operation="CreateModel",
-        description="DescribeModelOutput",
-        properties=("ModelName", "ModelArn", "CreationTime"),
-        retries=True,
-    ),
-    TRANSFORM: StepType(
-        operation="CreateTransformJob",
-        description="DescribeTransformJobResponse",
-        properties=(
-            "TransformJobName",
-            "TransformJobArn",
-            "TransformJobStatus",
-            "CreationTime",
-            "TransformStartTime",
-            "TransformEndTime",
-            "FailureReason",
-        ),
-        job_name="TransformJobName",
-        resources=("TransformResources",),
-        cache_key=("DataProcessing", "Environment", "ModelName", "TransformInput"),
-        retries=True,
-    ),
-    CALLBACK: StepType(
-        properties=("OutputParameters",), by_command=True, outputs=True, members=("SqsQueueUrl",)
-    ),
-    REGISTER_MODEL: StepType(
-        operation="CreateModelPackage",
-        description="DescribeModelPackageOutput",
-        properties=(
-            "ModelPackageArn",
-            "ModelPackageVersion",
-            "ModelPackageStatus",
-            "ModelApprovalStatus",
-            "CreationTime",
-            "LastModifiedTime",
-        ),
-        retries=True,
-    ),
-}
+    @property
+    def outputs(self) -> bool:
+        """Whether it declares what it returns."""
+        return "OutputParameters" in self.members
 
 
-def step_members(step_type: str) -> tuple[str, ...]:
-    """The members that a step of that type may have in the JSON of a definition."""
-    known = STEP_TYPES[step_type]
-    return (
-        *("Name", "Type", "Arguments", "DependsOn", "DisplayName", "Description"),
-        *(("RetryPolicies",) if known.retries else ()),
-        *(("CacheConfig",) if known.cache_key or known.by_command or known.function else ()),
-        *(("PropertyFiles",) if known.property_files else ()),
-        *(("FunctionArn",) if known.function else ()),
-        *(("OutputParameters",) if known.outputs else ()),
-        *known.members,
-    )
+def _read() -> Iterator[tuple[str, StepType]]:
+    text = files("compilegate.document").joinpath("step_types.toml").read_text(encoding="utf-8")
+    for name, table in tomllib.loads(text).items():
+        facts: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+        }
+        yield name, StepType(**facts)
+
+
+STEP_TYPES: Mapping[str, StepType] = dict(_read())
+COMMON_MEMBERS = ("Name", "Type", "Arguments", "DependsOn", "DisplayName", "Description")
+"""What any step may have in the JSON of a definition."""

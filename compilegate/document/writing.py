@@ -8,18 +8,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from compilegate.document.model import (
-    VERSION,
-    Branch,
-    Definition,
-    Dependency,
-    OutputParameter,
-    Parameter,
-    PropertyFile,
-    RetryPolicy,
-    Step,
-    format_duration,
-)
+from compilegate.document.members import write_part
+from compilegate.document.model import VERSION, Branch, Definition, Dependency, Step
 from compilegate.document.step_types import CONDITION
 
 
@@ -38,22 +28,13 @@ def definition_document(definition: Definition) -> dict[str, Any]:
     document: dict[str, Any] = {
         "Version": VERSION,
         "Metadata": {},
-        "Parameters": [_parameter(parameter) for parameter in definition.parameters],
+        "Parameters": [write_part(parameter) for parameter in definition.parameters],
     }
     if definition.max_parallel_steps is not None:
         document["ParallelismConfiguration"] = {
             "MaxParallelExecutionSteps": definition.max_parallel_steps
         }
     return document | {"Steps": _steps(definition, None)}
-
-
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    document: dict[str, Any] = {"Name": parameter.name, "Type": parameter.type}
-    if parameter.default is not None:
-        document["DefaultValue"] = parameter.default
-    if parameter.allowed is not None:
-        document["EnumValues"] = list(parameter.allowed)
-    return document
 
 
 def _steps(definition: Definition, branch: Branch | None) -> list[dict[str, Any]]:
@@ -78,44 +59,18 @@ def _around(step: Step) -> Iterator[tuple[str, Any]]:
     if step.description is not None:
         yield "Description", step.description
     if step.retry_policies:
-        yield "RetryPolicies", [_retry_policy(each) for each in step.retry_policies]
+        yield "RetryPolicies", [write_part(each) for each in step.retry_policies]
     if step.cache is not None:
-        limit = step.cache.expire_after
-        expiry = {} if limit is None else {"ExpireAfter": format_duration(limit)}
-        yield "CacheConfig", {"Enabled": True, **expiry}
+        yield "CacheConfig", write_part(step.cache)
     if step.property_files:
-        yield "PropertyFiles", [_property_file(each) for each in step.property_files]
+        yield "PropertyFiles", [write_part(each) for each in step.property_files]
     if step.function is not None:
         yield "FunctionArn", step.function
     yield from step.members.items()
     if step.function is not None or step.output_parameters:
-        yield "OutputParameters", [_output_parameter(each) for each in step.output_parameters]
+        yield "OutputParameters", [write_part(each) for each in step.output_parameters]
 
 
-def _output_parameter(output: OutputParameter) -> dict[str, str]:
-    return {"OutputName": output.name, "OutputType": output.type}
-
-
-def _dependency(dependency: Dependency) -> str | dict[str, str]:
-    if dependency.trigger == Dependency.trigger:
-        return dependency.step
-    return {"Step": dependency.step, "Trigger": dependency.trigger}
-
-
-def _retry_policy(policy: RetryPolicy) -> dict[str, Any]:
-    members = {
-        "BackoffRate": policy.backoff_rate,
-        "IntervalSeconds": policy.interval_seconds,
-        "MaxAttempts": policy.max_attempts,
-        "ExpireAfterMin": policy.expire_after_minutes,
-        "ExceptionType": list(policy.exception_types),
-    }
-    return {key: value for key, value in members.items() if value is not None}
-
-
-def _property_file(file: PropertyFile) -> dict[str, str]:
-    return {
-        "PropertyFileName": file.name,
-        "OutputName": file.output_name,
-        "FilePath": file.file_path,
-    }
+def _dependency(dependency: Dependency) -> str | dict[str, Any]:
+    """A step's name alone, where it waits for what steps usually wait for."""
+    return dependency.step if dependency.trigger == Dependency.trigger else write_part(dependency)

@@ -22,7 +22,6 @@ from compilegate.workload.file import (
     WorkloadFile,
 )
 from compilegate.workload.kinds import (
-    KINDS,
     DocumentShapes,
     Kind,
     OwnProgram,
@@ -33,7 +32,6 @@ from compilegate.workload.settling import find_workload, read_data_table, read_w
 
 __all__ = [
     "AWS_IMAGE",
-    "KINDS",
     "Advice",
     "Arm",
     "Budget",

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from compilegate.catalog import Asked, Finding, check
+from compilegate.catalog import NO_DAY, Asked, Finding, check, finding
 from compilegate.catalog.images import BaseImage
 from compilegate.catalog.instances import processor_of
-from compilegate.catalog.rules import refusal
 from compilegate.errors import CompilegateError
 from compilegate.execution.target import Target
 from compilegate.job.compilers import declarations
-from compilegate.job.compilers.declaration import DEBUG
+from compilegate.job.compilers.declaration import BACKEND, DEBUG
 from compilegate.job.names import BASELINE_ARM
-from compilegate.workload.file import AWS_IMAGE, stack_key
+from compilegate.workload.file import AWS_IMAGE, ArmTable, stack_key
 from compilegate.workload.parameters import INSTANCE_TYPE, MAX_RUNTIME
 from compilegate.workload.settled import Arm, Workload
 
@@ -52,25 +51,8 @@ class ArmFinding:
         return self.finding.severity == "refusal"
 
 
-_KEYS = {
-    "instance_type": "instance_type",
-    "precision": "precision",
-    "instance_count": "instance_count",
-    "distribution": "distribution",
-    "processes": "processes",
-    "profiler": "profiler",
-    "debugger": "debugger",
-    "extends_image": "image",
-    "image": "image",
-    "debug_mode": "training_compiler.debug",
-    "backend": "backend",
-    "learning_rate": "learning_rate",
-}
-"""The arm's key by the field of what is asked; everything else is about its compiler."""
-
-
-NO_DAY = datetime.date.min
-"""Nothing is refused because of the day; only warnings depend on it."""
+_KEYS = {"extends_image": "image", "debug_mode": "training_compiler.debug"}
+"""The arm's key by the field of what is asked, where it is not of the same name."""
 
 
 def check_feasible(
@@ -85,14 +67,8 @@ def check_feasible(
 
     `instance_type` is what an execution is given for arms that name none.
     """
-    found = findings(
-        workload,
-        today=NO_DAY,
-        region=region,
-        target=target,
-        bases=bases,
-        instance_type=instance_type,
-    )
+    where = {"region": region, "instance_type": instance_type}
+    found = findings(workload, target=target, bases=bases, **where)
     refused = [each.sentence for each in found if each.refused]
     if refused:
         raise InfeasibleError(*refused)
@@ -101,7 +77,7 @@ def check_feasible(
 def findings(
     workload: Workload,
     *,
-    today: datetime.date,
+    today: datetime.date = NO_DAY,
     region: str | None = None,
     target: Target = Target.SAGEMAKER,
     bases: Bases = NO_BASES,
@@ -115,123 +91,92 @@ def findings(
     what an execution is given for arms that name none; what the schedule gives is looked at too.
     `libraries` are what the workload's own program imports.
     """
-    given = [instance_type] if instance_type else [None, *_scheduled_instance_types(workload)]
-    found = (
-        ArmFinding(arm=name, key=_key(finding, arm), finding=finding)
-        for name, arm in workload.arms.items()
-        for finding in (
-            *(
-                finding
-                for each in given
-                for finding in check(
-                    asked_of(
-                        workload,
-                        arm,
-                        region=region,
-                        target=target,
-                        bases=bases,
-                        instance_type=each,
-                        libraries=libraries,
-                    ),
-                    today,
-                )
-            ),
-            *_program_findings(workload, arm),
-            *_base_findings(workload, arm, bases.get(arm.image_folder)),
+    scheduled = _scheduled(workload).get(INSTANCE_TYPE)
+    given = [instance_type] if instance_type else [None, *([str(scheduled)] if scheduled else [])]
+    found: list[ArmFinding] = []
+    for name, arm in workload.arms.items():
+        base = bases.get(arm.image_folder)
+        asked = replace(
+            _asked(workload, arm, base), region=region, target=target, libraries=libraries
         )
-        if target is Target.SAGEMAKER or finding.about == "target"
-    )
-    mixed = (finding for each in given for finding in _mixed_processors(workload, each))
-    return tuple(dict.fromkeys((*found, *mixed)))
+        of_arm: list[Finding] = []
+        for each in given:
+            of_arm += check(replace(asked, instance_type=_instance(workload, arm, each)), today)
+        of_arm += _image_findings(workload, arm, base)
+        found += [
+            ArmFinding(arm=name, key=_key(each, arm), finding=each)
+            for each in of_arm
+            if target is Target.SAGEMAKER or each.about == "target"
+        ]
+    found += [each for instance in given for each in _mixed_processors(workload, instance)]
+    return tuple(dict.fromkeys(found))
+
+
+_COMPARABLE = {"gpu": "GPUs", "cpu": "none"}
 
 
 def _mixed_processors(workload: Workload, given: str | None) -> Iterator[ArmFinding]:
     """A candidate on a CPU beside a baseline on a GPU, or the other way round: wherever they run,
     the gate would find the difference that nobody can declare, after all was trained."""
-    usual = given or workload.compute.instance_type
-    baseline = workload.arms.get(BASELINE_ARM)
-    theirs = (None if baseline is None else baseline.instance_type) or usual
-    words = {"gpu": "GPUs", "cpu": "none"}
+    baseline = _instance(workload, workload.arms[BASELINE_ARM], given)
+    its = processor_of(baseline)
     for name, arm in workload.arms.items():
-        own = arm.instance_type or usual
-        kinds = processor_of(own), processor_of(theirs)
-        if baseline is not None and set(kinds) == set(words):
-            finding = refusal(
-                "instance_type",
-                f"{own} has {words[kinds[0]]} and the baseline's {theirs} has {words[kinds[1]]}, "
-                "so a comparison would be of the machines and not of a compiler",
-                "give both arms GPUs, or neither",
-            )
-            yield ArmFinding(arm=name, key="instance_type", finding=finding)
+        own = _instance(workload, arm, given)
+        has = processor_of(own)
+        if {has, its} == set(_COMPARABLE):
+            words = {"has": _COMPARABLE[has], "its": _COMPARABLE[its]}
+            mixed = finding("mixed-processors", own=own, baseline=baseline, **words)
+            yield ArmFinding(arm=name, key="instance_type", finding=mixed)
 
 
-def _scheduled_instance_types(workload: Workload) -> list[str]:
-    """What the schedule gives each execution for arms that name none, if it does."""
-    parameters = {} if workload.schedule is None else workload.schedule.parameters
-    return [str(parameters[INSTANCE_TYPE])] if INSTANCE_TYPE in parameters else []
+def _instance(workload: Workload, arm: Arm, given: str | None) -> str:
+    return arm.instance_type or given or workload.compute.instance_type
 
 
-def _key(finding: Finding, arm: Arm) -> str:
-    if finding.about == "version" and arm.stack is not None:
+def _scheduled(workload: Workload) -> Mapping[str, str | int]:
+    """The parameters that the schedule gives each execution."""
+    return {} if workload.schedule is None else workload.schedule.parameters
+
+
+def _key(about: Finding, arm: Arm) -> str:
+    if about.about == "version" and arm.stack is not None:
         return f"{stack_key(arm.compiler)}.version"
-    return _KEYS.get(finding.about, "compiler")
+    return _KEYS.get(
+        about.about, about.about if about.about in ArmTable.model_fields else "compiler"
+    )
 
 
-def _program_findings(workload: Workload, arm: Arm) -> Iterator[Finding]:
-    """What the training program has against the image of the arm's stack."""
+def _image_findings(
+    workload: Workload, arm: Arm, base: BaseImage | str | None
+) -> Iterator[Finding]:
+    """What the training program has against the arm's image: that of its stack, which has to be
+    the one that its folder extends; without a stack the folder decides alone."""
     stack = arm.known_stack
     if stack is not None:
         yield from workload.kind.stack_findings(stack, as_it_is=arm.image_folder == AWS_IMAGE)
-
-
-def _base_findings(workload: Workload, arm: Arm, base: BaseImage | str | None) -> Iterator[Finding]:
-    """An arm's stack has to be the one that its image extends; without a stack the image decides
-    alone whether the program can run."""
-    stack = arm.known_stack
-    if stack is None and isinstance(base, BaseImage):
+        if isinstance(base, BaseImage) and base.name != stack.image.name:
+            yield finding("other-stack", folder=arm.image_folder, image=base, stack=stack)
+    elif isinstance(base, BaseImage):
         yield from workload.kind.image_findings(base, about="image")
-    if stack is not None and isinstance(base, BaseImage) and base.name != stack.image.name:
-        yield refusal(
-            "image",
-            f"{arm.image_folder!r} extends {base.name}, and the arm's stack is {stack.label}, "
-            f"which is in {stack.image.name}",
-            "declare the stack that the image has, or another image",
-        )
 
 
-def _backend(arm: Arm) -> str | None:
-    """The backend that the arm names, or that its compiler takes if it names none."""
-    for option in declarations()[arm.compiler].options:
-        if option.key == "backend":
-            return str(arm.compiler_options.get(option.name, option.default))
-    return None
-
-
-def asked_of(
-    workload: Workload,
-    arm: Arm,
-    *,
-    region: str | None = None,
-    target: Target = Target.SAGEMAKER,
-    bases: Bases = NO_BASES,
-    instance_type: str | None = None,
-    libraries: frozenset[str] = frozenset(),
-) -> Asked:
-    """What an arm asks for, in the catalog's words."""
+def _asked(workload: Workload, arm: Arm, base: BaseImage | str | None) -> Asked:
+    """What an arm asks for wherever it runs, in the catalog's words."""
     baseline = workload.arms[BASELINE_ARM]
-    stack, base = arm.stack, bases.get(arm.image_folder)
+    stack, options = arm.stack, arm.compiler_options
+    declared = workload.compute.max_runtime_seconds
+    has_backends = BACKEND in declarations()[arm.compiler].options
     image = base if stack is None and isinstance(base, BaseImage) else None
     framework, version = ("pytorch", None) if image is None else (image.library, image.version)
     return Asked(
         compiler=arm.compiler,
-        backend=_backend(arm),
+        backend=str(options.get(BACKEND.name, BACKEND.default)) if has_backends else None,
         framework=framework if stack is None else stack.framework,
         version=version if stack is None else stack.version,
         transformers=None if stack is None else stack.transformers,
         image=image,
-        instance_type=arm.instance_type or instance_type or workload.compute.instance_type,
+        instance_type=_instance(workload, arm, None),
         instance_count=arm.instance_count,
-        region=region,
         precision=arm.precision,
         distribution=None if arm.distribution == "none" else arm.distribution,
         # Training Compiler's processes are started by the toolkit, or not at all.
@@ -243,18 +188,9 @@ def asked_of(
         debugger=arm.debugger,
         debug_mode=stack is not None and bool(stack.told(DEBUG)),
         model=workload.kind.model_name,
-        libraries=libraries,
-        limit_seconds=_limit_seconds(workload),
+        limit_seconds=min(declared, int(_scheduled(workload).get(MAX_RUNTIME, declared))),
         examples=arm.global_batch_size,
         learning_rate=arm.learning_rate,
         baseline_examples=None if arm is baseline else baseline.global_batch_size,
         baseline_learning_rate=None if arm is baseline else baseline.learning_rate,
-        target=target,
     )
-
-
-def _limit_seconds(workload: Workload) -> int:
-    """After which a training job is ended: what is declared, or what the schedule gives."""
-    declared = workload.compute.max_runtime_seconds
-    parameters = {} if workload.schedule is None else workload.schedule.parameters
-    return min(declared, int(parameters.get(MAX_RUNTIME, declared)))

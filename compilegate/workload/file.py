@@ -260,24 +260,6 @@ class ArmTable(CompilerKeys):
         given: Stack | None = getattr(self, stack_key(self.compiler))
         return given or table.model_validate({})
 
-    @model_validator(mode="before")
-    @classmethod
-    def _what_cannot_be_compared_or_compiled(cls, raw: Any) -> Any:
-        if isinstance(raw, dict) and "instance_groups" in raw:
-            raise ValueError(
-                "instance_groups is given, expected instance_type and instance_count: step times "
-                "of different types of instances cannot be compared, and Training Compiler does "
-                "not support them"
-            )
-        distribution = raw.get("distribution") if isinstance(raw, dict) else None
-        if isinstance(distribution, str) and distribution.startswith("smdistributed"):
-            raise ValueError(
-                f"distribution is {distribution!r}, expected 'none', 'torchrun', 'pytorchxla' or "
-                "'sm_dist': SageMaker's distributed libraries and Training Compiler exclude each "
-                "other"
-            )
-        return raw
-
     @model_validator(mode="after")
     def _keys_go_together(self) -> Self:
         for problem in (*self._of_processes(), *self._of_tables(), *self._of_rates()):

@@ -16,11 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from compilegate.catalog import Finding
+from compilegate.catalog import Finding, finding
 from compilegate.catalog.compilers import Stack
 from compilegate.catalog.images import BaseImage, version_numbers
 from compilegate.catalog.instances import instance_of
-from compilegate.catalog.rules import refusal, warning
 from compilegate.gate.settings import Padding
 from compilegate.job import names
 from compilegate.job.compilers import hyperparameter_of
@@ -71,6 +70,7 @@ LAUNCHED = ("none", "torchrun")
 LONGEST_VARIABLE = 512
 """Characters that the service takes in a variable."""
 MODEL_HYPERPARAMETERS = ("model_name_or_path", "model_name", "model_id", "model")
+"""What scripts of Hugging Face and AWS call the model's name on the hub."""
 
 _OF_TEXTS = ("id", "label", "padding", "sequence_length", "slices", "text", "vocabulary")
 """Keys of `[data]` that only the built-in program has a use for."""
@@ -109,13 +109,32 @@ class DocumentShapes:
     """None where the model brings its own."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Kind(ABC):
     """One kind of workload: what it needs, and what is judged."""
 
-    @property
-    def evidence(self) -> Literal["written", "printed"]:
-        """`printed`: its jobs leave nothing but the metrics that they print."""
-        return "written"
+    evidence: Literal["written", "printed"] = "written"
+    """`printed`: its jobs leave nothing but the metrics that they print."""
+    source_folder: str | None = None
+    """The training program, relative to the workload's file; None for the built-in one."""
+    requirements_in_image: bool = False
+    """Whether the images hold what that folder's requirements.txt asks for."""
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    """The scripts in that folder, by the key that names each."""
+    hub_model: str | None = None
+    """The model that jobs take from the hub, or the folder in the image that holds it."""
+    model_name: str | None = None
+    """What the model is called on the hub, as far as the file says so."""
+    slice_columns: tuple[str, ...] | None = None
+    """Columns of categories that reach the evidence; None where only the program knows."""
+    padding: Padding | None = None
+    """How documents are padded where an arm does not say; None: only the program knows."""
+    document_shapes: DocumentShapes | None = None
+    """What `profile --largest-batch` tries; None where only the program can take a step."""
+    preparation: Preparation | None = None
+    """The job before all training jobs; None where the raw data is what they train on."""
+    processing_image: tuple[str, str]
+    """The image of its own processing jobs, after what a person calls it: a key or a step."""
 
     @property
     def calls_compiler(self) -> bool:
@@ -124,63 +143,23 @@ class Kind(ABC):
         return self.evidence == "written"
 
     @property
-    def source_folder(self) -> str | None:
-        """The training program, relative to the workload's file; None for the built-in one."""
-        return None
-
-    @property
-    def requirements_in_image(self) -> bool:
-        """Whether the images hold what that folder's requirements.txt asks for."""
-        return False
-
-    @property
-    def scripts(self) -> Mapping[str, str]:
-        """The scripts in that folder, by the key that names each."""
-        return {}
-
-    @property
-    def hub_model(self) -> str | None:
-        """The model that jobs take from the hub, or the folder in the image that holds it."""
-        return None
-
-    @property
-    def model_name(self) -> str | None:
-        """What the model is called on the hub, as far as the file says so."""
-        return self.hub_model
-
-    @property
-    def slice_columns(self) -> tuple[str, ...] | None:
-        """Columns of categories that reach the evidence; None where only the program knows."""
-        return None
-
-    @property
-    def padding(self) -> Padding | None:
-        """How documents are padded where an arm does not say; None: only the program knows."""
-        return None
-
-    @property
-    def document_shapes(self) -> DocumentShapes | None:
-        """What `profile --largest-batch` tries; None where only the program can take a step."""
-        return None
-
-    @property
-    @abstractmethod
-    def preparation(self) -> Preparation | None:
-        """The job before all training jobs; None where the raw data is what they train on."""
-
-    @property
-    @abstractmethod
-    def processing_image(self) -> tuple[str, str]:
-        """The image of its own processing jobs, after what a person calls it: a key or a step."""
+    def data_channel(self) -> str:
+        """What a training job calls the channel of its data."""
+        return "data" if self.preparation is None else "prepared"
 
     @abstractmethod
     def training_program(self, workload: Workload, arm_name: str, seed: int) -> TrainingProgram:
         """What the job of this replicate runs."""
 
-    @property
-    def data_channel(self) -> str:
-        """What a training job calls the channel of its data."""
-        return "data" if self.preparation is None else "prepared"
+    @abstractmethod
+    def stack_findings(self, stack: Stack, *, as_it_is: bool) -> Iterator[Finding]:
+        """Why the training program cannot run in the image of a stack; `as_it_is` with nothing
+        added to it. What a program of the workload's own needs, nobody else knows."""
+
+    def image_findings(self, image: BaseImage, *, about: str) -> Iterator[Finding]:
+        """Why the training program cannot run in an image that extends this one of AWS's; `about`
+        is what the findings concern."""
+        yield from ()
 
     def job_in_words(self, workload: Workload, arm_name: str, seed: int) -> str:
         """What the job of this replicate trains, for whoever looks at the pipeline."""
@@ -194,79 +173,40 @@ class Kind(ABC):
             f"Arm {arm_name}: {arm.compiler}, batch {arm.batch_size}, {arm.precision}, seed {seed}."
         )
 
-    @abstractmethod
-    def stack_findings(self, stack: Stack, *, as_it_is: bool) -> Iterator[Finding]:
-        """Why the training program cannot run in the image of a stack; `as_it_is` with nothing
-        added to it. What a program of the workload's own needs, nobody else knows."""
-
-    def image_findings(self, image: BaseImage, *, about: str) -> Iterator[Finding]:
-        """Why the training program cannot run in an image that extends this one of AWS's; `about`
-        is what the findings concern."""
-        yield from ()
-
 
 @dataclass(frozen=True, kw_only=True)
 class TextClassification(Kind):
     """Arms of the built-in training program are compared: `[model]`, `[recipe]`, `[arms]`."""
 
-    data: TextData
     model: Model
     recipe: Recipe
 
     @classmethod
     def of(cls, file: WorkloadFile) -> TextClassification:
         """The kind with its tables. Raises WorkloadError where the file has others."""
-        if file.model is None or file.recipe is None:
-            key = "model" if file.model is None else "recipe"
+        model, recipe, data = file.model, file.recipe, file.data
+        if model is None or recipe is None:
+            key = "model" if model is None else "recipe"
             raise WorkloadError(f"{key} is missing, expected [{key}] or a [program] of your own")
-        if isinstance(file.data, (FolderData, WheelData)):
+        if isinstance(data, (FolderData, WheelData)):
             raise WorkloadError(
-                f"data.source is {file.data.source!r}, expected a [program] of your own beside it: "
+                f"data.source is {data.source!r}, expected a [program] of your own beside it: "
                 "the built-in program reads a training and a validation file of documents"
             )
-        return cls(data=file.data, model=file.model, recipe=file.recipe)
-
-    @property
-    def hub_model(self) -> str | None:
-        return self.model.hub_id
-
-    @property
-    def slice_columns(self) -> tuple[str, ...]:
-        return self.data.slice_columns
-
-    @property
-    def padding(self) -> Padding:
-        return self.data.padding
-
-    @property
-    def document_shapes(self) -> DocumentShapes:
-        own_tokenizer = self.model.hub_id is None
-        return DocumentShapes(
-            sequence_length=self.data.sequence_length,
-            vocabulary=self.data.vocabulary if own_tokenizer else None,
+        return cls(
+            model=model,
+            recipe=recipe,
+            hub_model=model.hub_id,
+            model_name=model.hub_id,
+            slice_columns=data.slice_columns,
+            padding=data.padding,
+            document_shapes=DocumentShapes(
+                sequence_length=data.sequence_length,
+                vocabulary=data.vocabulary if model.hub_id is None else None,
+            ),
+            preparation=_preparation_of(data, model),
+            processing_image=("Prepare", BUILT_IN_IMAGE),
         )
-
-    @property
-    def preparation(self) -> Preparation:
-        """Trains the tokenizer, or takes the model's own, and cuts every document to one length."""
-        flags = [(f"--{meaning}-column", name) for meaning, name in self.data.columns.items()]
-        flags += [
-            ("--sequence-length", str(self.data.sequence_length)),
-            ("--vocabulary", str(self.data.vocabulary)),
-        ]
-        if self.model.hub_id is not None:
-            flags.append(("--model-id", self.model.hub_id))
-        flags += [("--slice-column", column) for column in self.data.slice_columns]
-        return Preparation(
-            image=BUILT_IN_IMAGE,
-            module="training.prepare",
-            arguments=tuple(word for flag in flags for word in flag),
-            description="One prepared data set, static shapes, digests",
-        )
-
-    @property
-    def processing_image(self) -> tuple[str, str]:
-        return "Prepare", BUILT_IN_IMAGE
 
     def training_program(self, workload: Workload, arm_name: str, seed: int) -> TrainingProgram:
         arm = workload.arms[arm_name]
@@ -282,7 +222,7 @@ class TextClassification(Kind):
                 **self.recipe.hyperparameters,
                 **self.model.hyperparameters,
                 # Those that are set: a default that is spelled out would train every arm anew.
-                **_set(_probes(workload, arm_name)),
+                **_compared_flat(workload, arm_name),
                 **{name: hyperparameter_of(each) for name, each in arm.compiler_options.items()},
                 **_set(_processes_and_rate(arm)),
                 # A candidate that cannot train is evidence against it, not an outage: the baseline
@@ -295,56 +235,76 @@ class TextClassification(Kind):
     def stack_findings(self, stack: Stack, *, as_it_is: bool) -> Iterator[Finding]:
         python = stack.image.python
         if stack.framework != "pytorch":
-            yield refusal(
-                "version",
-                f"the built-in training program is written for PyTorch, not {stack.label}",
-                "take a PyTorch stack, or bring a training program of your own",
-            )
+            yield finding("program-for-pytorch", stack=stack)
         elif version_numbers(stack.version)[:2] < BUILT_IN_TORCH or (
             python is not None and version_numbers(python) < BUILT_IN_PYTHON
         ):
-            yield refusal(
-                "version",
-                f"the built-in training program needs Python {_dotted(BUILT_IN_PYTHON)} and "
-                f"PyTorch {_dotted(BUILT_IN_TORCH)} or newer, and the image of {stack.label} has "
-                f"Python {python}",
-                "take a newer stack, or bring a training program of your own",
-            )
+            needed = {"python": _dotted(BUILT_IN_PYTHON), "torch": _dotted(BUILT_IN_TORCH)}
+            yield finding("program-needs-newer", stack=stack, **needed)
         elif as_it_is:
-            yield refusal(
-                "extends_image",
-                "the built-in training program needs packages that AWS's image of "
-                f"{stack.label} does not bring",
-                "leave image out, so that the image of containers/ that extends it is taken",
-            )
+            yield finding("program-needs-packages", stack=stack)
+
+
+def _preparation_of(data: TextData, model: Model) -> Preparation:
+    """Trains the tokenizer, or takes the model's own, and cuts every document to one length."""
+    flags = [(f"--{meaning}-column", name) for meaning, name in data.columns.items()]
+    flags += [
+        ("--sequence-length", str(data.sequence_length)),
+        ("--vocabulary", str(data.vocabulary)),
+    ]
+    if model.hub_id is not None:
+        flags.append(("--model-id", model.hub_id))
+    flags += [("--slice-column", column) for column in data.slice_columns]
+    return Preparation(
+        image=BUILT_IN_IMAGE,
+        module="training.prepare",
+        arguments=tuple(word for flag in flags for word in flag),
+        description="One prepared data set, static shapes, digests",
+    )
 
 
 def _set(values: Mapping[str, str | None]) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _probes(workload: Workload, arm_name: str) -> dict[str, str | None]:
-    """What is compared inside a job, and with what; steps without a comparison train no baseline
-    again when its settings change."""
-    arm, parity = workload.arms[arm_name], workload.gate.parity
-    found: dict[str, str | None] = {}
-    if workload.keeps_compiled(arm):
-        found["compile_cache_megabytes"] = str(workload.compile_cache.max_megabytes)
+def _compared(workload: Workload, arm_name: str) -> dict[str, Any]:
+    """What is compared inside a job, by the names of its settings: only what applies, since another
+    value trains an arm anew."""
+    arm, gate = workload.arms[arm_name], workload.gate
+    found: dict[str, Any] = {}
     if arm.compiler != "eager":
-        found[names.PARITY_STEPS] = str(parity.steps)
-        found["on_wrong"] = names.ON_WRONG[1] if parity.job_goes_on else None
+        found[names.PARITY_STEPS] = gate.parity.steps
+        if gate.parity.job_goes_on:
+            found["on_wrong"] = names.ON_WRONG[1]
+    if workload.keeps_compiled(arm):
+        found["compile_cache_megabytes"] = workload.compile_cache.max_megabytes
     if arm_name != names.BASELINE_ARM:
         baseline = workload.arms[names.BASELINE_ARM]
-        seconds = workload.gate.speed_probe_seconds
-        found |= {
-            names.BASELINE_COMPILER: baseline.compiler,
-            names.BASELINE_BATCH_SIZE: str(baseline.batch_size),
-            names.BASELINE_PRECISION: baseline.precision,
-            names.BASELINE_PADDING: baseline.padding if baseline.padding != arm.padding else None,
-            names.SPEED_PROBE_SECONDS: None if seconds is None else f"{seconds:g}",
+        found["baseline"] = {
+            names.COMPILER: baseline.compiler,
+            names.BATCH_SIZE: baseline.batch_size,
+            names.PRECISION: baseline.precision,
         }
+        if gate.speed_probe_seconds is not None:
+            found[names.SPEED_PROBE_SECONDS] = gate.speed_probe_seconds
     if workload.evaluates_on != names.EVALUATION_PLACES[0]:
         found[names.EVALUATE_ON] = workload.evaluates_on
+    return found
+
+
+def _compared_flat(workload: Workload, arm_name: str) -> dict[str, str]:
+    """The same as hyperparameters, which are texts; and how the baseline pads, if not alike."""
+    found: dict[str, str] = {}
+    for name, value in _compared(workload, arm_name).items():
+        if name == "baseline":
+            found[names.BASELINE_COMPILER] = value[names.COMPILER]
+            found[names.BASELINE_BATCH_SIZE] = str(value[names.BATCH_SIZE])
+            found[names.BASELINE_PRECISION] = value[names.PRECISION]
+            padding = workload.arms[names.BASELINE_ARM].padding
+            if padding != workload.arms[arm_name].padding:
+                found[names.BASELINE_PADDING] = padding
+        else:
+            found[name] = f"{value:g}" if isinstance(value, float) else str(value)
     return found
 
 
@@ -379,67 +339,42 @@ class OwnProgram(Kind):
             *(_unreported(file, program) if program.evidence == "printed" else ()),
         ):
             raise WorkloadError(problem)
-        return cls(program=program)
+        return cls.running(program)
 
-    @property
-    def evidence(self) -> Literal["written", "printed"]:
-        return self.program.evidence
-
-    @property
-    def source_folder(self) -> str:
-        return self.program.folder
-
-    @property
-    def requirements_in_image(self) -> bool:
-        return self.program.requirements_in_image
-
-    @property
-    def scripts(self) -> Mapping[str, str]:
-        prepare = self.program.prepare
-        return {
-            "program.entry": self.program.entry,
-            **({} if prepare is None else {"program.prepare": prepare}),
-        }
-
-    @property
-    def model_name(self) -> str | None:
-        """By the hyperparameters that scripts of Hugging Face and AWS have for it."""
-        given = self.program.hyperparameters
-        return next((str(given[name]) for name in MODEL_HYPERPARAMETERS if given.get(name)), None)
-
-    @property
-    def preparation(self) -> Preparation | None:
-        script = self.program.prepare
-        if script is None:
-            return None
-        return Preparation(
-            image=self.program.image,
-            module=script.removesuffix(".py").replace("/", "."),
-            description=f"One data set for all jobs, by {script}",
+    @classmethod
+    def running(cls, program: Program) -> OwnProgram:
+        """The kind that runs a program whose table goes with the rest of its file."""
+        prepare, given = program.prepare, program.hyperparameters
+        scripts = {"program.entry": program.entry}
+        preparation = None
+        if prepare is not None:
+            scripts["program.prepare"] = prepare
+            preparation = Preparation(
+                image=program.image,
+                module=prepare.removesuffix(".py").replace("/", "."),
+                description=f"One data set for all jobs, by {prepare}",
+            )
+        return cls(
+            program=program,
+            evidence=program.evidence,
+            source_folder=program.folder,
+            requirements_in_image=program.requirements_in_image,
+            scripts=scripts,
+            model_name=next(
+                (str(given[it]) for it in MODEL_HYPERPARAMETERS if given.get(it)), None
+            ),
+            preparation=preparation,
+            processing_image=("program.image", program.image),
         )
-
-    @property
-    def processing_image(self) -> tuple[str, str]:
-        return "program.image", self.program.image
 
     def stack_findings(self, stack: Stack, *, as_it_is: bool) -> Iterator[Finding]:
         yield from self.image_findings(stack.image, about="version")
         if as_it_is and self.evidence == "written" and stack.framework == "pytorch":
-            yield warning(
-                "extends_image",
-                f"job.save(model) writes safetensors, a package that AWS's image of {stack.label} "
-                "does not bring",
-                "give job.save a function that writes the model, or take an image of containers/",
-            )
+            yield finding("job-needs-safetensors", stack=stack)
 
     def image_findings(self, image: BaseImage, *, about: str) -> Iterator[Finding]:
         if image.python is not None and version_numbers(image.python) < JOB_PYTHON:
-            yield refusal(
-                about,
-                f"compilegate.job, which starts the program, needs Python {_dotted(JOB_PYTHON)} or "
-                f"newer, and the image {image.name} has Python {image.python}",
-                "take a newer image",
-            )
+            yield finding("job-needs-newer", about=about, image=image, python=_dotted(JOB_PYTHON))
 
     def passed(self, workload: Workload, arm_name: str, seed: int) -> dict[str, str]:
         """The hyperparameters of a job that the file does not declare. The GPUs are there for a
@@ -500,9 +435,6 @@ class OwnProgram(Kind):
         return found
 
 
-KINDS = (TextClassification, OwnProgram)
-
-
 def kind_of(file: WorkloadFile) -> TextClassification | OwnProgram:
     """The kind that the file's tables make it. Raises WorkloadError where they fit no kind."""
     if file.program is None:
@@ -516,7 +448,7 @@ def _job_variables(workload: Workload, arm_name: str, seed: int) -> dict[str, st
     What is left out has its default there. The launcher adds what it knows of the job's
     hyperparameters.
     """
-    arm, parity = workload.arms[arm_name], workload.gate.parity
+    arm = workload.arms[arm_name]
     fields: dict[str, Any] = {
         names.SEED: seed,
         names.COMPILER: arm.compiler,
@@ -528,24 +460,7 @@ def _job_variables(workload: Workload, arm_name: str, seed: int) -> dict[str, st
         fields["replicas"] = arm.replicas
     if arm.compiler_options:
         fields["options"] = dict(arm.compiler_options)
-    # Only where there is something to compare: other steps then train no baseline again.
-    if arm.compiler != "eager":
-        fields[names.PARITY_STEPS] = parity.steps
-        if arm_name != names.BASELINE_ARM and parity.job_goes_on:
-            fields["on_wrong"] = names.ON_WRONG[1]
-    if workload.keeps_compiled(arm):
-        fields["compile_cache_megabytes"] = workload.compile_cache.max_megabytes
-    if arm_name != names.BASELINE_ARM:
-        baseline = workload.arms[names.BASELINE_ARM]
-        fields["baseline"] = {
-            names.COMPILER: baseline.compiler,
-            names.BATCH_SIZE: baseline.batch_size,
-            names.PRECISION: baseline.precision,
-        }
-        if workload.gate.speed_probe_seconds is not None:
-            fields[names.SPEED_PROBE_SECONDS] = workload.gate.speed_probe_seconds
-    if workload.evaluates_on != names.EVALUATION_PLACES[0]:
-        fields[names.EVALUATE_ON] = workload.evaluates_on
+    fields |= _compared(workload, arm_name)
     text = json.dumps(fields, separators=(",", ":"), allow_nan=False)
     parts = [text[at : at + LONGEST_VARIABLE] for at in range(0, len(text), LONGEST_VARIABLE)]
     return {names.job_variable(number): part for number, part in enumerate(parts, start=1)}

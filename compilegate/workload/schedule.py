@@ -1,22 +1,21 @@
-"""When a workload is trained again: expressions of EventBridge Scheduler, their next starts. Pure.
+"""When a workload is trained again: EventBridge Scheduler's expressions, and how often they start.
 
-    next_times(read_expression("cron(0 6 ? * MON *)"), read_time_zone("Europe/Paris"), now, 3)
+    starts_within(read_expression("cron(0 6 ? * MON *)"), datetime.date(2026, 11, 20), 364)  # 52
 
-The service checks an expression when it is deployed; what is read here is what the next starts
-follow from, so that a mistake is found before.
+The service checks an expression when it is deployed. What is read here is what costs and advice
+depend on, and finds most mistakes earlier. Clocks that change are not reckoned with. Pure.
 """
 
 from __future__ import annotations
 
 import calendar
-import difflib
+import datetime
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import cache
-from itertools import islice, takewhile
-from zoneinfo import ZoneInfo, available_timezones
+from datetime import timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 UNITS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -30,6 +29,7 @@ FIELDS: Mapping[str, tuple[int, int, tuple[str, ...]]] = {
     "year": (1970, 2199, ()),
 }
 """By field: its least number, its greatest, and the names of its numbers."""
+_PART = re.compile(r"(?:\*|([0-9A-Z]+)(?:-([0-9A-Z]+))?)(?:/([0-9]{1,4}))?")
 
 
 @dataclass(frozen=True)
@@ -41,33 +41,32 @@ class Rate:
 
 @dataclass(frozen=True)
 class Cron:
-    """The minutes, hours, months and years at which to start, and the two fields for days."""
+    """The times of a day at which to start, the months and years, and the two fields for days."""
 
-    minutes: tuple[int, ...]
-    hours: tuple[int, ...]
+    times: tuple[timedelta, ...]
     of_month: str
     months: tuple[int, ...]
     of_week: str
     years: tuple[int, ...]
 
-    def days(self, year: int, month: int) -> tuple[int, ...]:
-        """The days of that month, in order; none where it has no such day."""
-        length = calendar.monthrange(year, month)[1]
+    def starts_on(self, day: datetime.date) -> bool:
+        """Whether it starts on that day. `15W`, the working day nearest to the 15th, counts as the
+        15th: it is one a month either way."""
+        if day.year not in self.years or day.month not in self.months:
+            return False
+        length = calendar.monthrange(day.year, day.month)[1]
         if self.of_week == "?":
-            if self.of_month.endswith(("L", "W")):
-                date = self.of_month.rstrip("W")
-                day = length if date == "L" else int(date)
-                working = self.of_month.endswith("W")
-                return (_working_day(year, month, day) if working else day,) * (day <= length)
-            return tuple(day for day in _values(self.of_month, "day-of-month") if day <= length)
+            if self.of_month.startswith("L"):
+                return day.day == length
+            return day.day in _values(self.of_month.rstrip("W"), "day-of-month")
         # "6L" is the last Friday, "L" is Saturday, "3#2" the second Tuesday; others are of any week
         weekdays, last, _ = self.of_week.partition("L")
         weekdays, _, occurrence = (weekdays or "7").partition("#")
-        wanted = _values(weekdays, "day-of-week")
-        days = tuple(d for d in range(1, length + 1) if _weekday(year, month, d) in wanted)
+        if day.isoweekday() % 7 + 1 not in _values(weekdays, "day-of-week"):
+            return False
         if occurrence:
-            return days[int(occurrence) - 1 : int(occurrence)]
-        return days[-1:] if last and self.of_week != "L" else days
+            return (day.day - 1) // 7 + 1 == int(occurrence)
+        return not last or self.of_week == "L" or day.day + 7 > length
 
 
 def read_expression(text: str) -> Rate | Cron:
@@ -109,116 +108,68 @@ def _cron(content: str) -> Cron:
         _values(re.sub(r"^([0-9]+)W$", r"\1", of_month), "day-of-month")
     if of_week not in ("?", "L"):
         _values(re.sub(r"^([1-7])L$|^(\w+)#[1-5]$", r"\1\2", of_week), "day-of-week")
-    return Cron(
-        _values(minutes, "minutes"),
-        _values(hours, "hours"),
-        of_month,
-        _values(months, "month"),
-        of_week,
-        _values(years, "year"),
-    )
-
-
-_PART = re.compile(r"(?:\*|([0-9A-Z]+)(?:-([0-9A-Z]+))?)(?:/([0-9]{1,4}))?")
+    times = [
+        timedelta(hours=hour, minutes=minute)
+        for hour in _values(hours, "hours")
+        for minute in _values(minutes, "minutes")
+    ]
+    return Cron(tuple(times), of_month, _values(months, "month"), of_week, _values(years, "year"))
 
 
 def _values(text: str, field: str) -> tuple[int, ...]:
     """The numbers that a list of numbers, names, ranges and steps has, in order."""
-    least, most, _ = FIELDS[field]
+    least, most, names = FIELDS[field]
+
+    def number(part: str | None, otherwise: int) -> int:
+        if part is None:
+            return otherwise
+        if part in names:
+            return names.index(part) + 1
+        return int(part) if part.isdigit() and least <= int(part) <= most else -1
+
     values: set[int] = set()
     for part in text.split(","):
         match = _PART.fullmatch(part)
         first, last, step = match.groups() if match else ("", None, None)
-        start = least if first is None else _number(first, field, text)
-        alone = first is not None and last is None and step is None
-        end = _number(last, field, text) if last else start if alone else most
-        if start > end or (step and not 0 < int(step) <= most):
-            raise ValueError(_expected(text, field))
+        start = number(first, least)
+        end = number(last, start if first is not None and step is None else most)
+        if not 0 <= start <= end or (step and not 0 < int(step) <= most):
+            named = f" or {names[0]}-{names[-1]}" if names else ""
+            raise ValueError(
+                f"has {text!r} in the {field} field, expected {least}-{most}{named} in rising "
+                "ranges"
+            )
         values.update(range(start, end + 1, int(step or 1)))
     return tuple(sorted(values))
 
 
-def _number(text: str, field: str, whole: str) -> int:
-    least, most, names = FIELDS[field]
-    number = names.index(text) + 1 if text in names else int(text) if text.isdigit() else -1
-    if not least <= number <= most:
-        raise ValueError(_expected(whole, field))
-    return number
-
-
-def _expected(text: str, field: str) -> str:
-    least, most, names = FIELDS[field]
-    named = f" or {names[0]}-{names[-1]}" if names else ""
-    return f"has {text!r} in the {field} field, expected {least}-{most}{named} in rising ranges"
-
-
-def _weekday(year: int, month: int, day: int) -> int:
-    """1 for Sunday to 7 for Saturday."""
-    return (calendar.weekday(year, month, day) + 1) % 7 + 1
-
-
-def _working_day(year: int, month: int, day: int) -> int:
-    """The nearest day from Monday to Friday in the same month."""
-    days = range(1, calendar.monthrange(year, month)[1] + 1)
-    working = [each for each in days if calendar.weekday(year, month, each) < 5]
-    return min(working, key=lambda each: abs(each - day))
-
-
-def next_times(
-    expression: Rate | Cron,
-    time_zone: ZoneInfo,
-    after: datetime,
-    count: int,
-    until: datetime | None = None,
-) -> list[datetime]:
-    """The next `count` starts after that moment, in order and in that time zone; fewer if the
-    expression has fewer, or fewer `until` a moment.
-
-    A rate counts from when the schedule is created, which is taken to be `after`. As in the
-    service, a local time that is skipped in spring is left out, and one that occurs twice in autumn
-    counts once.
-    """
+def starts_within(expression: Rate | Cron, after: datetime.date, days: int) -> int:
+    """How often an expression starts in the days that follow that one."""
     if isinstance(expression, Rate):
-        moments = (after + number * expression.interval for number in range(1, count + 1))
-        starts = (moment.astimezone(time_zone) for moment in moments)
-    else:
-        starts = islice(_starts(expression, time_zone, after), count)
-    return list(takewhile(lambda moment: until is None or moment <= until, starts))
+        return timedelta(days=days) // expression.interval
+    return len(list(_days(expression, after, days))) * len(expression.times)
 
 
-def _starts(cron: Cron, time_zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
-    first = after.astimezone(time_zone).date()
-    days = (
-        (year, month, day)
-        for year in cron.years
-        for month in cron.months
-        if (year, month) >= (first.year, first.month)
-        for day in cron.days(year, month)
-        if (year, month, day) >= (first.year, first.month, first.day)
-    )
-    for day in days:
-        for hour in cron.hours:
-            for minute in cron.minutes:
-                moment = datetime(*day, hour, minute, tzinfo=time_zone)
-                instant = moment.astimezone(UTC)
-                shown = instant.astimezone(time_zone)  # in one zone, clocks are compared
-                if instant > after and shown == moment:
-                    yield moment
+def longest_gap(expression: Rate | Cron, after: datetime.date, days: int) -> timedelta | None:
+    """The longest time between two starts in the days that follow; None with one start or none."""
+    if isinstance(expression, Rate):
+        return expression.interval
+    times, starting = expression.times, list(_days(expression, after, days))
+    gaps = [later - earlier for earlier, later in pairwise(times) if starting]
+    gaps += [later - earlier + times[0] - times[-1] for earlier, later in pairwise(starting)]
+    return max(gaps, default=None)
+
+
+def _days(cron: Cron, after: datetime.date, days: int) -> Iterator[datetime.date]:
+    every = (after + timedelta(days=number) for number in range(1, days + 1))
+    return (day for day in every if cron.starts_on(day))
 
 
 def read_time_zone(name: str) -> ZoneInfo:
     """The time zone of that name. Raises ValueError."""
-    if name not in _zones():
-        close = difflib.get_close_matches(name, _zones(), n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, LookupError) as error:
         raise ValueError(
-            f"is {name!r}{hint}, expected the name of an IANA time zone, as in 'UTC' or "
-            "'Europe/Paris'"
-        )
-    return ZoneInfo(name)
-
-
-@cache
-def _zones() -> frozenset[str]:
-    """The database's names, without those that name no place."""
-    return frozenset(available_timezones() - {"Factory", "localtime", "posixrules"})
+            f"is {name!r}, expected the name of an IANA time zone, as in 'UTC' or 'Europe/Paris'"
+        ) from error

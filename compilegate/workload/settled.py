@@ -78,14 +78,6 @@ class ScaledRate:
         # Twelve digits: a rate is not written as 0.0010500000000000002.
         return float(f"{self.base_rate * self.factor:.12g}")
 
-    @property
-    def sentence(self) -> str:
-        """Says where the rate comes from."""
-        return (
-            f"learning_rate {self.rate:g} is the baseline's {self.base_rate:g} times "
-            f"{self.factor:.4g} ({self.rule}: {self.batch} examples a step for {self.base_batch})"
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
@@ -117,8 +109,6 @@ class Arm:
     """How the built-in program pads documents."""
     scaled_rate: ScaledRate | None = None
     """What the learning rate follows from; None where the file gives it."""
-    explanations: tuple[str, ...] = ()
-    """A sentence for each value that the file leaves out: what it is, and why."""
 
     @property
     def world_size(self) -> int:

@@ -274,24 +274,14 @@ def _arm(file: WorkloadFile, kind: Kind, name: str, baseline: Arm | None) -> Arm
     table = file.arms[name]
     instance_type = table.instance_type or file.compute.instance_type
     processes, batch_size = _processes(name, table, instance_type), table.batch_size
-    explanations = []
     if batch_size is None:
-        tested = _tested_batch(kind, name, table, instance_type)
-        batch_size = tested.batch_size
-        explanations.append(f"batch_size {batch_size}: {tested.sentence}")
+        batch_size = _tested_batch(kind, name, table, instance_type).batch_size
     rate, scaled = table.learning_rate, None
     if rate is None:
         scaled = _scaled(name, table, batch_size * processes * table.instance_count, baseline)
         rate = scaled.rate
-        explanations.append(scaled.sentence)
     padding = table.padding or kind.padding or "max"
-    options = dict(table.options_given)
-    for option, value in _more_graphs(table, padding).items():
-        options[option] = value
-        explanations.append(
-            f"{option.key} {value}: {option.default} for each of at most {MOST_BUCKETS} lengths of "
-            "the buckets"
-        )
+    options = table.options_given | _more_graphs(table, padding)
     return Arm(
         compiler=table.compiler,
         image_folder=table.image_folder,
@@ -310,7 +300,6 @@ def _arm(file: WorkloadFile, kind: Kind, name: str, baseline: Arm | None) -> Arm
         padding=padding,
         scaled_rate=scaled,
         compiler_options={option.name: value for option, value in options.items()},
-        explanations=tuple(explanations),
     )
 
 

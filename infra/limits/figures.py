@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from datetime import date, timedelta
 from typing import Any
 
 import aws_cdk as cdk
@@ -18,17 +17,15 @@ from compilegate.document.reading import read_definition
 from compilegate.infra.project import DeclaredWorkload
 from compilegate.workload import Workload
 from compilegate.workload.file import Budget
-from compilegate.workload.schedule import next_times, read_expression, read_time_zone
+from compilegate.workload.schedule import longest_gap, read_expression
 
 LARGEST_ENVIRONMENT = 3_000
 """Characters: Lambda allows 4 KB for all variables of a function."""
 LATE_HOURS = 6.0
 """How much later than the schedule says an execution may start before people are told."""
-YEARS = timedelta(days=366 * 2)
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+DAYS = 366 * 2
+EPOCH = date(2026, 1, 1)
 """Any moment: a template must be the same every day."""
-MOST_STARTS = 400
-"""The most that are looked at: a daily schedule has as many in a year."""
 
 
 def limits_of(declared: DeclaredWorkload, definition: str, region: str) -> dict[str, Any]:
@@ -88,11 +85,4 @@ def _longest_gap(workload: Workload) -> timedelta | None:
     schedule = workload.schedule
     if schedule is None or not schedule.enabled:
         return None
-    starts = next_times(
-        read_expression(schedule.expression),
-        read_time_zone(schedule.timezone),
-        EPOCH,
-        MOST_STARTS,
-        EPOCH + YEARS,
-    )
-    return max((later - earlier for earlier, later in pairwise(starts)), default=None)
+    return longest_gap(read_expression(schedule.expression), EPOCH, DAYS)

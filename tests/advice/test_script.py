@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from compilegate.advice import Facts, Obstacle, Stance, Verdict, advise
 from compilegate.advice.rules import rules
-from compilegate.advice.told.text import advice_text, gravest
+from compilegate.advice.told.text import advice_text, in_the_way
 from compilegate.check.rules.table import BY_NAME
 from compilegate.cli import main
 from tests.advice.declared import bert, diffusion, facts
@@ -103,7 +103,9 @@ def test_the_line_for_validate_names_an_error_in_the_way_of_a_declared_arm(known
         compilers=("inductor",),
         obstacles=(obstacle("compiled-discarded", "error", "torch-compile"),),
     )
-    said = gravest(advise(hindered))
+    said = in_the_way(advise(hindered))
+    assert said is not None
+    assert in_the_way(advise(known)) is None
     assert "the script stands in the way of torch.compile: program/train.py:14:5" in said
 
 

@@ -49,9 +49,7 @@ def test_the_first_lines_are_fifteen_and_valid(folder: Path) -> None:
     path, text = first_file()
     assert path == "workloads/first.toml"
     assert len(text.splitlines()) <= 15
-    assert "valid: 2 arms, baseline (eager), compiled (inductor)" in compilegate(
-        folder, "validate", "first"
-    )
+    assert "valid: 2 arms, " in compilegate(folder, "validate", "first")
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from compilegate.document.reading import read_definition
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Sources, local_deployment
 from compilegate.workload import read_workload
-from compilegate.workload.feasibility import NO_DAY, findings
+from compilegate.workload.feasibility import findings
 
 PROJECT = Path(__file__).parents[2]
 DECLARED = PROJECT / "workloads" / "gpu-proof.toml"
@@ -49,7 +49,7 @@ def test_it_covers_what_only_a_gpu_can_prove() -> None:
 
 
 def test_nothing_is_found_against_it_on_its_instances() -> None:
-    assert [each.sentence for each in findings(read_workload(DECLARED), today=NO_DAY)] == []
+    assert [each.sentence for each in findings(read_workload(DECLARED))] == []
 
 
 def test_its_doctor_examines_both_instances() -> None:

@@ -90,12 +90,14 @@ def steps(draw: st.DrawFn) -> tuple[Step, ...]:
             if known.cache_key
             else None,
             retry_policies=tuple(draw(st.lists(retry_policies, max_size=2)))
-            if known.retries
+            if "RetryPolicies" in known.members
             else (),
-            property_files=tuple(draw(st.lists(files, max_size=2))) if known.property_files else (),
+            property_files=tuple(draw(st.lists(files, max_size=2)))
+            if "PropertyFiles" in known.members
+            else (),
             function=draw(texts) if known.function else None,
             output_parameters=tuple(draw(st.lists(outputs, max_size=2))) if known.outputs else (),
-            members=draw(st.fixed_dictionaries({}, optional=dict.fromkeys(known.members, texts))),
+            members=draw(st.fixed_dictionaries({}, optional=dict.fromkeys(known.beside, texts))),
             display_name=draw(st.none() | texts),
             description=draw(st.none() | texts),
         )
@@ -152,7 +154,7 @@ def with_everything() -> dict[str, Any]:
         (("Parameters", 0), "parameter Data: unknown member Unknown, expected one of Name, "),
         (("Steps", 0), "train: unknown member Unknown, expected one of Name, Type, "),
         (("Steps", 0, "CacheConfig"), "train: CacheConfig: unknown member Unknown, "),
-        (("Steps", 0, "RetryPolicies", 0), "train: a retry policy: unknown member Unknown, "),
+        (("Steps", 0, "RetryPolicies", 0), "train: RetryPolicies[0]: unknown member Unknown, "),
         (("Steps", 1, "PropertyFiles", 0), "gate: PropertyFiles[0]: unknown member Unknown, "),
         (("Steps", 2, "Arguments", "IfSteps", 0), "fail: unknown member Unknown, "),
     ],

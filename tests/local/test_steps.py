@@ -333,9 +333,10 @@ def test_a_function_is_called_again_when_an_execution_is_resumed(bench: Workbenc
         ({"FunctionArn": 3}, "greet: FunctionArn is 3, expected the ARN of a function"),
         (
             {"OutputParameters": [{"OutputName": "a", "OutputType": "Text"}]},
-            "OutputType of a is 'Text', expected one of String, Integer, Float, Boolean",
+            "OutputParameters[0]: OutputType is 'Text', expected one of String, Integer, "
+            "Float, Boolean",
         ),
-        ({"OutputParameters": [{}]}, "OutputParameters[0] needs OutputName, OutputType"),
+        ({"OutputParameters": [{}]}, "OutputParameters[0] needs OutputName, a string"),
         (
             {"FunctionArn": {"Get": "Steps.other.OutputParameters['text']"}},
             "must be known before the execution starts",

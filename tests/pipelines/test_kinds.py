@@ -11,7 +11,6 @@ import pytest
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Sources, local_deployment
 from compilegate.workload import (
-    KINDS,
     Kind,
     OwnProgram,
     TextClassification,
@@ -44,10 +43,10 @@ def steps_of(workload: Workload) -> dict[str, dict[str, Any]]:
 
 
 def test_every_kind_has_an_example() -> None:
-    assert set(KINDS) == EXAMPLES.keys()
+    assert set(Kind.__subclasses__()) == EXAMPLES.keys()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EXAMPLES)
 def test_each_replicate_has_a_job_that_runs_what_its_kind_says(kind: type[Kind]) -> None:
     workload = example(kind)
     assert type(workload.kind) is kind
@@ -67,7 +66,7 @@ def test_each_replicate_has_a_job_that_runs_what_its_kind_says(kind: type[Kind])
         assert job["Description"] == workload.kind.job_in_words(workload, arm, seed)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EXAMPLES)
 def test_data_is_prepared_where_the_kind_says_so_in_its_own_image(kind: type[Kind]) -> None:
     workload = example(kind)
     steps, preparation = steps_of(workload), workload.kind.preparation
@@ -81,7 +80,7 @@ def test_data_is_prepared_where_the_kind_says_so_in_its_own_image(kind: type[Kin
     assert images <= {DEPLOYMENT.images[own], DEPLOYMENT.images[gate]}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EXAMPLES)
 def test_what_a_kind_needs_of_files_it_says_whole(kind: type[Kind]) -> None:
     """A program has a folder and scripts there; the built-in one has neither."""
     said = example(kind).kind

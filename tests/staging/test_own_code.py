@@ -21,7 +21,7 @@ def folder_with(path: Path, *files: str) -> Path:
 
 def test_the_whole_folder_goes_along_and_may_import_the_evidence(tmp_path: Path) -> None:
     folder_with(tmp_path, "net/model.py", "settings.yaml", ".hidden", "__pycache__/x.pyc")
-    tree = training_code(OwnProgram(program=Program(folder="mine")), tmp_path)
+    tree = training_code(OwnProgram.running(Program(folder="mine")), tmp_path)
     own = {name for name in tree.files if not name.startswith("compilegate/")}
     assert own == {"train.py", "net/model.py", "settings.yaml"}
     beside = {"compilegate/job/evidence/writing.py", "compilegate/job/launch/sm_dist.py"}
@@ -43,13 +43,13 @@ def test_the_whole_folder_goes_along_and_may_import_the_evidence(tmp_path: Path)
 def test_what_cannot_go_along_is_refused_with_what_to_do(
     tmp_path: Path, program: dict[str, str], files: list[str], sentence: str
 ) -> None:
-    kind = OwnProgram(program=Program(**{"folder": "mine", **program}))
+    kind = OwnProgram.running(Program(**{"folder": "mine", **program}))
     with pytest.raises(OwnCodeError, match=sentence):
         training_code(kind, folder_with(tmp_path, *files))
 
 
 def test_another_program_has_another_digest(tmp_path: Path) -> None:
-    kind = OwnProgram(program=Program(folder="mine"))
+    kind = OwnProgram.running(Program(folder="mine"))
     before = training_code(kind, folder_with(tmp_path)).digest
     (tmp_path / "mine" / "train.py").write_text("print()\n")
     assert training_code(kind, tmp_path).digest != before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from compilegate.account.deployed import read_pipeline
 from compilegate.account.errors import AwsError, NotDeployedError
@@ -32,11 +32,9 @@ from compilegate.account.settings import Settings
 from compilegate.document.model import Definition
 from compilegate.document.reading import read_definition
 from compilegate.workload import Workload
-from compilegate.workload.schedule import next_times, read_expression, read_time_zone
+from compilegate.workload.schedule import read_expression, starts_within
 
-YEAR = timedelta(days=365)
-MOST_STARTS = 8_784
-"""The most that are counted: one an hour."""
+YEAR = 365
 
 
 @dataclass(frozen=True)
@@ -123,8 +121,7 @@ def _storage(
     """What lies in the bucket, or why that is unknown, which is no reason to give no plan."""
     schedule, starts = workload.schedule, 0
     if schedule is not None and schedule.enabled:
-        clock = read_expression(schedule.expression), read_time_zone(schedule.timezone)
-        starts = len(next_times(*clock, now, MOST_STARTS, now + YEAR))
+        starts = starts_within(read_expression(schedule.expression), now.date(), YEAR)
     try:
         return read_storage(session, bucket, workload.name, starts), None
     except AwsError as error:

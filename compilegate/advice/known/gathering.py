@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from compilegate.advice.known.facts import Fact, Facts, Obstacle, Profiled, assumed, known, unknown
 from compilegate.advice.ranges import Range
@@ -19,7 +19,7 @@ from compilegate.workload import (
     TextClassification,
     Workload,
 )
-from compilegate.workload.schedule import Rate, next_times, read_expression, read_time_zone
+from compilegate.workload.schedule import read_expression, starts_within
 
 TREES = {"xgboost": "xgboost", "lightgbm": "lightgbm", "catboost": "catboost"}
 """Modules of gradient-boosted trees, and the framework that each is."""
@@ -51,8 +51,6 @@ _TRANSFORMERS = re.compile(
 )
 _VISION = re.compile(r"resnet|resnext|efficientnet|convnext|vgg|densenet|rcnn|yolo|unet|mobilenet")
 _DIFFUSION = re.compile(r"diffusion|sdxl|flux|ddpm|stable-?diff")
-MOST_STARTS = 4000
-"""How many starts of a schedule are counted; of a denser one the average is the same."""
 WEEKS = 52
 """A year of a schedule in whole weeks."""
 BYTES_PER_PARAMETER = 16
@@ -266,14 +264,8 @@ def _runs(told: Advice, schedule: Schedule | None, now: datetime | None) -> Fact
 
 def runs_per_week(schedule: Schedule, now: datetime) -> float:
     """How often a schedule starts, on average over the next year."""
-    expression = read_expression(schedule.expression)
-    if isinstance(expression, Rate):
-        return timedelta(weeks=1) / expression.interval
-    zone = read_time_zone(schedule.timezone)
-    within = next_times(expression, zone, now, MOST_STARTS, until=now + timedelta(weeks=WEEKS))
-    if len(within) < MOST_STARTS:
-        return len(within) / WEEKS
-    return len(within) / ((within[-1] - now) / timedelta(weeks=1))
+    starts = starts_within(read_expression(schedule.expression), now.date(), 7 * WEEKS)
+    return starts / WEEKS
 
 
 def _price(told: Advice, instance_type: str, region: str | None) -> Fact[float]:

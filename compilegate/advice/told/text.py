@@ -8,12 +8,10 @@ from compilegate.advice.judging import Advice, OptionAdvice, Verdict
 from compilegate.advice.outcome import Outcome
 from compilegate.advice.portfolio import Portfolio
 from compilegate.advice.ranges import NOTHING
-from compilegate.advice.rules import STATUS_QUO, rules
+from compilegate.advice.rules import STATUS_QUO
 from compilegate.advice.stances import NOT_HERE, Stance
 from compilegate.advice.told import words
 
-UNSETTLED = 3
-"""How many open questions the line for `validate` names."""
 MOST_OBSTACLES = 3
 """How many of the script's lines are told with an option."""
 
@@ -59,11 +57,11 @@ def headline(advice: Advice) -> str:
     return f"{verb} {title}, expected to save {saved}: {best.reason}."
 
 
-def gravest(advice: Advice) -> str:
-    """The one line that `validate` prints."""
-    facts = advice.facts
-    more = f"see `compilegate advise {facts.workload}`"
-    declared = [each for each in advice.options if _declared(each, facts.compilers)]
+def in_the_way(advice: Advice) -> str | None:
+    """The one line that `validate` prints, where something should be done: an arm that is declared
+    will not pay, or the script stands in its way. None where nothing should."""
+    more = f"see `compilegate advise {advice.facts.workload}`"
+    declared = [each for each in advice.options if _declared(each, advice.facts.compilers)]
     for option in declared:
         if option.verdict is Verdict.OFF:
             return f"advice: {option.title} should stay off: {option.reason}; {more}"
@@ -71,15 +69,7 @@ def gravest(advice: Advice) -> str:
         if option.obstacles and option.obstacles[0].severity == "error":
             first = option.obstacles[0].sentence
             return f"advice: the script stands in the way of {option.title}: {first}; {more}"
-    best = advice.best
-    if best is None:
-        return f"advice: no compiler and no alternative is worth a benchmark; {more}"
-    open_questions = [
-        each.title.lower() for each in advice.missing if each.rank <= len(rules().considerations)
-    ][:UNSETTLED]
-    if open_questions:
-        return f"advice: not known: {', '.join(open_questions)}; {more}"
-    return f"advice: {headline(advice).rstrip('.')}; {more}"
+    return None
 
 
 def _declared(option: OptionAdvice, compilers: tuple[str, ...]) -> bool:

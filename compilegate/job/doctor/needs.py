@@ -110,6 +110,9 @@ def _set(*variables: str) -> Callable[[Facts], List[str]]:
     return lambda facts: [it for it in variables if facts.variables.get(it, "") not in ("", "0")]
 
 
+INSTANCE_WITH_ONE = (
+    "Run the arm on an instance with one; `compilegate validate` says which its compiler supports."
+)
 REMARK = "remark"  # not a need: what disturbs measurements, or will stop a job that starts
 
 NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
@@ -178,13 +181,13 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
         "gpu",
         lambda facts: not facts.devices and _no_cuda(facts) is None,
         "a GPU",
-        "Run the arm on an instance with one (class g4dn, g5, g6, p4d, p5).",
+        INSTANCE_WITH_ONE,
     ),
     (
         "gpu of xla",
         lambda facts: not facts.gpus,
         "a GPU",
-        "Run the arm on an instance of class p3, p3dn, g4dn, p4d or g5.",
+        INSTANCE_WITH_ONE,
     ),
     (
         "torch_xla",
@@ -205,7 +208,7 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
         "neuron device",
         lambda facts: not facts.neuron_devices,
         "Trainium (the kernel shows no /dev/neuron0)",
-        "Run the arm on an instance of class trn1 or trn2.",
+        INSTANCE_WITH_ONE,
     ),
     (
         "torch before 2.9",

@@ -1,4 +1,4 @@
-"""`validate` and `advise` say how likely the gate lets an equal candidate pass."""
+"""`advise` says how likely the gate lets an equal candidate pass, `validate` what never can."""
 
 from __future__ import annotations
 
@@ -20,14 +20,20 @@ COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_na
 WORKLOAD = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
 
 
-def validated(folder: Path, accuracy: str) -> str:
-    """Standard output for the built-in workload with another table for accuracy."""
+def declared(folder: Path, accuracy: str) -> Path:
+    """The built-in workload with another table for accuracy."""
     start = WORKLOAD.index("[gate.metrics.accuracy]")
     end = WORKLOAD.index("[gate.metrics.log_loss]")
-    (folder / "news-topics.toml").write_text(
-        f"{WORKLOAD[:start]}[gate.metrics.accuracy]\n{accuracy}\n{WORKLOAD[end:]}"
-    )
-    return told(folder, "validate", "news-topics.toml")
+    path = folder / "news-topics.toml"
+    path.write_text(f"{WORKLOAD[:start]}[gate.metrics.accuracy]\n{accuracy}\n{WORKLOAD[end:]}")
+    return path
+
+
+def forecast(folder: Path, accuracy: str) -> list[str]:
+    """What `advise` foresees for that workload."""
+    path = declared(folder, accuracy)
+    lines: list[str] = json.loads(told(folder, "advise", path.name, "--json"))["forecast"]
+    return lines
 
 
 def told(folder: Path, *command: str) -> str:
@@ -43,43 +49,46 @@ def told(folder: Path, *command: str) -> str:
     return done.stdout
 
 
-def chance(printed: str) -> int:
-    """The forecast for accuracy, in per cent."""
-    told = re.search(r"gate\.metrics\.accuracy: .* chance of (\d+)%", printed)
-    assert told is not None, printed
-    return int(told[1])
-
-
-def test_the_chance_of_passing_follows_from_the_expected_noise(tmp_path):
+def test_the_chance_of_passing_follows_from_the_expected_noise(tmp_path: Path) -> None:
     guard = 'direction = "higher"\nmargin = 0.01\nexpected_seed_sd = '
-    assert chance(validated(tmp_path, f"{guard}0.016")) < 30
-    assert chance(validated(tmp_path, f"{guard}0.0005")) > 90
+
+    def chance(noise: float) -> int:
+        (line,) = (it for it in forecast(tmp_path, f"{guard}{noise}") if "metrics.accuracy" in it)
+        found = re.search(r"chance of (\d+)%", line)
+        assert found is not None, line
+        return int(found[1])
+
+    assert chance(0.016) < 30
+    assert chance(0.0005) > 90
 
 
-def test_where_nothing_is_known_that_is_said(tmp_path):
-    printed = validated(tmp_path, 'direction = "higher"\nmargin = 0.01')
-    assert "gate.metrics.accuracy: how likely an equal candidate passes is not known" in printed
+def test_where_nothing_is_known_that_is_said_and_a_watched_metric_is_left_out(
+    tmp_path: Path,
+) -> None:
+    lines = forecast(tmp_path, 'direction = "higher"\nmargin = 0.01')
+    assert any(it.startswith("metrics.accuracy: how likely an equal candidate") for it in lines)
+    watched = forecast(tmp_path, 'direction = "higher"\nwatched = true')
+    assert not any("metrics.accuracy" in line for line in watched)
 
 
-def test_a_watched_metric_has_no_margin_to_check(tmp_path):
-    assert "gate.metrics.accuracy" not in validated(
-        tmp_path, 'direction = "higher"\nwatched = true'
-    )
-
-
-def test_the_newest_verdict_on_the_workload_is_the_pilot(tmp_path):
+def test_the_newest_verdict_on_the_workload_is_the_pilot(tmp_path: Path) -> None:
     execution = build_execution(candidates=("larger-batch",), examples=800)
     execution.experiment = execution.experiment.model_copy(update={"workload": "news-topics"})
     folder = tmp_path / ".compilegate" / "executions" / "first"
     folder.mkdir(parents=True)
     (folder / "verdict.json").write_text(execution.judge().to_json())
     (folder / "execution.json").write_text(json.dumps({"started": 1.0}))
-    printed = validated(tmp_path, 'direction = "higher"\nmargin = 0.01')
-    foreseen = [line.split("gate.", 1)[1] for line in printed.splitlines() if "chance of" in line]
-    assert [line.partition(":")[0] for line in foreseen] == [
+    lines = forecast(tmp_path, 'direction = "higher"\nmargin = 0.01')
+    assert [line.partition(":")[0] for line in lines if "chance of" in line] == [
         "metrics.accuracy, larger-batch",
         "metrics.log_loss, larger-batch",
         "min_speedup, larger-batch",
     ]
-    document = json.loads(told(tmp_path, "advise", "news-topics.toml", "--json"))
-    assert [line for line in document["forecast"] if "chance of" in line] == foreseen
+
+
+def test_validate_says_what_to_do_about_a_margin_that_can_never_be_shown(tmp_path: Path) -> None:
+    path = declared(tmp_path, 'direction = "higher"\nmargin = 0.01')
+    path.write_text(path.read_text(encoding="utf-8").replace("seeds = [1, 2, 3]", "seeds = [1]"))
+    lines = told(tmp_path, "validate", path.name).splitlines()
+    assert lines[0].endswith("valid: 3 arms, 1 seed, 3 training jobs; to do: 1")
+    assert lines[1:] == [f"{path.name}: gate.seeds: one seed can never pass; declare two or more"]

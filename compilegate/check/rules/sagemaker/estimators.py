@@ -6,16 +6,17 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
+from compilegate.catalog import Asked, check
+from compilegate.catalog.compilers import compilers
 from compilegate.catalog.instances import instance_of
 from compilegate.check.rules.rule import View, keyword
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import origins
 
-SUPPORTED_CLASSES = frozenset({"p3", "p3dn", "g4dn", "p4d", "g5"})
-"""The classes of instances that the SDK takes with Training Compiler; it refuses every other."""
-
+COMPILER = "training-compiler"
+"""What the catalog calls it."""
 _FRAMEWORKS = {
     "HuggingFace": "sagemaker.huggingface",
     "PyTorch": "sagemaker.pytorch",
@@ -89,6 +90,28 @@ class Estimator:
         known = instance_of(self.text("instance_type"))
         count = self.number("instance_count")
         return None if known is None or count is None else known.accelerators * count
+
+    @cached_property
+    def refused(self) -> frozenset[str]:
+        """What the catalog has against Training Compiler on its instances, by code; nothing where
+        the type is not written in the script."""
+        instance = self.text("instance_type")
+        if not instance:
+            return frozenset()
+        count = self.number("instance_count") or 1
+        asked = Asked(compiler=COMPILER, instance_type=instance, instance_count=count)
+        return frozenset(each.code for each in check(asked))
+
+    @property
+    def supported(self) -> bool:
+        """Whether Training Compiler runs on its instances."""
+        return not self.refused & {"processor", "instance-class"}
+
+    @property
+    def one_gpu(self) -> bool:
+        """Whether each of its instances has one GPU."""
+        known = instance_of(self.text("instance_type"))
+        return known is not None and known.accelerators == 1
 
     def where(self, name: str) -> ast.AST:
         """Where an argument is given; the estimator where it is not."""
@@ -221,6 +244,33 @@ def called_native(script: Script, what: str) -> Iterator[tuple[str, ast.expr]]:
             for target in statement.targets:
                 if isinstance(target, ast.Name) and pattern.search(target.id):
                     yield target.id, statement.value
+
+
+@cache
+def supported_versions(framework: str) -> dict[str, set[tuple[int, ...]]]:
+    """The versions, two numbers each, that Training Compiler has images with, by the argument of an
+    estimator of that framework."""
+    found: dict[str, set[tuple[int, ...]]] = {}
+    for stack in compilers()[COMPILER].stacks:
+        if framework == "HuggingFace" and stack.transformers is not None:
+            given = {
+                "transformers_version": stack.transformers,
+                f"{stack.framework}_version": stack.version,
+            }
+        elif framework.lower() == stack.framework and stack.transformers is None:
+            given = {"framework_version": stack.version}
+        else:
+            continue
+        for name, text in given.items():
+            found.setdefault(name, set()).add(version(text)[:2])
+    return found
+
+
+@cache
+def first_with_pytorchxla() -> tuple[int, ...]:
+    """The first PyTorch whose image takes that distribution; before, a launcher starts scripts."""
+    stacks = compilers()[COMPILER].stacks
+    return min(version(each.version)[:2] for each in stacks if each.distribution == "pytorchxla")
 
 
 def version(text: str) -> tuple[int, ...]:

@@ -6,34 +6,25 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.catalog.instances import instance_of
 from compilegate.check.findings import Severity
 from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, keyword, rule, written
 from compilegate.check.rules.sagemaker.entry_points import started
 from compilegate.check.rules.sagemaker.estimators import (
-    SUPPORTED_CLASSES,
     Estimator,
     called_native,
     compiled_estimators,
     estimators,
+    first_with_pytorchxla,
     keys,
     member,
     settled,
+    supported_versions,
     version,
 )
 from compilegate.check.rules.xla.barriers import SPAWNS
 from compilegate.job.names import TRAINING_COMPILER_DEBUG_HYPERPARAMETER
 
 _ONLY = (TRAINING_COMPILER,)
-
-_EFA = frozenset(
-    {"ml.g4dn.8xlarge", "ml.g4dn.12xlarge", "ml.g5.48xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge"}
-)
-
-
-def _has_one_gpu(instance: str) -> bool:
-    known = instance_of(instance)
-    return known is not None and known.accelerators == 1
 
 
 @rule("compiler-distribution")
@@ -50,15 +41,15 @@ def compiler_distribution(view: View) -> Iterator[Found]:
             elif key != "pytorchxla":
                 said = f"`{key}` with Training Compiler, where only `pytorchxla` works"
                 yield Found(estimator.where("distribution"), said)
-            elif (0,) < _torch_version(estimator) < (1, 11):
+            elif _launched(estimator):
                 said = "`pytorchxla` is of PyTorch 1.11; before, a launcher starts the script"
                 yield Found(estimator.where("distribution"), said)
 
 
 def _one_process(view: View, estimator: Estimator) -> bool:
     """Whether nothing starts a process for each GPU: neither the estimator nor its script."""
-    if estimator.framework == "TensorFlow" or _torch_version(estimator) < (1, 11):
-        return False  # of PyTorch 1.10 and before another rule speaks
+    if estimator.framework == "TensorFlow" or _torch_version(estimator) < first_with_pytorchxla():
+        return False  # of what is older another rule speaks
     script = started(view, estimator)
     if script is not None and script.calls_of(*SPAWNS):
         return False
@@ -71,13 +62,18 @@ def _torch_version(estimator: Estimator) -> tuple[int, ...]:
     return version(estimator.text("pytorch_version"))[:2]
 
 
+def _launched(estimator: Estimator) -> bool:
+    """Whether its image has a launcher in front of the training script."""
+    return (0,) < _torch_version(estimator) < first_with_pytorchxla()
+
+
 @rule("compiler-launcher")
 def compiler_launcher(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
-        if estimator.framework == "TensorFlow" or not (0,) < _torch_version(estimator) < (1, 11):
+        if estimator.framework == "TensorFlow" or not _launched(estimator):
             continue
         instance = estimator.text("instance_type")
-        if not instance or _has_one_gpu(instance):
+        if not instance or estimator.one_gpu:
             continue
         given, whole = estimator.hyperparameters
         told = estimator.given("hyperparameters") is not None
@@ -88,10 +84,8 @@ def compiler_launcher(view: View) -> Iterator[Found]:
 @rule("compiler-instance")
 def compiler_instance(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
-        instance = estimator.text("instance_type")
-        kind = instance.split(".")[1] if instance.startswith("ml.") else instance
-        if instance and kind not in SUPPORTED_CLASSES:
-            said = f"Training Compiler does not run on `{instance}`"
+        if not estimator.supported:
+            said = f"Training Compiler does not run on `{estimator.text('instance_type')}`"
             yield Found(estimator.where("instance_type"), said)
         groups = estimator.given("instance_groups")
         if groups is not None and not (isinstance(groups, ast.Constant) and groups.value is None):
@@ -102,16 +96,13 @@ def compiler_instance(view: View) -> Iterator[Found]:
 @rule("compiler-nodes")
 def compiler_nodes(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
-        count = estimator.number("instance_count")
-        instance = estimator.text("instance_type")
-        if count is None or count < 2 or instance.split(".")[1:2] == []:
-            continue
-        if instance.split(".")[1] not in SUPPORTED_CLASSES:
+        if not estimator.supported:
             continue  # which another rule says
-        if _has_one_gpu(instance):
+        count = estimator.number("instance_count")
+        if "one-gpu-each" in estimator.refused:
             said = f"{count} instances of one GPU each"
             yield Found(estimator.where("instance_count"), said)
-        elif instance not in _EFA:
+        elif "no-efa" in estimator.refused:
             yield Found(estimator.where("instance_type"), f"{count} instances without EFA")
 
 
@@ -120,22 +111,11 @@ def compiler_image(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         if estimator.framework != "TensorFlow" and estimator.given("image_uri") is not None:
             yield Found(estimator.where("image_uri"), "another image with Training Compiler")
-        for name, supported in _SUPPORTED[estimator.framework].items():
+        for name, supported in supported_versions(estimator.framework).items():
             given = estimator.text(name)
             if given and version(given)[:2] not in supported:
                 yield Found(estimator.where(name), f"Training Compiler has no image for `{given}`")
                 break  # the versions belong together
-
-
-_SUPPORTED = {
-    "PyTorch": {"framework_version": frozenset({(1, 12), (1, 13)})},
-    "TensorFlow": {"framework_version": frozenset({(2, 9), (2, 10), (2, 11)})},
-    "HuggingFace": {
-        "transformers_version": frozenset({(4, 11), (4, 17), (4, 21)}),
-        "pytorch_version": frozenset({(1, 9), (1, 10), (1, 11)}),
-        "tensorflow_version": frozenset({(2, 5), (2, 6)}),
-    },
-}
 
 
 @rule("compiler-debugging")

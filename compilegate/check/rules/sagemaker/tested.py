@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from compilegate.catalog.tested_models import (
     TestedBatch,
     default_batch_size,
-    known_to_compile,
-    rows_of,
+    is_tested,
     tested_models,
 )
 from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, keyword, rule
 from compilegate.check.rules.sagemaker.entry_points import starting
 from compilegate.check.rules.sagemaker.estimators import (
-    SUPPORTED_CLASSES,
     Estimator,
     called_native,
     compiled_estimators,
@@ -84,7 +82,7 @@ def _is_untested(name: str) -> bool:
             return False
     elif not _FAMILIES.fullmatch(name):
         return False
-    return not rows_of(name) and not known_to_compile(name)
+    return not is_tested(name)
 
 
 def _loaded(view: View, call: ast.Call) -> str:
@@ -120,7 +118,7 @@ def _default(script: Script, node: ast.expr | None) -> str:
 def untested_instance(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         instance = estimator.text("instance_type")
-        if instance.split(".")[1:2] == [] or instance.split(".")[1] not in SUPPORTED_CLASSES:
+        if not instance or not estimator.supported:
             continue  # which another rule says
         if instance not in {row.instance_type for row in tested_models()}:
             said = f"AWS's table of tested models has nothing on `{instance}`"
