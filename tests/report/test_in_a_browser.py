@@ -16,7 +16,6 @@ from compilegate.gate.verdict import Interval, Verdict
 from compilegate.report import (
     About,
     ExecutionFacts,
-    Span,
     StepFacts,
     render_execution_html,
     render_html,
@@ -41,12 +40,6 @@ ABOUT = About(
     commit="5a37271d1f7c0f0c5a2c8a5b4d1a77f0e2a0a0b1",
     command="compilegate run news-topics",
     models=("news-topics/3, PendingManualApproval",),
-    spans=(
-        Span("Prepare", None, 0.0, 12.0, "succeeded"),
-        Span("Train-baseline-1", "baseline", 12.0, 60.0, "succeeded"),
-        Span("Train-larger-batch-1", "larger-batch", 12.0, 0.0, "succeeded", cached=True),
-        Span("Train-broken-2", "broken", 72.0, 400.0, "failed", failed=True),
-    ),
 )
 STEP = StepFacts(
     name="Train-baseline-1",
