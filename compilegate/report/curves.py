@@ -5,8 +5,6 @@ Arms that train alike would lie on one another in one chart, and nobody would se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from markupsafe import Markup
 
@@ -34,40 +32,23 @@ _X = Scale(0.0, 1.0, _LEFT, _RIGHT)
 """The share of training done: arms with larger batches take fewer steps over the same data."""
 
 
-@dataclass(frozen=True)
-class LossCharts:
+def loss_charts(observations: Observations) -> list[tuple[str, Markup]]:
     """(arm, chart) for each arm with a loss curve."""
-
-    panels: tuple[tuple[str, Markup], ...]
-    logarithmic: bool
-
-
-def loss_charts(observations: Observations) -> LossCharts | None:
-    """A chart for each arm with a loss curve; None where there is no curve at all."""
     curves: dict[str, list[FloatArray]] = {}
     for item in observations.replicates:
         if item.loss is not None and item.loss.losses:
             curves.setdefault(item.arm, []).append(_at_shares(item.loss, item.steps))
     if not curves:
-        return None
+        return []
     y = _loss_scale(np.concatenate([one for found in curves.values() for one in found]))
-    colours = arm_colours(observations)
-    baseline = curves.get(observations.baseline, [])
-    panels = tuple(
-        (
-            arm,
-            _panel(
-                arm,
-                found,
-                baseline=[] if arm == observations.baseline else baseline,
-                y=y,
-                colour=colours.get(arm, ""),
-                identity=f"loss-{index}",
-            ),
-        )
-        for index, (arm, found) in enumerate(curves.items(), start=1)
-    )
-    return LossCharts(panels, y.logarithmic)
+    colours, baseline = arm_colours(observations), observations.baseline
+    charts = []
+    for index, (arm, found) in enumerate(curves.items(), start=1):
+        behind = [] if arm == baseline else curves.get(baseline, [])
+        colour, identity = colours.get(arm, ""), f"loss-{index}"
+        drawn = _panel(arm, found, baseline=behind, y=y, colour=colour, identity=identity)
+        charts.append((arm, drawn))
+    return charts
 
 
 def _at_shares(curve: Curve, steps: int | None) -> FloatArray:

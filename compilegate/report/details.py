@@ -18,13 +18,11 @@ from compilegate.gate.verdict import (
     CandidateVerdict,
     CompileState,
     CompileTime,
-    CostFigures,
     ParityJudgement,
     RunJudgement,
     SpeedJudgement,
     Verdict,
 )
-from compilegate.job.evidence import PaddingRecord
 from compilegate.report import formats
 from compilegate.report.formats import NOTHING
 from compilegate.report.summary import (
@@ -35,7 +33,7 @@ from compilegate.report.summary import (
     summary_table,
 )
 
-LARGE_SHARE, WORTH_SAYING = 0.3, 0.1
+_LARGE_SHARE, _WORTH_SAYING = 0.3, 0.1
 """How much of what is computed may be padding, and must be saved, before buckets are advised."""
 _MEDIAN = QUANTILES.index(0.5)
 _NUMBER = re.compile(r"\d[\d.,e+-]*")
@@ -86,9 +84,8 @@ def sections(verdict: Verdict, observations: Observations) -> list[Section]:
         *_candidates(verdict),
         (f"The baseline: {valid}", _baseline(verdict)),
         ("What it cost, and when that is repaid", _cost(verdict)),
-        ("What the jobs noticed", [_noticed(observations)]),
-        ("Jobs", [_jobs(observations.replicates)]),
-        ("Padding of documents", _padding(observations)),
+        ("What the jobs noticed", [(*_noticed(observations), *_padding(observations))]),
+        ("Jobs", [_jobs(observations.replicates), *_printed(observations)]),
         ("Arms and where they ran", [_arms(observations)]),
     ]
     kept = ((title, tuple(filter(None, blocks))) for title, blocks in found)
@@ -231,19 +228,15 @@ def _cost(verdict: Verdict) -> list[Block]:
     if (cost := verdict.cost) is None:
         return []
     header = ("Arm", "Training, mean", "A retraining", "Whole job, mean", "Samples per dollar")
-    arms = Table((*header, "Dollars an hour"), tuple(_arm_cost(arm, cost) for arm in cost.arms))
+    arms = Table((*header, "Dollars an hour"), tuple(map(_arm_cost, cost.arms)))
     savings = tuple(Point(f"{it.arm} saves {saved(it, verdict)}.") for it in cost.candidates)
     return [gate_sentence(cost), savings, arms]
 
 
-def _arm_cost(arm: ArmCost, cost: CostFigures) -> tuple[str, ...]:
-    # Why a price is unknown stands above the table, where it is the same for all.
-    notes = {it.price_note for it in cost.arms if it.usd_per_hour is None}
-    price = f"unknown. {arm.price_note}" if len(notes) > 1 else "unknown"
+def _arm_cost(arm: ArmCost) -> tuple[str, ...]:
+    price, per_dollar = arm.price_note, arm.samples_per_dollar
     if arm.usd_per_hour is not None:
-        hour = formats.dollars(arm.usd_per_hour)
-        price = f"{hour} ({arm.instance_type}, {arm.price_note})"
-    per_dollar = arm.samples_per_dollar
+        price = f"{formats.dollars(arm.usd_per_hour)} ({arm.instance_type}, {arm.price_note})"
     return (
         arm.arm,
         *map(formats.amount, (arm.training, arm.retraining, arm.job)),
@@ -309,42 +302,34 @@ _OF_JOBS: tuple[tuple[str, Callable[[ReplicateObservation], str]], ...] = (
 )
 
 
-def _padding(observations: Observations) -> list[Block]:
-    padded = [(arm.arm, arm.padding) for arm in observations.arms if arm.padding is not None]
-    if not padded:
-        return []
-    header = ("Arm", "Padding", "Lengths of a step", "Positions of an epoch", "Of them padding")
-    rows = (
-        (
-            arm,
-            record.padding,
-            ", ".join(map(str, record.lengths)) or "each its own",
-            formats.count(record.computed),
-            f"{record.share:.0%}",
-        )
-        for arm, record in padded
+def _printed(observations: Observations) -> list[Block]:
+    """The values of metrics, of jobs that only printed them."""
+    rows = tuple(
+        (item.arm, str(item.seed), name, ", ".join(_ends(values)))
+        for item in observations.replicates
+        for name, values in item.printed.items()
     )
-    advice = ((arm, buckets_advised(record)) for arm, record in padded)
-    return [
-        Table(header, tuple(rows)),
-        tuple(Point(f"{arm}: {sentence}") for arm, sentence in advice if sentence),
-    ]
+    return [Table(("Arm", "Seed", "Metric", "Printed values, in order"), rows)] if rows else []
 
 
-def buckets_advised(record: PaddingRecord) -> str | None:
-    """The advice in one sentence; None where there is nothing to gain."""
-    if (
-        record.padding == "buckets"
-        or record.share < LARGE_SHARE
-        or record.saved_by_buckets < WORTH_SAYING
-    ):
-        return None
-    lengths = ", ".join(map(str, record.bucket_lengths))
-    return (
-        f"{record.share:.0%} of the positions that a step computes are padding. "
-        f'`padding = "buckets"` would compute {record.saved_by_buckets:.0%} fewer, with steps of '
-        f"{lengths} positions."
-    )
+def _ends(values: Sequence[float]) -> list[str]:
+    """The first and the last five values."""
+    shown = [f"{value:.5g}" for value in values]
+    return shown if len(shown) <= 10 else [*shown[:5], "...", *shown[-5:]]
+
+
+def _padding(observations: Observations) -> Iterator[Point]:
+    """Advice to pad to buckets, where that saves much."""
+    for arm in observations.arms:
+        record = arm.padding
+        if record is None or record.padding == "buckets":
+            continue
+        if record.share >= _LARGE_SHARE and record.saved_by_buckets >= _WORTH_SAYING:
+            yield Point(
+                f"{arm.arm}: {record.share:.0%} of the {record.computed:,} positions of an epoch "
+                f'are padding. `padding = "buckets"` would compute {record.saved_by_buckets:.0%} '
+                f"fewer, with steps of {', '.join(map(str, record.bucket_lengths))} positions."
+            )
 
 
 def _arms(observations: Observations) -> Table:

@@ -166,7 +166,7 @@ def render_execution_markdown(facts: ExecutionFacts) -> str:
     lines += [f"Pipeline {facts.pipeline}, {facts.status}."]
     lines += [f"What to do: {facts.failed[0].remedy}"] if facts.failed else []
     lines += [f"Then continue it: `{facts.resume}`"] if facts.resume else []
-    lines += [f"- {fact.name}: {escaped(fact.value)}" for fact in facts_of(facts.about)]
+    lines += [f"- {name}: {escaped(value)}" for name, value in facts_of(facts.about)]
     lines += ["", "| Step | Type | Status | Took |", "| --- | --- | --- | --- |"]
     lines += [
         f"| {step.name} | {step.type} | {step.status} | {took(step)} |" for step in facts.steps

@@ -7,7 +7,7 @@ acceptable is shaded. The words are the summary's. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -90,7 +90,8 @@ class Forest:
     reference: float
     """The value that stands for "no difference"."""
     reference_label: str
-    write_limit: Callable[[float], str]
+    limit_label: str
+    """What stands over the limit, where all rows have the same."""
     unit: str
     higher_is_better: bool = True
     noise: float = 0.0
@@ -169,8 +170,7 @@ def _lines(forest: Forest, scale: Scale, bottom: float) -> list[Markup]:
     drawn.append(_label(x, _TOP - 9, forest.reference_label, "label"))
     limits = {row.limit for row in forest.rows if row.limit is not None}
     if len(limits) == 1:
-        (limit,) = limits
-        drawn.append(_label(scale(limit), 12, forest.write_limit(limit), "limit-label"))
+        drawn.append(_label(scale(limits.pop()), 12, forest.limit_label, "limit-label"))
     return drawn
 
 
@@ -264,9 +264,7 @@ def _metric(verdict: Verdict, name: str, colours: Mapping[str, str]) -> Forest:
         rows=[_metric_row(it, name) for it in verdict.candidates],
         reference=0.0,
         reference_label="no difference",
-        write_limit=lambda limit: with_minus_signs(
-            f"margin {unit.number(limit * unit.size, signed=True)}"
-        ),
+        limit_label=with_minus_signs(metric_cell(first).limit),
         higher_is_better=first.direction == "higher",
         unit=unit.name or "the metric's own unit",
         noise=floor.seed_sd / unit.size if floor else 0.0,
@@ -290,6 +288,8 @@ def _metric_row(candidate: CandidateVerdict, name: str) -> Row:
 def _speed(verdict: Verdict, colours: Mapping[str, str]) -> Forest:
     measured = [it.speed for it in verdict.candidates if it.speed is not None]
     rate = formats.rate(measured[0].baseline_samples_per_second)
+    required = measured[0].required_speedup
+    limit = "no speed-up is enough" if required is None else f"required {formats.times(required)}"
     return Forest(
         name="Speed-up",
         detail=f"over the baseline's {rate} samples/s",
@@ -298,9 +298,7 @@ def _speed(verdict: Verdict, colours: Mapping[str, str]) -> Forest:
         rows=[_speed_row(it) for it in verdict.candidates],
         reference=1.0,
         reference_label="same speed",
-        write_limit=lambda limit: (
-            "no speed-up is enough" if math.isinf(limit) else f"required {formats.times(limit)}"
-        ),
+        limit_label=limit,
         unit="times the baseline's samples per second",
     )
 
@@ -320,15 +318,16 @@ def _speed_row(candidate: CandidateVerdict) -> Row:
 
 
 def _parity(verdict: Verdict, colours: Mapping[str, str]) -> Forest:
+    rows = [_parity_row(it) for it in verdict.candidates]
     return Forest(
         name="Parity",
         detail="the compiled arithmetic's largest error",
         colours=colours,
         identity="parity",
-        rows=[_parity_row(it) for it in verdict.candidates],
+        rows=rows,
         reference=1.0,
         reference_label="eager's rounding",
-        write_limit=lambda limit: f"limit {limit:g} times",
+        limit_label=next((row.cell.limit for row in rows if row.cell.limit), ""),
         higher_is_better=False,
         unit="times eager's rounding, logarithmic",
         logarithmic=True,

@@ -45,7 +45,8 @@ def render_markdown(
         blocks.append(f"## {escaped(section.title)}")
         blocks += [_block(block) for block in section.blocks]
     facts = facts_of_verdict(verdict, observations, about)
-    blocks += ["## This execution", "\n".join(f"- {it.name}: {escaped(it.value)}" for it in facts)]
+    lines = (f"- {name}: {escaped(value)}" for name, value in facts)
+    blocks += ["## This execution", "\n".join(lines)]
     return "\n\n".join(blocks) + "\n"
 
 

@@ -55,48 +55,39 @@ class About:
     """The models that it registered: `GROUP/VERSION, APPROVAL`."""
 
 
-@dataclass(frozen=True)
-class Fact:
-    """One thing that a page says of its execution."""
-
-    name: str
-    value: str
-    verbatim: bool = False
-    """Whether it is to be copied letter by letter."""
+Facts = list[tuple[str, str]]
+"""(name, value) of what a page says of its execution."""
 
 
-def facts_of(about: About) -> list[Fact]:
+def facts_of(about: About) -> Facts:
     """What is known, in the order of reading."""
-    found = []
+    started = commit = None
     if about.started is not None:
         moment = datetime.fromtimestamp(about.started, UTC)
-        found.append(Fact("Started", f"{moment.day} {moment:%B %Y, %H:%M} UTC"))
-    if about.seconds is not None:
-        found.append(Fact("Took", formats.seconds(about.seconds)))
-    if about.execution_id is not None:
-        found.append(Fact("Execution", about.execution_id, verbatim=True))
+        started = f"{moment.day} {moment:%B %Y, %H:%M} UTC"
     if about.commit is not None:
         changed = ", with uncommitted changes" if about.changed else ""
-        found.append(Fact("Commit", f"{about.commit[:_SHORT_COMMIT]}{changed}", verbatim=True))
-    if about.data is not None:
-        found.append(Fact("Data", about.data, verbatim=True))
-    found += [Fact(f"Advice on {arm}", sentence) for arm, sentence in about.expected]
-    if about.command is not None:
-        found.append(Fact("Run it again", about.command, verbatim=True))
-    return found
+        commit = f"{about.commit[:_SHORT_COMMIT]}{changed}"
+    facts = (
+        ("Started", started),
+        ("Took", None if about.seconds is None else formats.seconds(about.seconds)),
+        ("Execution", about.execution_id),
+        ("Commit", commit),
+        ("Data", about.data),
+        *((f"Advice on {arm}", sentence) for arm, sentence in about.expected),
+        ("Run it again", about.command),
+    )
+    return [(name, value) for name, value in facts if value is not None]
 
 
-def facts_of_verdict(
-    verdict: Verdict, observations: Observations, about: About | None
-) -> list[Fact]:
+def facts_of_verdict(verdict: Verdict, observations: Observations, about: About | None) -> Facts:
     """The same with seeds and confidence, and with the data's digest by the jobs where nobody says
     where the data is."""
     about = about or About()
     if about.data is None and observations.data is not None:
         about = replace(about, data=f"sha256 {observations.data}")
     seeds = ", ".join(map(str, verdict.seeds))
-    declared = [Fact("Seeds", seeds), Fact("Confidence", f"{verdict.confidence * 100:g}%")]
-    return declared + facts_of(about)
+    return [("Seeds", seeds), ("Confidence", f"{verdict.confidence:.4g}"), *facts_of(about)]
 
 
 # What was decided.
@@ -123,7 +114,7 @@ def decided(verdict: Verdict, models: Sequence[str]) -> str:
 
 
 def saves(verdict: Verdict) -> str:
-    """What the decision saves in each retraining; or why nothing, and what would decide it."""
+    """What the decision saves in each retraining; or why nothing."""
     arm, figures = verdict.decision.arm, verdict.cost
     if arm == NO_ARM or figures is None:
         return "nothing: no model is released"
@@ -132,9 +123,7 @@ def saves(verdict: Verdict) -> str:
     released = next((each for each in figures.candidates if each.arm == arm), None)
     if released is not None:
         return saved(released, verdict)
-    found = ((each.arm, "; or ".join(settling(verdict, each.arm))) for each in figures.candidates)
-    open_ones = [f"to decide about {arm}, {ways}" for arm, ways in found if ways]
-    return "; ".join(["nothing: the baseline is released", *open_ones])
+    return "nothing: the baseline is released"
 
 
 def saved(candidate: CandidateCost, verdict: Verdict) -> str:
@@ -155,19 +144,15 @@ def saved(candidate: CandidateCost, verdict: Verdict) -> str:
 
 
 def gate_sentence(cost: CostFigures) -> str:
-    """What the gate cost; and why, if its dollars are unknown."""
+    """What the gate cost."""
     left_out = cost.jobs_not_counted
     at_least = "at least " if left_out else ""
     why = f"; {counted(left_out, 'job')} without valid evidence left out" if left_out else ""
     what = "The comparison" if cost.candidates else "Training the additional seeds"
-    dollars = ""
-    if cost.gate.usd is None:
-        notes = (arm.price_note for arm in cost.arms if arm.usd_per_hour is None)
-        dollars = f" The price is unknown. {next(notes, '')}".rstrip()
     return (
         f"{what} took {at_least}{formats.amount(cost.gate)} of machine time: "
         f"{counted(cost.jobs_counted, 'job')}, not counting the one that the baseline needs "
-        f"anyway{why}.{dollars}"
+        f"anyway{why}."
     )
 
 
@@ -200,17 +185,6 @@ def baseline_problem(verdict: Verdict) -> str:
 
 JUDGED_IN_CELLS = ("quality", "speed", "parity", "memory")
 """Reasons of these subjects stand in cells of their own."""
-_GROUNDS = {
-    "arm": "training failed",
-    "baseline": "baseline not valid",
-    "compiler": "compiler",
-    "confound": "confounds",
-    "metric": "reported metrics",
-    "recipe": "recipe",
-    "slice": "slices",
-}
-_EVIDENCE = "evidence"
-"""The ground of every other subject: digests, steps, examples, models."""
 _OUTCOMES = {
     ParityAnswer.PASS: Outcome.PASS,
     ParityAnswer.FAIL: Outcome.FAIL,
@@ -382,6 +356,7 @@ def _memory(candidate: CandidateVerdict) -> Cell:
 
 
 def _other(candidate: CandidateVerdict) -> Cell:
+    """The codes of all other reasons."""
     found = [
         reason
         for reason in candidate.reasons
@@ -389,8 +364,8 @@ def _other(candidate: CandidateVerdict) -> Cell:
     ]
     if not found:
         return NOT_JUDGED
-    grounds = dict.fromkeys(_GROUNDS.get(reason.code.subject, _EVIDENCE) for reason in found)
-    return Cell(", ".join(grounds), outcome=worst(reason.outcome for reason in found))
+    codes = dict.fromkeys(str(reason.code) for reason in found)
+    return Cell(", ".join(codes), outcome=worst(reason.outcome for reason in found))
 
 
 _LINES: tuple[tuple[str, Callable[[CandidateVerdict], Cell]], ...] = (
@@ -399,5 +374,5 @@ _LINES: tuple[tuple[str, Callable[[CandidateVerdict], Cell]], ...] = (
     ("Speed-up", speed_cell),
     ("Break-even", _break_even),
     ("Memory", _memory),
-    ("Other grounds", _other),
+    ("Other reasons", _other),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from compilegate.gate.findings import Code, Note, Outcome, Reason
@@ -50,56 +52,35 @@ ACCURACY = MetricJudgement(
     seeds_needed=None,
     examples_needed=None,
 )
-LOG_LOSS = MetricJudgement(
+LOG_LOSS = replace(
+    ACCURACY,
     metric="log_loss",
     direction="lower",
     margin=0.05,
-    relative_margin=None,
     baseline=0.2011,
     candidate=0.2233,
     delta=Interval(0.0222, -0.0104, 0.0548),
     outcome=Outcome.INCONCLUSIVE,
-    seeds=3,
-    examples=2189,
-    seed_sd=0.0144,
-    seed_standard_error=0.0083,
-    example_standard_error=0.0021,
     seeds_needed=5,
     examples_needed=4_300,
 )
-WATCHED = MetricJudgement(
+WATCHED = replace(
+    LOG_LOSS,
     metric="perplexity",
-    direction="lower",
     margin=None,
-    relative_margin=None,
     baseline=1.223,
     candidate=1.250,
     delta=Interval(0.0274, -0.0128, 0.0676),
     outcome=None,
-    seeds=3,
-    examples=2189,
-    seed_sd=0.0177,
-    seed_standard_error=0.0102,
-    example_standard_error=0.0026,
-    seeds_needed=None,
-    examples_needed=None,
 )
-IN_ONE_LANGUAGE = MetricJudgement(
-    metric="accuracy",
-    direction="higher",
+IN_ONE_LANGUAGE = replace(
+    ACCURACY,
     margin=0.02,
-    relative_margin=None,
     baseline=0.9312,
     candidate=0.9104,
     delta=Interval(-0.0208, -0.0271, -0.0145),
     outcome=Outcome.INCONCLUSIVE,
-    seeds=3,
     examples=311,
-    seed_sd=0.0041,
-    seed_standard_error=0.0024,
-    example_standard_error=0.0033,
-    seeds_needed=None,
-    examples_needed=None,
     part="language = <de>",
 )
 PARITY = ParityJudgement(
@@ -114,15 +95,12 @@ PARITY = ParityJudgement(
     median_ratio=0.98,
     worst=WorstTensor("gradient of <pooler>.bias", 3, 4.52, 5.4e-7, 9.1e-8),
 )
-BROKEN_PARITY = ParityJudgement(
+BROKEN_PARITY = replace(
+    PARITY,
     answer=ParityAnswer.FAIL,
-    sentence="The compiler does not compute what eager does.",
     seed=1,
-    precision="fp32",
-    limit=20.0,
-    steps=4,
-    tensors=27,
     judged=27,
+    median_ratio=None,
     worst=WorstTensor("gradient of conv.weight", 0, 8.4e6, 1.0, 1.2e-7),
     departs="In the backward pass, <conv> departs first.",
     repro="repros/broken--1/repro.py",
@@ -167,23 +145,24 @@ UNDECIDED = Reason(
     {"metric": "log_loss"},
 )
 FASTER = Reason(Code.SPEED_FASTER, Outcome.PASS, "Speed-up 1.37 times.", {"speedup": 1.37})
+EAGER_COST = ArmCost(
+    arm="baseline",
+    jobs=2,
+    training=Amount(3600.0, 1.408),
+    retraining=Amount(3600.0, 1.408),
+    job=Amount(3780.0, 1.4784),
+    samples_per_second=480.2,
+    samples_per_dollar=1_227_784.0,
+    instance_type="ml.g5.xlarge",
+    usd_per_hour=1.408,
+    price_note="on demand in us-east-1, 2026-08, confidence high",
+)
 COST = CostFigures(
     arms=(
-        ArmCost(
-            arm="baseline",
-            jobs=2,
-            training=Amount(3600.0, 1.408),
-            retraining=Amount(3600.0, 1.408),
-            job=Amount(3780.0, 1.4784),
-            samples_per_second=480.2,
-            samples_per_dollar=1_227_784.0,
-            instance_type="ml.g5.xlarge",
-            usd_per_hour=1.408,
-            price_note="on demand in us-east-1, 2026-08, confidence high",
-        ),
-        ArmCost(
+        EAGER_COST,
+        replace(
+            EAGER_COST,
             arm="larger-batch",
-            jobs=2,
             training=Amount(2760.0, None),
             retraining=Amount(2700.0, None),
             job=Amount(2880.0, None),
