@@ -83,7 +83,7 @@ def sections(verdict: Verdict, observations: Observations) -> list[Section]:
     found = [
         *_candidates(verdict),
         (f"The baseline: {valid}", _baseline(verdict)),
-        ("What it cost, and when that is repaid", _cost(verdict)),
+        ("Cost and savings", _cost(verdict)),
         ("What the jobs noticed", [(*_noticed(observations), *_padding(observations))]),
         ("Jobs", [_jobs(observations.replicates), *_printed(observations)]),
         ("Arms and where they ran", [_arms(observations)]),
@@ -138,7 +138,7 @@ def _parity(parity: ParityJudgement) -> list[tuple[str, str]]:
         rows.append(("Parity, median error", f"{parity.median_ratio:.3g} times eager's rounding"))
     compared = f"{parity.steps} steps, {parity.judged} of {parity.tensors} tensors"
     rows.append(("Parity, compared", f"{compared}, in {parity.precision}"))
-    return rows + ([("Parity, where it begins", parity.departs)] if parity.departs else [])
+    return rows + ([("Parity, first difference", parity.departs)] if parity.departs else [])
 
 
 def _speed(speed: SpeedJudgement) -> list[tuple[str, str]]:
@@ -148,7 +148,7 @@ def _speed(speed: SpeedJudgement) -> list[tuple[str, str]]:
         rows += [
             ("Speed measured by", f"{paired.pairs} pairs of alternating blocks of steps"),
             (
-                "Forward, backward and update alone",
+                "Forward, backward and update only",
                 f"{formats.times(paired.steps_alone)} "
                 f"({' against '.join(map(formats.seconds, steps))}); the rest is "
                 f"{paired.rest_share:.0%} of a step",
@@ -156,12 +156,14 @@ def _speed(speed: SpeedJudgement) -> list[tuple[str, str]]:
         ]
     if paired is not None and (jobs := speed.by_jobs) is not None:
         bounds = f"{formats.times(jobs.lower)} to {formats.times(jobs.upper)}"
-        contradicts = ": contradicts the pairs" if speed.disagree else ""
+        contradicts = ", which contradicts the pairs" if speed.disagree else ""
         by_jobs = f"{formats.times(jobs.estimate)} ({bounds}){contradicts}"
         rows.append(("Speed-up by the jobs' own step times", by_jobs))
     if speed.run is not None:
         rows += _compilation(speed.run)
-    return rows + ([("The machine was busy", speed.busy_machine)] if speed.busy_machine else [])
+    return rows + (
+        [("Other load on the machine", speed.busy_machine)] if speed.busy_machine else []
+    )
 
 
 def _compilation(run: RunJudgement) -> list[tuple[str, str]]:
@@ -181,7 +183,7 @@ def _compile_time(time: CompileTime | None, state: CompileState) -> str:
     if time is None:
         return f"{state} not measured"
     first = formats.seconds(time.first_step_seconds)
-    whose = ", of the jobs that filled the cache" if time.earlier else ""
+    whose = ", in the jobs that filled the cache" if time.earlier else ""
     return f"{formats.seconds(time.seconds)} {state} (first step {first}{whose})"
 
 
@@ -206,7 +208,7 @@ def _confounds(candidate: CandidateVerdict) -> Block:
 
 def _baseline(verdict: Verdict) -> list[Block]:
     baseline = verdict.baseline
-    blocks: list[Block] = ["Every job of the baseline is there, complete and as declared."]
+    blocks: list[Block] = ["Every baseline job is present, complete and as declared."]
     if baseline.reasons or not baseline.sound:
         blocks = [f"{baseline.arm}: {baseline_problem(verdict)}.", _points(baseline.reasons)]
     if baseline.noise_floor:
@@ -227,7 +229,7 @@ def _baseline(verdict: Verdict) -> list[Block]:
 def _cost(verdict: Verdict) -> list[Block]:
     if (cost := verdict.cost) is None:
         return []
-    header = ("Arm", "Training, mean", "A retraining", "Whole job, mean", "Samples per dollar")
+    header = ("Arm", "Training, mean", "One retraining", "Whole job, mean", "Samples per dollar")
     arms = Table((*header, "Dollars an hour"), tuple(map(_arm_cost, cost.arms)))
     savings = tuple(Point(f"{it.arm} saves {saved(it, verdict)}.") for it in cost.candidates)
     return [gate_sentence(cost), savings, arms]
@@ -338,7 +340,7 @@ def _arms(observations: Observations) -> Table:
     proofs = (", ".join(map(" ".join, arm.proof.items())) for arm in arms)
     declared = (
         ("compiler", [arm.compiler for arm in arms]),
-        ("which compiler ran", list(proofs)),
+        ("proof of the compiler", list(proofs)),
         ("batch size", [arm.batch_size for arm in arms]),
         ("learning rate", [rate and f"{rate:g}" for rate in rates]),
         ("precision", [arm.precision for arm in arms]),

@@ -52,11 +52,12 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"without evidence|compilegate\.job",
-        "The script lacks a call of compilegate.job: docs/programs.md shows the five lines.",
+        "The script does not call compilegate.job: add the five lines in docs/programs.md.",
     ),
     (
         r"AccessDenied|not authorized|is not authorised|UnauthorizedOperation",
-        "A role lacks a permission: the message names the action, and docs/aws.md the roles.",
+        "A role lacks a permission: grant the action that the message names (docs/aws.md has the "
+        "roles).",
     ),
     (
         r"CapacityError|CAPACITY_ERROR|InsufficientCapacity|ResourceLimitExceeded",

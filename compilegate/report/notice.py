@@ -23,7 +23,7 @@ SCHEMA_VERSION: Final = 1
 MOST_SUBJECT = 100
 """What Amazon SNS takes as a subject: 100 characters of ASCII, on one line."""
 MOST_BYTES = 250_000
-"""Of the message: SNS takes 262,144 bytes, and what sends it adds where the report is."""
+"""The longest message: SNS takes 262,144 bytes, and the sender adds where the report is."""
 _IN_WORDS = {Outcome.FAIL: "refused", Outcome.INCONCLUSIVE: "inconclusive"}
 
 
@@ -101,7 +101,7 @@ def _fitting(lines: Sequence[str]) -> str:
     for line in map(_printable, lines):
         size += len(line.encode()) + 1
         if size > MOST_BYTES:
-            kept.append("The report has the rest: it is too long for a mail.")
+            kept.append("The rest is in the report: it does not fit in one mail.")
             break
         kept.append(line)
     return "\n".join(kept) + "\n"

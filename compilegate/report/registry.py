@@ -139,8 +139,8 @@ def _by_class(matrix: IntArray) -> dict[str, dict[str, int]]:
 
 
 def _of_classes(matrix: IntArray) -> Values:
-    """Of two classes, the second is the positive one; of more, averages weighted by how many
-    examples each has."""
+    """The rates of the second of two classes, the positive one; of more classes, averages weighted
+    by how many examples each has."""
     right, true = np.diag(matrix), matrix.sum(axis=1)
     recall, precision = _shares(right, true), _shares(right, matrix.sum(axis=0))
     values = {
@@ -182,8 +182,8 @@ def model_card(verdict: Verdict, observations: Observations, quality: Mapping[st
     key = (released.arm, released.seed)
     jobs = (each for each in observations.replicates if (each.arm, each.seed) == key)
     caveats = [
-        f"Bounds hold with a confidence of {verdict.confidence:g}, on the validation data of this "
-        "execution and no other.",
+        f"Bounds hold with a confidence of {verdict.confidence:g}, on this execution's validation "
+        "data only.",
         *dict.fromkeys(note.sentence for each in verdict.candidates for note in each.notes),
     ]
     details = {

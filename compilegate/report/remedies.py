@@ -26,16 +26,17 @@ _BENCHMARK_LONGER = (
     "program's setting), or add seeds."
 )
 _ACTIONS: Mapping[str, str] = {
-    Code.QUALITY_UNDECIDED: "More seeds alone would not settle this: judge on more validation "
+    Code.QUALITY_UNDECIDED: "More seeds alone would not decide this: judge on more validation "
     "examples, or declare a wider margin.",
-    Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: one seed does not show chance.",
+    Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: one seed shows nothing about chance.",
     "quality": "Change `batch_size` or `learning_rate`, the most frequent causes of harm.",
-    "seeds": "Make training more stable, as by a lower `learning_rate`, or declare more `seeds`.",
+    "seeds": "Make training more stable, for example with a lower `learning_rate`, or declare "
+    "more `seeds`.",
     "groups": "Have the program write the declared `groups` beside its examples.",
     "speed": _BENCHMARK_LONGER,
     Code.SPEED_BELOW_MINIMUM: "Try a larger `batch_size` or another backend to make it faster.",
-    Code.SPEED_NOT_REPAID: "Keep the compile cache on, train longer, or set `repaid_within_runs` "
-    "to how many times as long the real training is.",
+    Code.SPEED_NOT_REPAID: "Keep the compile cache on, train longer, or, if the real "
+    "training is longer, set `repaid_within_runs` to how many times as long it is.",
     Code.MEMORY_INCREASED: "Lower `batch_size`, or raise `max_memory_increase`.",
     Code.MEMORY_NOT_COMPARED: "Let all arms measure the same memory, or remove "
     "`max_memory_increase`.",
@@ -51,7 +52,8 @@ _ACTIONS: Mapping[str, str] = {
     Code.METRIC_AT_CONSTANT: "Train longer or tune the recipe: the models are no better than a "
     "constant prediction.",
     Code.PARITY_CANNOT_TELL: "Raise `steps` in [gate.parity], so that the probe compares more.",
-    Code.SPEED_BEYOND_BELIEF: "Wait for the device before taking the time of a step.",
+    Code.SPEED_BEYOND_BELIEF: "Synchronize the device before reading the clock at the end of a "
+    "step.",
     Code.STEPS_LOSS_NOT_FINITE: "Lower the `learning_rate`, clip gradients, or use a wider "
     "`precision`.",
     Code.STEPS_LOSS_CONSTANT: "Check that the optimizer's steps reach the model.",
@@ -64,7 +66,7 @@ _ACTIONS: Mapping[str, str] = {
     "recipe": "It was not trained as the workload declares: fix the training program.",
     "confound": "Run all arms on the same kind of machine and image, or declare the difference.",
     "slice": "Add validation examples to that slice, or fix its column and value.",
-    "baseline": "Fix the baseline first: nothing can be compared with it.",
+    "baseline": "Fix the baseline first: candidates are compared with it.",
     "registered": "Look for what changed since: data, code, settings. To accept the lower value, "
     "raise `drop`; to start over, delete registered/evidence/ of the workload.",
     "metric": "Fix what the training program reports, or the metric's function.",

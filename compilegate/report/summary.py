@@ -97,11 +97,11 @@ def registered(verdict: Verdict, models: Sequence[str] = ()) -> tuple[str, str]:
     """(label, which model is registered). The label of a model that nobody is known to have
     registered yet is "To register"."""
     decision = verdict.decision
-    model = f"the model of {decision.arm}, seed {decision.seed}"
+    model = f"the model of {decision.arm} (seed {decision.seed})"
     if decision.arm == NO_ARM:
         return "Registered", "nothing"
     if decision.registers == NOTHING_NEW:
-        return "Registered", f"nothing new: {model}, is identical to the registered model"
+        return "Registered", f"nothing new: {model} is identical to the registered model"
     if models:
         return "Registered", f"{'; '.join(models)}: {model}"
     return "To register", model
@@ -147,12 +147,11 @@ def gate_sentence(cost: CostFigures) -> str:
     """What the gate cost."""
     left_out = cost.jobs_not_counted
     at_least = "at least " if left_out else ""
-    why = f"; {counted(left_out, 'job')} without valid evidence left out" if left_out else ""
+    why = f"; not counted: {counted(left_out, 'job')} without valid evidence" if left_out else ""
     what = "The comparison" if cost.candidates else "Training the additional seeds"
     return (
-        f"{what} took {at_least}{formats.amount(cost.gate)} of machine time: "
-        f"{counted(cost.jobs_counted, 'job')}, not counting the one that the baseline needs "
-        f"anyway{why}."
+        f"{what} added {at_least}{formats.amount(cost.gate)} of machine time to that of one "
+        f"baseline job, in {counted(cost.jobs_counted, 'job')} altogether{why}."
     )
 
 

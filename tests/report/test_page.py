@@ -70,9 +70,9 @@ def page(verdict, observations) -> Page:
 @pytest.mark.parametrize(
     ("registers", "models", "shown"),
     [
-        ("baseline", (), "the model of baseline, seed 1."),
-        ("baseline", ("news/3, Approved",), "news/3, Approved: the model of baseline, seed 1."),
-        ("nothing-new", (), "seed 1, is identical to the registered model."),
+        ("baseline", (), "the model of baseline (seed 1)."),
+        ("baseline", ("news/3, Approved",), "news/3, Approved: the model of baseline (seed 1)."),
+        ("nothing-new", (), "(seed 1) is identical to the registered model."),
     ],
 )
 def test_decision_and_registered_model_stand_above_the_first_chart(
@@ -197,7 +197,7 @@ def test_what_there_is_nothing_of_is_left_out(verdict, observations):
     page = Page(render_html(lost, nothing))
     assert page.named("svg") == []
     assert "not valid" in page.words
-    for words in ("What it cost", "Padding", "Arms left out"):
+    for words in ("Cost and savings", "Padding", "Arms left out"):
         assert words not in page.words
     left_out = replace(nothing, left_out=("compiled", "larger-batch"))
     assert "Arms left out of this execution and not judged: compiled" in render_html(lost, left_out)
