@@ -69,12 +69,8 @@ class Link:
 Block = str | Table | Link | tuple[Point, ...]
 
 
-@dataclass(frozen=True)
-class Section:
-    """One thing to look up."""
-
-    title: str
-    blocks: tuple[Block, ...]
+Section = tuple[str, tuple[Block, ...]]
+"""A title, and what stands below it."""
 
 
 def sections(verdict: Verdict, observations: Observations) -> list[Section]:
@@ -89,7 +85,7 @@ def sections(verdict: Verdict, observations: Observations) -> list[Section]:
         ("Arms and where they ran", [_arms(observations)]),
     ]
     kept = ((title, tuple(filter(None, blocks))) for title, blocks in found)
-    return [Section(title, blocks) for title, blocks in kept if blocks]
+    return [(title, blocks) for title, blocks in kept if blocks]
 
 
 def _points(findings: Sequence[Reason | Note]) -> tuple[Point, ...]:

@@ -101,6 +101,12 @@ def rounded_up(value: float) -> float:
     return float(f"{math.ceil(value / size - 1e-9) * size:.6g}")
 
 
+def rounded_down(value: float) -> float:
+    """The greatest number of two significant digits that is not larger; `value` is positive."""
+    size = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.floor(value / size + 1e-9) * size:.6g}")
+
+
 def metric_name(metric: str) -> str:
     """``macro_f1`` as people write it; a user's own metric as the user does."""
     return _METRIC_NAMES.get(metric, metric)

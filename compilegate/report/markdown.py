@@ -41,9 +41,8 @@ def render_markdown(
     advice = [f"- {_with_code(each)}" for each in _to_do(verdict)]
     if advice:
         blocks += ["## What to do", "\n".join(advice)]
-    for section in sections(verdict, observations):
-        blocks.append(f"## {escaped(section.title)}")
-        blocks += [_block(block) for block in section.blocks]
+    for title, content in sections(verdict, observations):
+        blocks += [f"## {escaped(title)}", *map(_block, content)]
     facts = facts_of_verdict(verdict, observations, about)
     lines = (f"- {name}: {escaped(value)}" for name, value in facts)
     blocks += ["## This execution", "\n".join(lines)]

@@ -166,6 +166,8 @@ def _of_value(reason: Reason) -> str:
     if isinstance(before, float):
         met = f"{met}, the registered model's {before:.5g}"
         passing = formats.rounded_up(abs(value - before)) if value != before else None
+    elif value > 0.0:
+        passing = (formats.rounded_down if value < declared else formats.rounded_up)(value)
     return _binds(key, f"[gate.metrics.{numbers.get('metric')}]", declared, met, passing)
 
 

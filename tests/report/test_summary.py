@@ -156,12 +156,21 @@ def test_wrong_arithmetic_hides_what_follows_from_it(verdict):
     assert remedies(without_cost, candidate) == remedies(without_cost, alone)
 
 
-def test_a_baseline_below_the_registered_model_names_the_drop_that_would_have_passed():
-    numbers = {"metric": "accuracy", "value": 0.93, "registered_value": 0.95, "drop": 0.01}
-    worse = Reason(Code.REGISTERED_WORSE, Outcome.FAIL, "Found.", numbers)
-    (found,) = baseline_remedies(BaselineVerdict("baseline", True, (worse,), ()))
-    assert "`drop = 0.01` in [gate.metrics.accuracy] binds" in found
-    assert found.endswith("`drop = 0.02` would have passed.")
+@pytest.mark.parametrize(
+    ("code", "numbers", "rule", "passing"),
+    [
+        (Code.REGISTERED_WORSE, {"registered_value": 0.95, "drop": 0.01}, "drop = 0.01", "0.02"),
+        (Code.METRIC_BELOW_FLOOR, {"floor": 0.95}, "floor = 0.95", "0.93"),
+        (Code.METRIC_BELOW_FLOOR, {"value": 0.931, "floor": 0.5}, "floor = 0.5", "0.94"),
+    ],
+)
+def test_a_baseline_that_may_not_be_released_names_what_would_have_passed(
+    code, numbers, rule, passing
+):
+    reason = Reason(code, Outcome.FAIL, "Found.", {"metric": "accuracy", "value": 0.93} | numbers)
+    (found,) = baseline_remedies(BaselineVerdict("baseline", False, (reason,), ()))
+    assert f"`{rule}` in [gate.metrics.accuracy] binds" in found
+    assert found.endswith(f"= {passing}` would have passed.")
 
 
 # The terminal's lines.
