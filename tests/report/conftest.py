@@ -113,6 +113,15 @@ SPEED = judged.SpeedJudgement(
         candidate_train_seconds=73.5,
     ),
 )
+MEMORY = judged.MemoryJudgement(
+    612_000_000,
+    1_210_000_000,
+    "process",
+    "process",
+    increase=0.977,
+    max_increase=1.0,
+    obstacle=None,
+)
 UNDECIDED = Reason(
     Code.QUALITY_UNDECIDED,
     Outcome.INCONCLUSIVE,
@@ -239,9 +248,7 @@ def verdict() -> judged.Verdict:
                 (),
                 (HOLM,),
                 PARITY,
-                judged.MemoryJudgement(
-                    612_000_000, 1_210_000_000, "process", "process", 0.977, 1.0, None
-                ),
+                MEMORY,
             ),
             judged.CandidateVerdict(
                 "broken",
@@ -252,8 +259,12 @@ def verdict() -> judged.Verdict:
                 (),
                 0.975,
                 parity=BROKEN_PARITY,
-                memory=judged.MemoryJudgement(
-                    612_000_000, None, "process", None, None, None, "job b did not measure <it>"
+                memory=replace(
+                    MEMORY,
+                    candidate_bytes=None,
+                    increase=None,
+                    max_increase=None,
+                    obstacle="job b did not measure <it>",
                 ),
             ),
         ),
