@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from compilegate.gate.findings import Outcome
 from compilegate.gate.observations import Observations
 from compilegate.gate.verdict import Verdict
 from compilegate.report import formats
 from compilegate.report.details import Block, Link, Point, Table, sections
-from compilegate.report.remedies import baseline_remedies, remedies
 from compilegate.report.summary import (
     About,
     Cell,
+    arm_summaries,
     facts_of_verdict,
     registered,
     summary_table,
@@ -38,7 +37,8 @@ def render_markdown(
         blocks.append(f"Arms left out of this execution and not judged: {names}.")
     if verdict.candidates:
         blocks.append(_summary(verdict))
-    advice = [f"- {_with_code(each)}" for each in _to_do(verdict)]
+    refused = (each for each in arm_summaries(verdict) if each.remedies)
+    advice = [f"- {escaped(each.arm)}: {_with_code(each.remedies[0])}" for each in refused]
     if advice:
         blocks += ["## What to do", "\n".join(advice)]
     for title, content in sections(verdict, observations):
@@ -47,13 +47,6 @@ def render_markdown(
     lines = (f"- {name}: {escaped(value)}" for name, value in facts)
     blocks += ["## This execution", "\n".join(lines)]
     return "\n\n".join(blocks) + "\n"
-
-
-def _to_do(verdict: Verdict) -> list[str]:
-    """For each arm that did not pass what helps most."""
-    found = [f"{verdict.baseline.arm}: {it}" for it in baseline_remedies(verdict.baseline)[:1]]
-    refused = (each for each in verdict.candidates if each.outcome is not Outcome.PASS)
-    return found + [f"{each.arm}: {remedies(verdict, each)[0]}" for each in refused]
 
 
 def _summary(verdict: Verdict) -> str:

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compilegate.gate.findings import Code, Outcome, Reason, clipped
+from compilegate.gate.findings import Code, Outcome, clipped
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.job.names import NO_ARM, NOTHING_NEW
-from compilegate.report.remedies import baseline_remedies, deciding, remedies
-from compilegate.report.summary import baseline_problem, gate_sentence
+from compilegate.report.summary import arm_summaries, gate_sentence
 
 SCHEMA_VERSION: Final = 1
 MOST_SUBJECT = 100
@@ -54,7 +53,7 @@ def notice_of(verdict: Verdict) -> Notice:
         workload=verdict.workload,
         send=bool(open_ones) or verdict.decision.arm == NO_ARM,
         subject=_subject(verdict, open_ones),
-        message=_fitting(_message(verdict, open_ones)),
+        message=_fitting(_message(verdict)),
         lost=any(reason.code is Code.EVIDENCE_LOST for reason in reasons),
     )
 
@@ -77,21 +76,14 @@ def _subject(verdict: Verdict, open_ones: Sequence[CandidateVerdict]) -> str:
     return subject[: MOST_SUBJECT - 3] + "..."
 
 
-def _message(verdict: Verdict, open_ones: Sequence[CandidateVerdict]) -> list[str]:
-    baseline, lines = verdict.baseline, [verdict.decision.sentence]
-    if baseline.reasons:
-        lines += ["", f"{baseline.arm}, the baseline: {baseline_problem(verdict)}."]
-        lines += _why_and_what_to_do(baseline.reasons, baseline_remedies(baseline))
-    for item in open_ones:
-        verb = "was" if item.outcome is Outcome.FAIL else "is"
-        lines += ["", f"{item.arm} {verb} {_IN_WORDS[item.outcome]}."]
-        lines += _why_and_what_to_do(deciding(item), remedies(verdict, item))
+def _message(verdict: Verdict) -> list[str]:
+    lines = [verdict.decision.sentence]
+    for each in arm_summaries(verdict):
+        if each.outcome is not Outcome.PASS:
+            lines += ["", f"{each.arm}: {each.found}.", "  Why:"]
+            lines += [f"  - {sentence}" for sentence in each.reasons]
+            lines += ["  What to do:", *(f"  - {remedy}" for remedy in each.remedies)]
     return lines if verdict.cost is None else [*lines, "", gate_sentence(verdict.cost)]
-
-
-def _why_and_what_to_do(reasons: Sequence[Reason], ways: Sequence[str]) -> list[str]:
-    why = ["  Why:", *(f"  - {each.sentence}" for each in reasons)] if reasons else []
-    return [*why, "  What to do:", *(f"  - {each}" for each in ways)]
 
 
 def _fitting(lines: Sequence[str]) -> str:

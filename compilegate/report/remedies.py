@@ -13,7 +13,6 @@ from compilegate.gate.findings import Code, Reason, counted
 from compilegate.gate.metrics import unit_of
 from compilegate.gate.verdict import (
     BaselineVerdict,
-    CandidateCost,
     CandidateVerdict,
     RunJudgement,
     SpeedJudgement,
@@ -87,7 +86,7 @@ def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
     reasons = deciding(candidate)
     # Wrong arithmetic is why losses explode and metrics fall.
     reasons = [it for it in reasons if it.code is Code.PARITY_DIFFERS] or reasons
-    more = [f"To decide, {way}." for way in settling(verdict, candidate.arm)]
+    more = [f"To decide, {way}." for way in _ways(verdict, candidate.arm)]
     if more:
         settled = [each for each in reasons if each.code in _SETTLED_BY_MORE]
         more[0] = " ".join([more[0], *(_rule(candidate, each) for each in settled[:1])]).rstrip()
@@ -110,14 +109,13 @@ def baseline_remedies(baseline: BaselineVerdict) -> list[str]:
     return list(dict.fromkeys(_remedy(None, reason) for reason in baseline.reasons))
 
 
-def settling(verdict: Verdict, arm: str) -> list[str]:
+def _ways(verdict: Verdict, arm: str) -> list[str]:
     """What would decide an undecided candidate, with its cost: the cheapest first, but what is out
     of reach last."""
     figures = () if verdict.cost is None else verdict.cost.candidates
-    return next((_ways(each) for each in figures if each.arm == arm), [])
-
-
-def _ways(candidate: CandidateCost) -> list[str]:
+    candidate = next((each for each in figures if each.arm == arm), None)
+    if candidate is None:
+        return []
     ways = []
     if (more := candidate.more_seeds) is not None:
         jobs = counted(2 * more.seeds, "job")

