@@ -13,13 +13,12 @@ from compilegate.report.junit import render_junit
 from compilegate.report.markdown import render_markdown
 from compilegate.report.notice import Notice, notice_of
 from compilegate.report.page import render_html
-from compilegate.report.summary import About, Span, decided, saves, summary_lines
+from compilegate.report.summary import About, decided, saves, summary_lines
 
 __all__ = [
     "About",
     "ExecutionFacts",
     "Notice",
-    "Span",
     "StepFacts",
     "decided",
     "notice_of",

@@ -1,4 +1,5 @@
-"""Everything that a verdict and its observations hold, as sections of text, lists and tables.
+"""What a verdict and its observations hold beyond the summary, as sections of text, lists and
+tables.
 
 The page folds them and Markdown writes them out; neither knows what is in them. Pure.
 """
@@ -6,60 +7,43 @@ The page folds them and Markdown writes them out; neither knows what is in them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from compilegate.gate.findings import Code, Note, Reason
 from compilegate.gate.metrics import unit_of
-from compilegate.gate.observations import (
-    QUANTILES,
-    ArmObservation,
-    Observations,
-    ReplicateObservation,
-)
+from compilegate.gate.observations import QUANTILES, Observations, ReplicateObservation
 from compilegate.gate.verdict import (
     ArmCost,
-    BaselineVerdict,
-    CandidateCost,
     CandidateVerdict,
     CompileState,
     CompileTime,
-    CostFigures,
-    MemoryJudgement,
-    MetricJudgement,
     ParityJudgement,
     RunJudgement,
     SpeedJudgement,
     Verdict,
 )
-from compilegate.job.evidence import PaddingRecord
 from compilegate.report import formats
 from compilegate.report.formats import NOTHING
-from compilegate.report.remedies import settling
-from compilegate.report.summary import gate_sentence, saved
+from compilegate.report.summary import (
+    baseline_problem,
+    gate_sentence,
+    metric_cell,
+    saved,
+    summary_table,
+)
 
-LARGE_SHARE, WORTH_SAYING = 0.3, 0.1
+_LARGE_SHARE, _WORTH_SAYING = 0.3, 0.1
 """How much of what is computed may be padding, and must be saved, before buckets are advised."""
-MOST_BINS = 8
-"""Rows of a histogram of lengths."""
 _MEDIAN = QUANTILES.index(0.5)
-_MOST_SHOWN = 10
-"""Values of a printed metric."""
 _NUMBER = re.compile(r"\d[\d.,e+-]*")
 _OF_GPUS = re.compile(r"accelerators?|cuda.*|cudnn.*|gpu.*|.*_gpu")
 """Names of settings that say nothing on a machine without an accelerator."""
 
 
 @dataclass(frozen=True)
-class Heading:
-    """Above the blocks that follow."""
-
-    heading: str
-
-
-@dataclass(frozen=True)
 class Point:
-    """One item of a list: a reason with its outcome and code, or plain text."""
+    """One item of a list: a reason or a note with its code, or plain text."""
 
     text: str
     outcome: str = ""
@@ -82,155 +66,100 @@ class Link:
     target: str
 
 
-Block = str | Heading | Table | Link | tuple[Point, ...]
+Block = str | Table | Link | tuple[Point, ...]
 
 
-@dataclass(frozen=True)
-class Section:
-    """One thing to look up."""
-
-    title: str
-    blocks: tuple[Block, ...]
+Section = tuple[str, tuple[Block, ...]]
+"""A title, and what stands below it."""
 
 
 def sections(verdict: Verdict, observations: Observations) -> list[Section]:
     """All of it; what there is nothing of is left out."""
-    noticed = tuple(Point(f"{whose}: {note}") for whose, note in _noticed(observations))
-    printed, cost = _printed(observations), verdict.cost
     valid = "valid" if verdict.baseline.sound else "not valid"
     found = [
-        *((f"{it.arm}: {it.outcome}", _candidate(it)) for it in verdict.candidates),
-        (f"The baseline: {valid}", _baseline(verdict.baseline)),
-        ("What it cost, and when that is repaid", _cost(verdict, cost) if cost else []),
-        ("What the jobs noticed", [noticed] if noticed else []),
-        ("Jobs", [_replicates(observations.replicates), *_ignored(observations)]),
-        ("What the jobs printed", [printed] if printed.rows else []),
-        ("Lengths of documents, and padding", _padding(observations)),
-        ("Arms and where they ran", _arms(observations)),
+        *_candidates(verdict),
+        (f"The baseline: {valid}", _baseline(verdict)),
+        ("Cost and savings", _cost(verdict)),
+        ("What the jobs noticed", [(*_noticed(observations), *_padding(observations))]),
+        ("Jobs", [_jobs(observations.replicates), *_printed(observations)]),
+        ("Arms and where they ran", [_arms(observations)]),
     ]
-    return [Section(title, tuple(filter(None, blocks))) for title, blocks in found if blocks]
+    kept = ((title, tuple(filter(None, blocks))) for title, blocks in found)
+    return [(title, blocks) for title, blocks in kept if blocks]
 
 
 def _points(findings: Sequence[Reason | Note]) -> tuple[Point, ...]:
     return tuple(
-        Point(it.sentence, str(it.outcome) if isinstance(it, Reason) else "", str(it.code))
+        Point(
+            it.sentence, str(it.outcome) if isinstance(it, Reason) else formats.NOTE, str(it.code)
+        )
         for it in findings
     )
 
 
-def _measured(rows: Sequence[tuple[str, str]]) -> Table:
-    return Table(("What", "Measured"), tuple(rows))
+# One candidate.
 
 
-def _candidate(candidate: CandidateVerdict) -> list[Block]:
-    blocks: list[Block] = [_points(candidate.reasons)]
-    if candidate.notes:
-        blocks += [Heading("Also noted, deciding nothing"), _points(candidate.notes)]
+def _candidates(verdict: Verdict) -> Iterator[tuple[str, list[Block]]]:
+    lines = summary_table(verdict)
+    for index, candidate in enumerate(verdict.candidates):
+        cells = ((line.name, line.cells[index]) for line in lines)
+        rows = [(name, cell.text) for name, cell in cells if cell.evidence]
+        yield f"{candidate.arm}: {candidate.outcome}", _candidate(candidate, rows)
+
+
+def _candidate(candidate: CandidateVerdict, rows: list[tuple[str, str]]) -> list[Block]:
+    """`rows` are what the summary has of it."""
+    blocks: list[Block] = [_points((*candidate.reasons, *candidate.notes))]
+    for item in candidate.metrics:
+        if item.part is not None:
+            name = f"{formats.metric_name(item.metric)}, {item.part}"
+            rows.append((name, f"{metric_cell(item).text}: {item.outcome or 'watched'}"))
     if candidate.parity is not None:
-        blocks += _parity(candidate.parity)
-    if candidate.metrics:
-        blocks += [Heading("Quality"), _metrics(candidate.metrics)]
+        rows += _parity(candidate.parity)
     if candidate.speed is not None:
-        blocks += [Heading("Speed"), _speed(candidate.speed)]
-    if candidate.memory is not None:
-        blocks += [Heading("Memory"), _memory(candidate.memory)]
-    heading = Heading("What differs from the baseline besides the compiler")
-    return [*blocks, heading, _confounds(candidate)]
+        rows += _speed(candidate.speed)
+    if rows:
+        blocks.append(Table(("What", "Measured"), tuple(rows)))
+    if candidate.parity is not None and candidate.parity.repro is not None:
+        blocks.append(Link("The script that reproduces the difference", candidate.parity.repro))
+    return [*blocks, _confounds(candidate)]
 
 
-def _parity(parity: ParityJudgement) -> list[Block]:
-    rows, worst = [], parity.worst
-    if worst is not None and parity.limit is not None:
-        error = f"{formats.error_ratio(worst.ratio)}, limit {parity.limit:g} times"
-        where = f"{worst.tensor}, step {worst.step}, seed {parity.seed}"
-        rows += [("Largest error, against what eager's rounding explains", error), ("Where", where)]
+def _parity(parity: ParityJudgement) -> list[tuple[str, str]]:
+    if parity.worst is None:
+        return [("Parity", parity.sentence)]
+    rows = []
     if parity.median_ratio is not None:
-        rows.append(("Typical error (median)", f"{parity.median_ratio:.3g} times"))
-    if parity.steps:
-        compared = f"{parity.steps} steps, {parity.judged} of {parity.tensors} tensors"
-        rows.append(("Compared", f"{compared}, in {parity.precision}"))
-    blocks: list[Block] = [Heading(f"Parity: {formats.parity_answer(parity)}")]
-    blocks.append(_measured(rows) if rows else parity.sentence)
-    if parity.departs:
-        blocks.append(parity.departs)
-    if parity.repro is not None:
-        blocks.append(Link("The script that shows it by itself", parity.repro))
-    return blocks
+        rows.append(("Parity, median error", f"{parity.median_ratio:.3g} times eager's rounding"))
+    compared = f"{parity.steps} steps, {parity.judged} of {parity.tensors} tensors"
+    rows.append(("Parity, compared", f"{compared}, in {parity.precision}"))
+    return rows + ([("Parity, first difference", parity.departs)] if parity.departs else [])
 
 
-def _metrics(metrics: Sequence[MetricJudgement]) -> Table:
-    header = ("Metric", "Baseline", "Candidate", "Difference", "Interval", "Margin", "Examples")
-    return Table(
-        (*header, "Verdict"),
-        tuple(
+def _speed(speed: SpeedJudgement) -> list[tuple[str, str]]:
+    rows = []
+    if (paired := speed.paired) is not None:
+        steps = (paired.candidate_step_seconds, paired.baseline_step_seconds)
+        rows += [
+            ("Speed measured by", f"{paired.pairs} pairs of alternating blocks of steps"),
             (
-                formats.metric_name(it.metric) + ("" if it.part is None else f", {it.part}"),
-                formats.metric_value(it.metric, it.baseline),
-                formats.metric_value(it.metric, it.candidate),
-                formats.difference(it),
-                formats.bounds(it),
-                formats.margin(it),
-                formats.count(it.examples),
-                str(it.outcome or formats.WATCHED),
-            )
-            for it in metrics
-        ),
+                "Forward, backward and update only",
+                f"{formats.times(paired.steps_alone)} "
+                f"({' against '.join(map(formats.seconds, steps))}); the rest is "
+                f"{paired.rest_share:.0%} of a step",
+            ),
+        ]
+    if paired is not None and (jobs := speed.by_jobs) is not None:
+        bounds = f"{formats.times(jobs.lower)} to {formats.times(jobs.upper)}"
+        contradicts = ", which contradicts the pairs" if speed.disagree else ""
+        by_jobs = f"{formats.times(jobs.estimate)} ({bounds}){contradicts}"
+        rows.append(("Speed-up by the jobs' own step times", by_jobs))
+    if speed.run is not None:
+        rows += _compilation(speed.run)
+    return rows + (
+        [("Other load on the machine", speed.busy_machine)] if speed.busy_machine else []
     )
-
-
-def _speed(speed: SpeedJudgement) -> Table:
-    interval = speed.speedup
-    scope = ", of the steps of one run" if speed.conditional_on_run else ""
-    bounds = f"{formats.times(interval.lower)} to {formats.times(interval.upper)}{scope}"
-    rates = (speed.candidate_samples_per_second, speed.baseline_samples_per_second)
-    rows = [
-        ("Speed-up", f"{formats.times(interval.estimate)} ({bounds}): {speed.outcome}"),
-        ("Required", required(speed)),
-        ("Samples per second", " against ".join(map(formats.rate, rates))),
-        *_speed_sources(speed),
-        *([] if speed.run is None else _compilation(speed.run)),
-        ("Advice", speed.advice),
-    ]
-    if speed.busy_machine:
-        rows.append(("The machine was busy", speed.busy_machine))
-    return _measured(rows)
-
-
-def required(speed: SpeedJudgement) -> str:
-    """The one limit that decides, and where it comes from: the declared minimum, or what it takes
-    to repay compilation where that is more."""
-    value = speed.required_speedup
-    if value is not None and value <= speed.min_speedup:
-        return f"{formats.times(value)}, as declared"
-    limit = "no speed-up is enough" if value is None else formats.times(value)
-    if speed.run is None:
-        return limit
-    comma = "" if value is None else ","
-    return (
-        f"{limit}{comma} to repay {speed.run.compile_state} compilation within "
-        f"{speed.run.repaid_within_steps:,} steps"
-    )
-
-
-def _speed_sources(speed: SpeedJudgement) -> list[tuple[str, str]]:
-    paired, jobs = speed.paired, speed.by_jobs
-    if paired is None or jobs is None:
-        return []
-    steps = (paired.candidate_step_seconds, paired.baseline_step_seconds)
-    bounds = f"{formats.times(jobs.lower)} to {formats.times(jobs.upper)}"
-    return [
-        ("Measured by", f"{paired.pairs} pairs of alternating blocks, in {paired.jobs} jobs"),
-        (
-            "Forward, backward and update alone",
-            f"{formats.times(paired.steps_alone)} ({' against '.join(map(formats.seconds, steps))})"
-            f"; the rest is {paired.rest_share:.0%} of a step",
-        ),
-        (
-            "By the jobs' own step times",
-            f"{formats.times(jobs.estimate)} ({bounds})"
-            + (": contradicts it" if speed.disagree else ""),
-        ),
-    ]
 
 
 def _compilation(run: RunJudgement) -> list[tuple[str, str]]:
@@ -238,10 +167,6 @@ def _compilation(run: RunJudgement) -> list[tuple[str, str]]:
     trained = (run.candidate_train_seconds, run.baseline_train_seconds)
     return [
         ("Compilation, mean", ", ".join(_compile_time(time, state) for time, state in states)),
-        (
-            f"Break-even, counting {run.compile_state} compilation",
-            formats.break_even(run.break_even_steps, run.break_even_minutes),
-        ),
         (
             "Whole training, compilation included",
             f"{formats.times(run.train_time_ratio)} as fast: "
@@ -254,46 +179,35 @@ def _compile_time(time: CompileTime | None, state: CompileState) -> str:
     if time is None:
         return f"{state} not measured"
     first = formats.seconds(time.first_step_seconds)
-    whose = ", of the jobs that filled the cache" if time.earlier else ""
+    whose = ", in the jobs that filled the cache" if time.earlier else ""
     return f"{formats.seconds(time.seconds)} {state} (first step {first}{whose})"
-
-
-def _memory(judgement: MemoryJudgement) -> str:
-    candidate, baseline = map(formats.memory, (judgement.candidate_bytes, judgement.baseline_bytes))
-    if judgement.increase is None:
-        return f"Candidate {candidate}, baseline {baseline}: {judgement.obstacle}"
-    whose = {"device": ", of the device", "process": ", of the process"}
-    limit = judgement.max_increase
-    allowed = "" if limit is None else f"; at most {limit * 100:+.4g}% is allowed"
-    return (
-        f"{candidate} against {baseline} ({judgement.increase * 100:+.1f}%)"
-        f"{whose.get(judgement.candidate_of or '', '')}{allowed}"
-    )
 
 
 def _confounds(candidate: CandidateVerdict) -> Block:
     if candidate.confounds:
         return Table(
-            ("What", "Baseline", "Candidate", "Intended?"),
+            ("Differs from the baseline", "Baseline", "Candidate", "Intended?"),
             tuple(
                 (it.name, it.baseline, it.candidate, f"{'yes' if it.intended else 'no'}, {it.why}")
                 for it in candidate.confounds
             ),
         )
     if not candidate.metrics:
-        return "Nothing that could be seen."
+        return ""
     if any(note.code is Code.PRINTED_ONLY for note in candidate.notes):
-        return "Nothing that was declared; what else differed the jobs did not record."
-    return "Nothing: the compiler is the only difference."
+        return "No declared setting differs from the baseline's; the jobs recorded no others."
+    return "The compiler is the only difference from the baseline."
 
 
-def _baseline(baseline: BaselineVerdict) -> list[Block]:
-    sound = "Its evidence is valid: every job is there, complete and as declared."
-    blocks: list[Block] = [sound if baseline.sound else "Its evidence is not valid."]
-    if baseline.reasons:
-        blocks.append(_points(baseline.reasons))
+# The baseline, and what it all cost.
+
+
+def _baseline(verdict: Verdict) -> list[Block]:
+    baseline = verdict.baseline
+    blocks: list[Block] = ["Every baseline job is present, complete and as declared."]
+    if baseline.reasons or not baseline.sound:
+        blocks = [f"{baseline.arm}: {baseline_problem(verdict)}.", _points(baseline.reasons)]
     if baseline.noise_floor:
-        header = ("Metric", "Mean", "Standard deviation over seeds", "Seeds")
         rows = (
             (
                 formats.metric_name(floor.metric),
@@ -303,197 +217,126 @@ def _baseline(baseline: BaselineVerdict) -> list[Block]:
             )
             for floor in baseline.noise_floor
         )
+        header = ("Metric", "Mean", "Standard deviation over seeds", "Seeds")
         blocks.append(Table(header, tuple(rows)))
     return blocks
 
 
-def _cost(verdict: Verdict, cost: CostFigures) -> list[Block]:
-    header = ("Arm", "Training, mean", "A retraining", "Whole job, mean", "Samples per second")
-    arms = tuple(_arm_cost(arm, cost) for arm in cost.arms)
-    blocks: list[Block] = [gate_sentence(cost)]
-    blocks.append(Table((*header, "Samples per dollar", "Dollars an hour"), arms))
-    for each in cost.candidates:
-        rows = candidate_rows(each, settling(verdict, each.arm))
-        blocks += [Heading(each.arm), _measured(rows)]
-    return blocks
+def _cost(verdict: Verdict) -> list[Block]:
+    if (cost := verdict.cost) is None:
+        return []
+    header = ("Arm", "Training, mean", "One retraining", "Whole job, mean", "Samples per dollar")
+    arms = Table((*header, "Dollars an hour"), tuple(map(_arm_cost, cost.arms)))
+    savings = tuple(Point(f"{it.arm} saves {saved(it, verdict)}.") for it in cost.candidates)
+    return [gate_sentence(cost), savings, arms]
 
 
-def _arm_cost(arm: ArmCost, cost: CostFigures) -> tuple[str, ...]:
-    # Why a price is unknown stands above the table, where it is the same for all.
-    notes = {it.price_note for it in cost.arms if it.usd_per_hour is None}
-    price = f"unknown. {arm.price_note}" if len(notes) > 1 else "unknown"
+def _arm_cost(arm: ArmCost) -> tuple[str, ...]:
+    price, per_dollar = arm.price_note, arm.samples_per_dollar
     if arm.usd_per_hour is not None:
-        hour = formats.dollars(arm.usd_per_hour)
-        price = f"{hour} ({arm.instance_type}, {arm.price_note})"
-    per_dollar = arm.samples_per_dollar
+        price = f"{formats.dollars(arm.usd_per_hour)} ({arm.instance_type}, {arm.price_note})"
     return (
         arm.arm,
         *map(formats.amount, (arm.training, arm.retraining, arm.job)),
-        formats.rate(arm.samples_per_second),
         NOTHING if per_dollar is None else f"{per_dollar:,.0f}",
         price,
     )
 
 
-def candidate_rows(candidate: CandidateCost, ways: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """(what, measured): what turning a candidate on costs and saves."""
-    repaid, state, runs = (
-        candidate.retrainings_to_repay,
-        candidate.compile_state,
-        candidate.break_even_runs,
-    )
-    after = "never" if runs is None else f"{runs:,.1f} times the length of these runs"
-    if runs is not None and runs <= 1.0:
-        after = f"within one: after {runs * 100:.0f}% of a run like these"
-    rows = [
-        ("Saved by each retraining", saved(candidate.saved)),
-        (
-            "Retrainings that repay the gate",
-            "never" if repaid is None else f"{repaid:,}, counted in {candidate.repaid_in}",
-        ),
-        ("Break-even, in runs" + (f", counting {state} compilation" if state else ""), after),
-    ]
-    return rows + ([("To settle what is undecided", "; or ".join(ways))] if ways else [])
+# The jobs.
 
 
-def _noticed(observations: Observations) -> list[tuple[str, str]]:
-    """(which jobs, what they noticed), each note once: those of seeds differ in numbers alone, and
-    the first one stands for all."""
+def _noticed(observations: Observations) -> tuple[Point, ...]:
+    """Each note once: those of seeds differ in numbers alone, and the first one stands for all."""
     found: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for item in observations.replicates:
-        for note in item.notes:
+        ignored = [f"compile cache: {item.cache_ignored}"] if item.cache_ignored else []
+        for note in (*item.notes, *ignored):
             found.setdefault((item.arm, _NUMBER.sub("0", note)), []).append((item.seed, note))
-    return [
-        (f"{arm}, seed {', '.join(str(seed) for seed, _ in notes)}", notes[0][1])
+    return tuple(
+        Point(f"{arm}, seed {', '.join(str(seed) for seed, _ in notes)}: {notes[0][1]}")
         for (arm, _), notes in found.items()
-    ]
-
-
-def _replicates(replicates: Sequence[ReplicateObservation]) -> Table:
-    names = list(dict.fromkeys(name for item in replicates for name in item.metrics))
-    header = (
-        *("Arm", "Seed", *map(formats.metric_name, names), "Samples/s", "Steps", "Compilation"),
-        *("Recompiled", "Graph breaks", "Median step", "Training", "Memory"),
-        "Job or problem",
     )
-    rows = (
-        (
-            item.arm,
-            str(item.seed),
-            *(formats.metric_value(name, item.metrics.get(name)) for name in names),
-            formats.rate(item.samples_per_second),
-            formats.count(item.steps),
-            _job_compilation(item),
-            formats.count(item.recompilations),
-            formats.count(item.graph_breaks),
-            formats.seconds(item.step_seconds[_MEDIAN] if item.step_seconds else None),
-            formats.seconds(item.train_seconds),
-            formats.memory(item.peak_memory_bytes),
-            item.problem or item.job or NOTHING,
-        )
-        for item in replicates
-    )
-    return Table(header, tuple(rows))
 
 
-def _job_compilation(replicate: ReplicateObservation) -> str:
-    if not replicate.graphs:
-        return NOTHING
-    cache = f" ({replicate.compile_cache})" if replicate.compile_cache else ""
-    return f"{formats.seconds(replicate.compile_seconds)}{cache}"
-
-
-def _ignored(observations: Observations) -> list[str]:
-    return [
-        f"Compile cache of {item.arm}, seed {item.seed}: {item.cache_ignored}"
-        for item in observations.replicates
-        if item.cache_ignored
-    ]
-
-
-def _printed(observations: Observations) -> Table:
-    """How the values went of what jobs only printed."""
+def _jobs(replicates: Sequence[ReplicateObservation]) -> Table:
+    metrics = dict.fromkeys(name for item in replicates for name in item.metrics)
+    header = ("Arm", "Seed", *map(formats.metric_name, metrics), *(name for name, _ in _OF_JOBS))
     return Table(
-        ("Arm", "Seed", "Metric", "Values, in order"),
+        header,
         tuple(
-            (item.arm, str(item.seed), name, _went(values))
-            for item in observations.replicates
-            for name, values in item.printed.items()
+            (
+                item.arm,
+                str(item.seed),
+                *(formats.metric_value(name, item.metrics.get(name)) for name in metrics),
+                *(show(item) for _, show in _OF_JOBS),
+            )
+            for item in replicates
         ),
     )
 
 
-def _went(values: Sequence[float]) -> str:
+def _median_step(job: ReplicateObservation) -> str:
+    return formats.seconds(job.step_seconds[_MEDIAN] if job.step_seconds else None)
+
+
+def _job_compilation(job: ReplicateObservation) -> str:
+    if not job.graphs:
+        return NOTHING
+    cache = f" ({job.compile_cache})" if job.compile_cache else ""
+    return f"{formats.seconds(job.compile_seconds)}{cache}"
+
+
+_OF_JOBS: tuple[tuple[str, Callable[[ReplicateObservation], str]], ...] = (
+    ("Samples/s", lambda job: formats.rate(job.samples_per_second)),
+    ("Steps", lambda job: formats.count(job.steps)),
+    ("Median step", _median_step),
+    ("Compilation", _job_compilation),
+    ("Recompiled", lambda job: formats.count(job.recompilations)),
+    ("Graph breaks", lambda job: formats.count(job.graph_breaks)),
+    ("Training", lambda job: formats.seconds(job.train_seconds)),
+    ("Memory", lambda job: formats.memory(job.peak_memory_bytes)),
+    ("Job or problem", lambda job: job.problem or job.job or NOTHING),
+)
+
+
+def _printed(observations: Observations) -> list[Block]:
+    """The values of metrics, of jobs that only printed them."""
+    rows = tuple(
+        (item.arm, str(item.seed), name, ", ".join(_ends(values)))
+        for item in observations.replicates
+        for name, values in item.printed.items()
+    )
+    return [Table(("Arm", "Seed", "Metric", "Printed values, in order"), rows)] if rows else []
+
+
+def _ends(values: Sequence[float]) -> list[str]:
+    """The first and the last five values."""
     shown = [f"{value:.5g}" for value in values]
-    if len(shown) > _MOST_SHOWN:
-        shown = [*shown[: _MOST_SHOWN // 2], "...", *shown[-_MOST_SHOWN // 2 :]]
-    return ", ".join(shown)
+    return shown if len(shown) <= 10 else [*shown[:5], "...", *shown[-5:]]
 
 
-def _padding(observations: Observations) -> list[Block]:
-    padded = [(arm.arm, arm.padding) for arm in observations.arms if arm.padding is not None]
-    if not padded:
-        return []
-    header = ("Arm", "Padding", "Lengths of a step", "Positions of an epoch")
-    advice = ((arm, buckets_advised(record)) for arm, record in padded)
-    return [
-        Table(
-            (*header, "Padding among them", "Positions with buckets"),
-            tuple((arm, *padding_cells(record)) for arm, record in padded),
-        ),
-        tuple(Point(f"{arm}: {sentence}") for arm, sentence in advice if sentence),
-        Table(("Tokens", "Training documents"), tuple(length_rows(padded[0][1]))),
-    ]
+def _padding(observations: Observations) -> Iterator[Point]:
+    """Advice to pad to buckets, where that saves much."""
+    for arm in observations.arms:
+        record = arm.padding
+        if record is None or record.padding == "buckets":
+            continue
+        if record.share >= _LARGE_SHARE and record.saved_by_buckets >= _WORTH_SAYING:
+            yield Point(
+                f"{arm.arm}: {record.share:.0%} of the {record.computed:,} positions of an epoch "
+                f'are padding. `padding = "buckets"` would compute {record.saved_by_buckets:.0%} '
+                f"fewer, with steps of {', '.join(map(str, record.bucket_lengths))} positions."
+            )
 
 
-def padding_cells(record: PaddingRecord) -> tuple[str, ...]:
-    """How an arm's documents were padded, and what that cost."""
-    buckets = f"{record.positions.buckets:,} ({-record.saved_by_buckets:+.0%})"
-    return (
-        record.padding,
-        ", ".join(map(str, record.lengths)) or "each its own",
-        formats.count(record.computed),
-        f"{record.share:.0%}",
-        NOTHING if record.padding == "buckets" else buckets,
-    )
-
-
-def length_rows(record: PaddingRecord) -> list[tuple[str, str]]:
-    """(lengths, documents): the histogram of lengths in a few rows."""
-    bins = len(record.histogram_upto)
-    each = -(-bins // MOST_BINS)
-    rows, lower = [], 1
-    for first in range(0, bins, each):
-        upper = record.histogram_upto[min(first + each, bins) - 1]
-        documents = sum(record.histogram_documents[first : first + each])
-        rows.append((f"{lower} to {upper}", formats.count(documents)))
-        lower = upper + 1
-    return rows
-
-
-def buckets_advised(record: PaddingRecord) -> str | None:
-    """The advice in one sentence; None where there is nothing to gain."""
-    if (
-        record.padding == "buckets"
-        or record.share < LARGE_SHARE
-        or record.saved_by_buckets < WORTH_SAYING
-    ):
-        return None
-    lengths = ", ".join(map(str, record.bucket_lengths))
-    shapes = len(record.bucket_lengths)
-    graphs = f"{shapes} lengths ({lengths})" if shapes > 1 else f"the one length {lengths}"
-    return (
-        f"{record.share:.0%} of the positions that a step computes are padding: try "
-        f'padding = "buckets", which would compute {record.saved_by_buckets:.0%} fewer, with '
-        f"{graphs}."
-    )
-
-
-def _arms(observations: Observations) -> list[Block]:
+def _arms(observations: Observations) -> Table:
     arms = observations.arms
     rates = (arm.learning_rate for arm in arms)
+    proofs = (", ".join(map(" ".join, arm.proof.items())) for arm in arms)
     declared = (
-        ("compiler", [_compiler(arm) for arm in arms]),
+        ("compiler", [arm.compiler for arm in arms]),
+        ("proof of the compiler", list(proofs)),
         ("batch size", [arm.batch_size for arm in arms]),
         ("learning rate", [rate and f"{rate:g}" for rate in rates]),
         ("precision", [arm.precision for arm in arms]),
@@ -505,17 +348,4 @@ def _arms(observations: Observations) -> list[Block]:
     rows += [
         (name, *(arm.environment.get(name, NOTHING) for arm in arms)) for name in sorted(names)
     ]
-    proofs = [
-        Point(f"{arm.arm}, which compiler ran: " + ", ".join(map(" ".join, arm.proof.items())))
-        for arm in arms
-        if arm.proof
-    ]
-    return [Table(("", *(arm.arm for arm in arms)), tuple(rows)), tuple(proofs)]
-
-
-def _compiler(arm: ArmObservation) -> str | None:
-    """With its backend where it has several: torch-compile:aot_eager."""
-    backend = arm.proof.get("backend")
-    if arm.compiler is None or backend in (None, arm.compiler):
-        return arm.compiler
-    return f"{arm.compiler}:{backend}"
+    return Table(("", *(arm.arm for arm in arms)), tuple(rows))

@@ -1,8 +1,8 @@
 """The page of an execution that came to no verdict: why it ended, what to do, what each step did.
 
-A definition from elsewhere has no gate, and a failed training never reaches it. A job's end is
-told by a chain of programs, each in its own words: an exit code, a path, a traceback. People need
-the line that says what went wrong, and what follows from it.
+A definition from elsewhere has no gate, and a failed training never reaches it. Several programs
+report a job's end, each in its own words: an exit code, a path, a traceback. People need the line
+that says what went wrong, and what to do about it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compilegate.report import formats
-from compilegate.report.curves import timeline_chart
 from compilegate.report.markdown import escaped
 from compilegate.report.page import rendered
-from compilegate.report.summary import About, Span, facts_of
+from compilegate.report.summary import About, facts_of
 
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)\b")
-_SAID = re.compile(r"^(?:error|fatal|usage error): ", re.IGNORECASE)
+_ERROR = re.compile(r"^(?:error|fatal|usage error): ", re.IGNORECASE)
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         r"out of memory|OutOfMemory|MemoryError|std::bad_alloc|SIGKILL|killed by signal 9"
         r"|exit code 137|Cannot allocate",
-        "It needs more memory than there is: give the arm a smaller `batch_size` (`compilegate "
-        "profile NAME --largest-batch` finds the largest that fits), run fewer jobs at once with "
+        "The job ran out of memory: give the arm a smaller `batch_size` (`compilegate profile NAME "
+        "--largest-batch` finds the largest that fits), run fewer jobs at once with "
         "`--max-parallel`, or choose a larger `instance_type`.",
     ),
     (
@@ -34,52 +33,54 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"No space left|ENOSPC|disk quota",
-        "The disk is full: free some of it, or raise `volume_gb` in [compute].",
+        "The disk is full: free some space, or raise `volume_gb` in [compute].",
     ),
     (
         r"FileNotFoundError|No such file or directory",
-        "A file is not where the program looks for it: SM_CHANNEL_NAME says where a channel is, "
-        "and of the program's own files those in its folder come along.",
+        "The program looked for a file in the wrong place: read data from the folder in "
+        "SM_CHANNEL_NAME, and keep the program's own files in its folder.",
     ),
     (
         r"MaxRuntimeInSeconds",
-        "It was not done in time: raise `max_runtime_seconds` in [compute], or train for less.",
+        "The job took too long: raise `max_runtime_seconds` in [compute], or train for fewer "
+        "steps.",
     ),
     (
         r"\bnan\b|not finite|non-finite|infinite",
-        "Its numbers left the finite ones: lower the arm's `learning_rate`, clip gradients, or use "
+        "The loss became NaN or infinite: lower the arm's `learning_rate`, clip gradients, or use "
         "a wider `precision`.",
     ),
     (
         r"without evidence|compilegate\.job",
-        "The script lacks a call of compilegate.job: docs/programs.md shows the five lines.",
+        "The script does not call compilegate.job: add the five lines in docs/programs.md.",
     ),
     (
         r"AccessDenied|not authorized|is not authorised|UnauthorizedOperation",
-        "A role lacks a permission: the message names the action, and docs/aws.md the roles.",
+        "A role lacks a permission: grant the action that the message names (docs/aws.md has the "
+        "roles).",
     ),
     (
         r"CapacityError|CAPACITY_ERROR|InsufficientCapacity|ResourceLimitExceeded",
-        "The account has no such machine at the moment, or no quota for it: try again later, ask "
-        "for a higher quota, or choose another `instance_type`.",
+        "The account has no such machine at the moment, or no quota for it: try again later, "
+        "request a higher quota, or choose another `instance_type`.",
     ),
     (
         r"InductorError|torch\._dynamo|torch\._inductor|BackendCompilerFailed|CppCompileError",
-        'The compiler failed, and not the model: train with `compiler = "eager"` to make sure, '
-        "or update the framework.",
+        'The compiler failed: train with `compiler = "eager"` to check that the model works '
+        "without it, or update the framework.",
     ),
     (
         r"CUDA error|no kernel image|CUDA driver",
-        "The GPU, its driver or its libraries failed the job: `nvidia-smi` on the machine shows "
-        "whether the driver fits the image.",
+        "The GPU, its driver or its libraries failed: check with `nvidia-smi` on the machine that "
+        "the driver fits the image.",
     ),
     (
         r"could not be started",
-        "Its process could not be started: make sure that the image's environment still exists.",
+        "The job's process could not be started: check that the image's environment still exists.",
     ),
 )
-"""(what a reason holds, what to do). The first that fits stands."""
-_READ_ON = "Read the job's last lines below: what is named there is what to fix."
+"""(pattern of a reason, what to do). The first that matches is shown."""
+_READ_ON = "Read the job's last lines below, and fix what they name."
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class StepFacts:
 
     @property
     def reason(self) -> str | None:
-        """What went wrong, in the words of whoever knew best."""
+        """What went wrong: the most specific line that is known."""
         return None if self.failure is None else reason_of(self.failure, self.last_lines)
 
     @property
@@ -150,14 +151,11 @@ class ExecutionFacts:
 
 def render_execution_html(facts: ExecutionFacts) -> str:
     """A page that needs nothing from anywhere, like that of a verdict."""
-    spans = facts.about.spans
     return rendered(
         "execution.html.jinja",
         execution=facts,
         took=took,
-        about=facts.about,
         facts=facts_of(facts.about),
-        timeline=timeline_chart(spans, _colours(spans), identity="timeline"),
         ran=[step for step in facts.steps if step.reached],
         left=[step for step in facts.steps if not step.reached],
     )
@@ -169,7 +167,7 @@ def render_execution_markdown(facts: ExecutionFacts) -> str:
     lines += [f"Pipeline {facts.pipeline}, {facts.status}."]
     lines += [f"What to do: {facts.failed[0].remedy}"] if facts.failed else []
     lines += [f"Then continue it: `{facts.resume}`"] if facts.resume else []
-    lines += [f"- {fact.name}: {escaped(fact.value)}" for fact in facts_of(facts.about)]
+    lines += [f"- {name}: {escaped(value)}" for name, value in facts_of(facts.about)]
     lines += ["", "| Step | Type | Status | Took |", "| --- | --- | --- | --- |"]
     lines += [
         f"| {step.name} | {step.type} | {step.status} | {took(step)} |" for step in facts.steps
@@ -188,25 +186,20 @@ def render_execution_markdown(facts: ExecutionFacts) -> str:
 
 
 def took(step: StepFacts) -> str:
-    """How long, or that it took nothing because an earlier result stood in."""
+    """How long it took, or that an earlier result was used."""
     if step.cached:
         return "from the cache"
     return formats.seconds(step.seconds) if step.seconds else formats.NOTHING
-
-
-def _colours(spans: Sequence[Span]) -> dict[str, str]:
-    arms = dict.fromkeys(span.arm for span in spans if span.arm is not None)
-    return {arm: f"arm-{index % 8}" for index, arm in enumerate(arms)}
 
 
 def reason_of(sentence: str, last_lines: Sequence[str]) -> str:
     """The line that says what went wrong: the last exception that was printed, else the last error
     message, else what is known from outside."""
     lines = [line.strip() for line in last_lines]
-    for found in (_EXCEPTION, _SAID):
-        told = next((line for line in reversed(lines) if found.match(line)), None)
-        if told is not None:
-            return _SAID.sub("", told)
+    for pattern in (_EXCEPTION, _ERROR):
+        found = next((line for line in reversed(lines) if pattern.match(line)), None)
+        if found is not None:
+            return _ERROR.sub("", found)
     return sentence
 
 

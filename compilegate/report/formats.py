@@ -6,15 +6,15 @@ import math
 
 from compilegate.gate.findings import Outcome
 from compilegate.gate.metrics import NATS, OWN, unit_of
-from compilegate.gate.verdict import Amount, MetricJudgement, ParityAnswer, ParityJudgement
+from compilegate.gate.verdict import Amount
 
-WATCHED = "watched"
+NOTE = "note"
 """In the place of an outcome, for what decides nothing."""
 MARKS = {
     Outcome.PASS: "\N{CHECK MARK}",
     Outcome.INCONCLUSIVE: "?",
     Outcome.FAIL: "\N{MULTIPLICATION X}",
-    WATCHED: "\N{BULLET}",
+    NOTE: "\N{BULLET}",
 }
 """Beside each outcome's colour, for those who do not see it."""
 NOTHING = "–"  # noqa: RUF001 - an en dash stands for "not measured" in tables
@@ -81,23 +81,9 @@ def count(value: int | None) -> str:
     return NOTHING if value is None else f"{value:,}"
 
 
-def counted(number: int, what: str) -> str:
-    """``1 seed``, ``1,200 examples``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def rate(value: float | None) -> str:
     """Samples per second."""
     return NOTHING if value is None else f"{value:,.1f}"
-
-
-def break_even(steps: int | None, minutes: float | None) -> str:
-    """When compilation has paid for itself."""
-    if steps is None or minutes is None:
-        return "never"
-    if steps == 0:
-        return "from the first step"
-    return f"{steps:,} steps, {seconds(minutes * 60)}"
 
 
 def error_ratio(ratio: float | None) -> str:
@@ -115,6 +101,12 @@ def rounded_up(value: float) -> float:
     return float(f"{math.ceil(value / size - 1e-9) * size:.6g}")
 
 
+def rounded_down(value: float) -> float:
+    """The greatest number of two significant digits that is not larger; `value` is positive."""
+    size = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.floor(value / size + 1e-9) * size:.6g}")
+
+
 def metric_name(metric: str) -> str:
     """``macro_f1`` as people write it; a user's own metric as the user does."""
     return _METRIC_NAMES.get(metric, metric)
@@ -127,36 +119,3 @@ def metric_value(metric: str, value: float | None) -> str:
     if unit_of(metric) == OWN:
         return f"{value:.4g}"
     return f"{value:.4f}" if unit_of(metric) == NATS else f"{value * 100:.2f}%"
-
-
-def difference(metric: MetricJudgement) -> str:
-    """The candidate minus the baseline, with its unit."""
-    return unit_of(metric.metric).amount(metric.delta.estimate, signed=True)
-
-
-def bounds(metric: MetricJudgement) -> str:
-    """The difference's interval: ``-0.71 to -0.05``."""
-    unit = unit_of(metric.metric)
-    lower, upper = metric.delta.lower, metric.delta.upper
-    return f"{unit.number(lower, signed=True)} to {unit.number(upper, signed=True)}"
-
-
-def margin(metric: MetricJudgement) -> str:
-    """The limit of a metric's difference, with its sign."""
-    if metric.limit is None:
-        return NOTHING
-    return unit_of(metric.metric).number(metric.limit, signed=True)
-
-
-def parity_answer(parity: ParityJudgement) -> str:
-    """``pass``, ``fail`` or ``cannot tell``."""
-    return str(parity.answer).replace("_", " ")
-
-
-def parity_outcome(parity: ParityJudgement) -> Outcome:
-    """The outcome whose colour and mark the answer is shown with."""
-    return {
-        ParityAnswer.PASS: Outcome.PASS,
-        ParityAnswer.FAIL: Outcome.FAIL,
-        ParityAnswer.CANNOT_TELL: Outcome.INCONCLUSIVE,
-    }[parity.answer]

@@ -9,9 +9,15 @@ from urllib.parse import quote
 from compilegate.gate.observations import Observations
 from compilegate.gate.verdict import Verdict
 from compilegate.report import formats
-from compilegate.report.details import Block, Heading, Link, Point, Table, sections
-from compilegate.report.remedies import baseline_remedies, remedies
-from compilegate.report.summary import About, Cell, facts_of, glance, registered, with_data
+from compilegate.report.details import Block, Link, Point, Table, sections
+from compilegate.report.summary import (
+    About,
+    Cell,
+    arm_summaries,
+    facts_of_verdict,
+    registered,
+    summary_table,
+)
 
 _SPECIAL = "\\`*_{}[]<>#|!~&$"
 
@@ -20,8 +26,7 @@ def render_markdown(
     verdict: Verdict, observations: Observations, about: About | None = None
 ) -> str:
     """The whole report. Everything that comes from outside is escaped."""
-    about = with_data(about, observations)
-    label, model = registered(verdict, about.models)
+    label, model = registered(verdict, () if about is None else about.models)
     blocks = [
         f"# {escaped(verdict.workload)}",
         f"**{escaped(verdict.decision.sentence)}**",
@@ -31,50 +36,35 @@ def render_markdown(
         names = ", ".join(map(escaped, observations.left_out))
         blocks.append(f"Arms left out of this execution and not judged: {names}.")
     if verdict.candidates:
-        blocks.append(_glance(verdict))
-    advice = [f"- {_with_code(each)}" for each in _to_do(verdict)]
+        blocks.append(_summary(verdict))
+    refused = (each for each in arm_summaries(verdict) if each.remedies)
+    advice = [f"- {escaped(each.arm)}: {_with_code(each.remedies[0])}" for each in refused]
     if advice:
         blocks += ["## What to do", "\n".join(advice)]
-    for section in sections(verdict, observations):
-        blocks.append(f"## {escaped(section.title)}")
-        blocks += [_block(block) for block in section.blocks]
-    blocks += ["## This execution", "\n".join(_facts(verdict, about))]
+    for title, content in sections(verdict, observations):
+        blocks += [f"## {escaped(title)}", *map(_block, content)]
+    facts = facts_of_verdict(verdict, observations, about)
+    lines = (f"- {name}: {escaped(value)}" for name, value in facts)
+    blocks += ["## This execution", "\n".join(lines)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _to_do(verdict: Verdict) -> list[str]:
-    """For each arm that did not pass what helps most."""
-    found = [f"{verdict.baseline.arm}: {it}" for it in baseline_remedies(verdict.baseline)[:1]]
-    for each in verdict.candidates:
-        if each.outcome != "pass":
-            found.append(f"{each.arm}: {remedies(verdict, each)[0]}")
-    return found
-
-
-def _facts(verdict: Verdict, about: About) -> list[str]:
-    seeds = ", ".join(str(seed) for seed in verdict.seeds)
-    lines = [f"- Seeds {seeds}; declared confidence {verdict.confidence * 100:g}%."]
-    return lines + [f"- {fact.name}: {escaped(fact.value)}" for fact in facts_of(about)]
-
-
-def _glance(verdict: Verdict) -> str:
+def _summary(verdict: Verdict) -> str:
     header = ("", *(escaped(candidate.arm) for candidate in verdict.candidates))
     outcomes = [candidate.outcome for candidate in verdict.candidates]
     verdicts = ("**Verdict**", *(f"**{formats.MARKS[it]} {it}**" for it in outcomes))
-    lines = ((escaped(line.name), *map(_cell, line.cells)) for line in glance(verdict))
+    lines = ((escaped(line.name), *map(_cell, line.cells)) for line in summary_table(verdict))
     return _table(header, (verdicts, *lines))
 
 
 def _cell(cell: Cell) -> str:
     mark = "" if cell.outcome is None else f"{formats.MARKS[cell.outcome]} "
-    return f"{mark}{escaped(cell.value)}" + (f" ({escaped(cell.detail)})" if cell.detail else "")
+    return f"{mark}{escaped(cell.value)}" + (f" ({escaped(cell.bounds)})" if cell.bounds else "")
 
 
 def _block(block: Block) -> str:
     if isinstance(block, str):
         return escaped(block)
-    if isinstance(block, Heading):
-        return f"### {escaped(block.heading)}"
     if isinstance(block, Link):
         return f"[{block.text}]({quote(block.target)}): {escaped(block.target)}"
     if isinstance(block, Table):

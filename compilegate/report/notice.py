@@ -1,4 +1,4 @@
-"""The notice: what a verdict tells people who did not wait for it, as a mail would. Pure.
+"""The notice: what a verdict says to people who did not wait for it, as a mail would. Pure.
 
 Sent when a candidate was refused or is inconclusive, or when nothing may be released. The gate's
 job writes it beside the verdict whether it is sent or not; what sends it is elsewhere, and adds
@@ -13,19 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compilegate.gate.findings import Code, Outcome, Reason, clipped
+from compilegate.gate.findings import Code, Outcome, clipped
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.job.names import NO_ARM, NOTHING_NEW
-from compilegate.report.remedies import baseline_remedies, remedies
-from compilegate.report.summary import gate_sentence
+from compilegate.report.summary import arm_summaries, gate_sentence
 
 SCHEMA_VERSION: Final = 1
 MOST_SUBJECT = 100
 """What Amazon SNS takes as a subject: 100 characters of ASCII, on one line."""
-MOST_CANDIDATES, MOST_REASONS = 20, 8
-"""How many a mail names; the report has the rest."""
-MOST_SENTENCE, MOST_REMEDY = 300, 800
-"""Characters: a mail of 20 candidates with all their reasons must stay one that SNS takes."""
+MOST_BYTES = 250_000
+"""The longest message: SNS takes 262,144 bytes, and the sender adds where the report is."""
 _IN_WORDS = {Outcome.FAIL: "refused", Outcome.INCONCLUSIVE: "inconclusive"}
 
 
@@ -56,7 +53,7 @@ def notice_of(verdict: Verdict) -> Notice:
         workload=verdict.workload,
         send=bool(open_ones) or verdict.decision.arm == NO_ARM,
         subject=_subject(verdict, open_ones),
-        message="\n".join(_message(verdict, open_ones)) + "\n",
+        message=_fitting(_message(verdict)),
         lost=any(reason.code is Code.EVIDENCE_LOST for reason in reasons),
     )
 
@@ -73,33 +70,34 @@ def _subject(verdict: Verdict, open_ones: Sequence[CandidateVerdict]) -> str:
     subject = ""
     for parts in (in_full, counted):
         subject = ", ".join([f"{verdict.workload}: {outcome}", *parts])
-        subject = clipped(subject, len(subject)).encode("ascii", "replace").decode("ascii")
+        subject = _printable(subject).encode("ascii", "replace").decode("ascii")
         if len(subject) <= MOST_SUBJECT:
             return subject
     return subject[: MOST_SUBJECT - 3] + "..."
 
 
-def _message(verdict: Verdict, open_ones: Sequence[CandidateVerdict]) -> list[str]:
-    baseline, lines = verdict.baseline, [clipped(verdict.decision.sentence)]
-    if baseline.reasons:
-        found = "may not replace the registered model" if baseline.sound else "is not valid"
-        lines += ["", f"{clipped(baseline.arm)}, the baseline, {found}."]
-        lines += _why_and_what_to_do(baseline.reasons, baseline_remedies(baseline))
-    for item in open_ones[:MOST_CANDIDATES]:
-        deciding = [each for each in item.reasons if each.outcome is item.outcome]
-        verb = "was" if item.outcome is Outcome.FAIL else "is"
-        lines += ["", f"{clipped(item.arm)} {verb} {_IN_WORDS[item.outcome]}."]
-        lines += _why_and_what_to_do(deciding, remedies(verdict, item))
-    if len(open_ones) > MOST_CANDIDATES:
-        lines += ["", f"The report has {len(open_ones) - MOST_CANDIDATES} more candidates."]
-    if verdict.cost is not None:
-        lines += ["", clipped(gate_sentence(verdict.cost))]
-    return lines
+def _message(verdict: Verdict) -> list[str]:
+    lines = [verdict.decision.sentence]
+    for each in arm_summaries(verdict):
+        if each.outcome is not Outcome.PASS:
+            lines += ["", f"{each.arm}: {each.found}.", "  Why:"]
+            lines += [f"  - {sentence}" for sentence in each.reasons]
+            lines += ["  What to do:", *(f"  - {remedy}" for remedy in each.remedies)]
+    return lines if verdict.cost is None else [*lines, "", gate_sentence(verdict.cost)]
 
 
-def _why_and_what_to_do(reasons: Sequence[Reason], ways: Sequence[str]) -> list[str]:
-    why = [f"  - {clipped(each.sentence, MOST_SENTENCE)}" for each in reasons[:MOST_REASONS]]
-    if len(reasons) > MOST_REASONS:
-        why.append(f"  - and {len(reasons) - MOST_REASONS} more reasons, in the report")
-    advice = [f"  - {clipped(each, MOST_REMEDY)}" for each in ways]
-    return [*(["  Why:", *why] if why else []), "  What to do:", *advice]
+def _fitting(lines: Sequence[str]) -> str:
+    """As many lines as one mail takes, whole."""
+    kept: list[str] = []
+    size = 0
+    for line in map(_printable, lines):
+        size += len(line.encode()) + 1
+        if size > MOST_BYTES:
+            kept.append("The rest is in the report: it does not fit in one mail.")
+            break
+        kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+def _printable(text: str) -> str:
+    return clipped(text, len(text))

@@ -21,10 +21,12 @@ from typing import Any
 import numpy as np
 
 from compilegate.gate.evidence import Replicate
-from compilegate.gate.findings import Outcome, clipped
+from compilegate.gate.findings import clipped
 from compilegate.gate.observations import ArmObservation, Observations, ReplicateObservation
-from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement, Verdict
+from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, Verdict
 from compilegate.job.evidence import Examples, FloatArray, IntArray
+from compilegate.report.remedies import deciding
+from compilegate.report.summary import metric_cell, speed_cell
 
 BINARY = "binary_classification_metrics"
 MULTICLASS = "multiclass_classification_metrics"
@@ -35,7 +37,6 @@ MOST_CLASSES = 50
 """With more, a matrix is no picture."""
 UNKNOWN = "NaN"
 """As Model Monitor writes a standard deviation that it cannot tell."""
-F_SCORES = {"f0_5": 0.5, "f1": 1.0, "f2": 2.0}
 Values = dict[str, float]
 
 
@@ -108,14 +109,7 @@ def _measured(examples: Examples | None, group: str) -> Values:
     """What Model Monitor measures, as far as it says anything of a single model."""
     if examples is None or group == OTHERS or _group(examples) != group:
         return {}
-    if group == REGRESSION:
-        return _of_numbers(examples)
-    matrix = _confusion(examples)
-    values = {
-        "accuracy": float(np.trace(matrix) / matrix.sum()),
-        "accuracy_best_constant_classifier": float(matrix.sum(axis=1).max() / matrix.sum()),
-    }
-    return {**values, **(_of_two(matrix) if group == BINARY else _of_many(matrix))}
+    return _of_numbers(examples) if group == REGRESSION else _of_classes(_confusion(examples))
 
 
 def _of_numbers(examples: Examples) -> Values:
@@ -144,41 +138,22 @@ def _by_class(matrix: IntArray) -> dict[str, dict[str, int]]:
     }
 
 
-def _of_two(matrix: IntArray) -> Values:
-    """Class 1 is the positive one."""
-    recall, precision = _recall_and_precision(matrix)
-    false_positive_rate = _shares(matrix[:1, 1], matrix[:1].sum(axis=1))
-    return {
-        "recall": float(recall[1]),
-        "precision": float(precision[1]),
-        "true_positive_rate": float(recall[1]),
-        "true_negative_rate": float(recall[0]),
-        "false_positive_rate": float(false_positive_rate[0]),
-        "false_negative_rate": float(_shares(matrix[1:, 0], matrix[1:].sum(axis=1))[0]),
-        **{name: float(score[1]) for name, score in _f_scores(recall, precision).items()},
+def _of_classes(matrix: IntArray) -> Values:
+    """The rates of the second of two classes, the positive one; of more classes, averages weighted
+    by how many examples each has."""
+    right, true = np.diag(matrix), matrix.sum(axis=1)
+    recall, precision = _shares(right, true), _shares(right, matrix.sum(axis=0))
+    values = {
+        "recall": recall,
+        "precision": precision,
+        "f1": _shares(2 * precision * recall, precision + recall),
     }
-
-
-def _of_many(matrix: IntArray) -> Values:
-    """Averages over the classes, weighted by how many examples each has."""
-    recall, precision = _recall_and_precision(matrix)
-    averaged = {"recall": recall, "precision": precision, **_f_scores(recall, precision)}
-    weights = matrix.sum(axis=1) / matrix.sum()
-    return {f"weighted_{name}": float(weights @ values) for name, values in averaged.items()}
-
-
-def _recall_and_precision(matrix: IntArray) -> tuple[FloatArray, FloatArray]:
-    """For each class."""
-    right = np.diag(matrix)
-    return _shares(right, matrix.sum(axis=1)), _shares(right, matrix.sum(axis=0))
-
-
-def _f_scores(recall: FloatArray, precision: FloatArray) -> dict[str, FloatArray]:
-    product = precision * recall
-    return {
-        name: _shares((1 + beta**2) * product, beta**2 * precision + recall)
-        for name, beta in F_SCORES.items()
-    }
+    accuracy = {"accuracy": float(right.sum() / true.sum())}
+    if len(matrix) > 2:
+        weights = true / true.sum()
+        return accuracy | {f"weighted_{name}": float(weights @ it) for name, it in values.items()}
+    negatives = {"false_positive_rate": float(_shares(matrix[:1, 1], true[:1])[0])}
+    return accuracy | negatives | {name: float(it[1]) for name, it in values.items()}
 
 
 def _shares(part: IntArray | FloatArray, whole: IntArray | FloatArray) -> FloatArray:
@@ -194,11 +169,6 @@ MOST_FIGURES, MOST_EVALUATIONS = 60, 20
 """The most in one group, and the most candidates: a verdict may have more."""
 MOST_CARD = 100_000
 """Characters that a package's card may have."""
-_IN_WORDS = {
-    Outcome.PASS: "passed",
-    Outcome.INCONCLUSIVE: "was inconclusive",
-    Outcome.FAIL: "failed",
-}
 Card = dict[str, Any]
 
 
@@ -212,8 +182,8 @@ def model_card(verdict: Verdict, observations: Observations, quality: Mapping[st
     key = (released.arm, released.seed)
     jobs = (each for each in observations.replicates if (each.arm, each.seed) == key)
     caveats = [
-        f"Bounds hold with a confidence of {verdict.confidence:g}, on the validation data of this "
-        "execution and no other.",
+        f"Bounds hold with a confidence of {verdict.confidence:g}, on this execution's validation "
+        "data only.",
         *dict.fromkeys(note.sentence for each in verdict.candidates for note in each.notes),
     ]
     details = {
@@ -272,54 +242,41 @@ def _training(arm: ArmObservation | None, job: ReplicateObservation | None, seed
 
 def _released(verdict: Verdict, quality: Mapping[str, Any]) -> Card:
     """The metrics of the model itself, on the validation data."""
-    figures = []
-    for name, each in (pair for group in quality.values() for pair in group.items()):
-        spread = each.get("standard_deviation")  # a confusion matrix has none
-        if isinstance(spread, float):
-            spread = f"standard deviation over the seeds of the arm: {spread:.4g}"
-            figures.append(_number(name, each["value"], spread))
-        elif spread is not None:
-            note = "of one seed, so that its spread is not known"
-            figures.append(_number(name, each["value"], note))
+    figures = [
+        _number(name, each["value"], _spread_in_words(each["standard_deviation"]))
+        for group in quality.values()
+        for name, each in group.items()
+        if "value" in each  # a confusion matrix has none
+    ]
     title = f"Released: {verdict.decision.arm}"
     return _evaluation(title, verdict.decision.sentence, quality=figures)
 
 
+def _spread_in_words(spread: float | str) -> str:
+    shown = f"{spread:.4g}" if isinstance(spread, float) else "unknown, with one seed"
+    return f"standard deviation over the seeds of the arm: {shown}"
+
+
 def _compared(verdict: Verdict, candidate: CandidateVerdict) -> Card:
     """A candidate against the baseline, whichever of them was released."""
-    reasons = [it.sentence for it in candidate.reasons if it.outcome is candidate.outcome]
-    outcome = f"The candidate {_IN_WORDS[candidate.outcome]}."
+    reasons = [reason.sentence for reason in deciding(candidate)]
+    speed, figures = candidate.speed, []
+    if speed is not None:
+        figures = [_number("speed-up", speed.speedup.estimate, speed_cell(candidate).text)]
     return _evaluation(
         f"{candidate.arm} against {verdict.baseline.arm}",
-        " ".join([outcome, *reasons]),
+        " ".join([f"Verdict: {candidate.outcome}.", *reasons]),
         quality=[item for each in candidate.metrics for item in _difference(each)],
-        speed=[] if candidate.speed is None else _speed(candidate.speed),
+        speed=figures,
     )
 
 
 def _difference(judged: MetricJudgement) -> list[Card]:
     name = judged.metric if judged.part is None else f"{judged.metric} of {judged.part}"
-    margin = "only watched" if judged.margin is None else f"margin {judged.margin:.4g}"
-    bounds = (
-        f"between {judged.delta.lower:.4g} and {judged.delta.upper:.4g}; {judged.direction} is "
-        f"better, {margin}; {judged.seeds} seeds, {judged.examples:,} examples"
-    )
     return [
         _number(f"{name}, baseline", judged.baseline),
         _number(f"{name}, candidate", judged.candidate),
-        _number(f"{name}, difference", judged.delta.estimate, bounds),
-    ]
-
-
-def _speed(judged: SpeedJudgement) -> list[Card]:
-    bounds = (
-        f"between {judged.speedup.lower:.4g} and {judged.speedup.upper:.4g}, over {judged.seeds} "
-        "jobs of each arm"
-    )
-    return [
-        _number("speed-up", judged.speedup.estimate, bounds),
-        _number("samples per second, baseline", judged.baseline_samples_per_second),
-        _number("samples per second, candidate", judged.candidate_samples_per_second),
+        _number(f"{name}, difference", judged.delta.estimate, metric_cell(judged).text),
     ]
 
 

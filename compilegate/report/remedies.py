@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from compilegate.gate.findings import Code, Outcome, Reason
+from compilegate.gate.findings import Code, Reason, counted
 from compilegate.gate.metrics import unit_of
 from compilegate.gate.verdict import (
     BaselineVerdict,
-    CandidateCost,
     CandidateVerdict,
     RunJudgement,
     SpeedJudgement,
@@ -22,57 +21,57 @@ from compilegate.gate.verdict import (
 from compilegate.report import formats
 
 _BENCHMARK_LONGER = (
-    "Benchmark longer: raise `epochs` in [recipe], or what your own program has for it, or add "
-    "seeds, until the speed-up is certain."
+    "Benchmark longer, until the speed-up is certain: raise `epochs` in [recipe] (or your own "
+    "program's setting), or add seeds."
 )
 _ACTIONS: Mapping[str, str] = {
-    Code.QUALITY_UNDECIDED: "More seeds alone would not settle this: judge on more validation "
-    "examples, or declare a margin that they can show.",
-    Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: a single one cannot show chance.",
-    "quality": "Give it another `batch_size` or `learning_rate`, the most frequent causes of harm.",
-    "seeds": "Make training more stable, as by a lower `learning_rate`, or declare more `seeds`.",
+    Code.QUALITY_UNDECIDED: "More seeds alone would not decide this: judge on more validation "
+    "examples, or declare a wider margin.",
+    Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: one seed shows nothing about chance.",
+    "quality": "Change `batch_size` or `learning_rate`, the most frequent causes of harm.",
+    "seeds": "Make training more stable, for example with a lower `learning_rate`, or declare "
+    "more `seeds`.",
     "groups": "Have the program write the declared `groups` beside its examples.",
-    Code.SPEED_UNDECIDED: _BENCHMARK_LONGER,
     "speed": _BENCHMARK_LONGER,
-    Code.SPEED_BELOW_MINIMUM: "Give it a larger `batch_size` or another backend: it is not fast "
-    "enough.",
-    Code.SPEED_NOT_REPAID: "Keep the compile cache on, train longer, or set `repaid_within_runs` "
-    "to how many times as long the real training is.",
-    Code.MEMORY_INCREASED: "Give it a smaller `batch_size`, or allow more in "
-    "`max_memory_increase`.",
+    Code.SPEED_BELOW_MINIMUM: "Try a larger `batch_size` or another backend to make it faster.",
+    Code.SPEED_NOT_REPAID: "Keep the compile cache on, train longer, or, if the real "
+    "training is longer, set `repaid_within_runs` to how many times as long it is.",
+    Code.MEMORY_INCREASED: "Lower `batch_size`, or raise `max_memory_increase`.",
     Code.MEMORY_NOT_COMPARED: "Let all arms measure the same memory, or remove "
     "`max_memory_increase`.",
     Code.SPEED_DISAGREES: "Find out what the training does besides its steps (loader, evaluation, "
     "other shapes), and run again on a quieter machine.",
-    Code.COMPILER_RECOMPILED: "Keep shapes and settings the same in every step, or allow it by "
+    Code.COMPILER_RECOMPILED: "Keep shapes and settings the same in every step, or raise "
     "`max_recompilations`.",
     Code.RECIPE_DIFFERS: "Declare for each arm the `precision` that the script trains in, or have "
     "it train in the declared one (`job.autocast()`).",
     Code.ARM_FAILED: "Read the log of the failed job, and fix the arm.",
-    Code.EVIDENCE_LOST: "Run it again: the jobs that were lost train anew, and no others.",
+    Code.EVIDENCE_LOST: "Run it again: only the jobs that were lost train again.",
     Code.METRIC_BELOW_FLOOR: "Train longer or tune the recipe: the models are below the floor.",
-    Code.METRIC_AT_CONSTANT: "Train longer or tune the recipe: the models predict a constant.",
+    Code.METRIC_AT_CONSTANT: "Train longer or tune the recipe: the models are no better than a "
+    "constant prediction.",
     Code.PARITY_CANNOT_TELL: "Raise `steps` in [gate.parity], so that the probe compares more.",
-    Code.SPEED_BEYOND_BELIEF: "Wait for the device before the time of a step is taken.",
+    Code.SPEED_BEYOND_BELIEF: "Synchronize the device before reading the clock at the end of a "
+    "step.",
     Code.STEPS_LOSS_NOT_FINITE: "Lower the `learning_rate`, clip gradients, or use a wider "
     "`precision`.",
     Code.STEPS_LOSS_CONSTANT: "Check that the optimizer's steps reach the model.",
     Code.CONFOUND_EXAMPLES_SEEN: "Let all arms train on the same number of examples.",
     Code.DATA_DIFFERS: "Train all arms on the same data.",
-    Code.MODEL_SEED_UNUSED: "Pass `seed` on to whatever draws numbers in the program.",
-    "data": "Take the rows that validate out of the training data.",
+    Code.MODEL_SEED_UNUSED: "Pass `seed` to everything in the program that draws random numbers.",
+    "data": "Remove the validation rows from the training data.",
     "parity": "Try another torch version or backend: the compiled arithmetic differs from eager's.",
-    "compiler": "Its compiler did not run as declared: read the log of its training job.",
+    "compiler": "The compiler did not run as declared: read the log of the training job.",
     "recipe": "It was not trained as the workload declares: fix the training program.",
     "confound": "Run all arms on the same kind of machine and image, or declare the difference.",
-    "slice": "Give that slice more validation examples, or fix its column and value.",
-    "baseline": "Fix the baseline first: nothing can be compared with it.",
+    "slice": "Add validation examples to that slice, or fix its column and value.",
+    "baseline": "Fix the baseline first: candidates are compared with it.",
     "registered": "Look for what changed since: data, code, settings. To accept the lower value, "
-    "raise `drop`; to start anew, delete registered/evidence/ of the workload.",
+    "raise `drop`; to start over, delete registered/evidence/ of the workload.",
     "metric": "Fix what the training program reports, or the metric's function.",
 }
 """By a reason's code, else by the part of it before the dot."""
-_EVIDENCE = "Its evidence cannot be trusted: read the logs of its training jobs, then run again."
+_EVIDENCE = "The evidence cannot be trusted: read the logs of the training jobs, then run again."
 _SETTLED_BY_MORE = (Code.QUALITY_UNDECIDED, Code.SPEED_UNDECIDED)
 """What more seeds or examples decide, where the verdict says how many."""
 _KEYS_OF_METRICS = {Code.METRIC_BELOW_FLOOR: "floor", Code.REGISTERED_WORSE: "drop"}
@@ -87,7 +86,7 @@ def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
     reasons = deciding(candidate)
     # Wrong arithmetic is why losses explode and metrics fall.
     reasons = [it for it in reasons if it.code is Code.PARITY_DIFFERS] or reasons
-    more = [f"To settle it, add {way}." for way in settling(verdict, candidate.arm)]
+    more = [f"To decide, {way}." for way in _ways(verdict, candidate.arm)]
     if more:
         settled = [each for each in reasons if each.code in _SETTLED_BY_MORE]
         more[0] = " ".join([more[0], *(_rule(candidate, each) for each in settled[:1])]).rstrip()
@@ -110,28 +109,23 @@ def baseline_remedies(baseline: BaselineVerdict) -> list[str]:
     return list(dict.fromkeys(_remedy(None, reason) for reason in baseline.reasons))
 
 
-def settling(verdict: Verdict, arm: str) -> list[str]:
-    """What would settle what is undecided about a candidate, with its cost: the cheapest first, but
-    last what is out of reach."""
+def _ways(verdict: Verdict, arm: str) -> list[str]:
+    """What would decide an undecided candidate, with its cost: the cheapest first, but what is out
+    of reach last."""
     figures = () if verdict.cost is None else verdict.cost.candidates
-    return next((_ways(each) for each in figures if each.arm == arm), [])
-
-
-def _ways(candidate: CandidateCost) -> list[str]:
+    candidate = next((each for each in figures if each.arm == arm), None)
+    if candidate is None:
+        return []
     ways = []
     if (more := candidate.more_seeds) is not None:
-        text = (
-            f"about {formats.counted(more.seeds, 'more seed')}, "
-            f"{formats.counted(2 * more.seeds, 'job')}: {formats.amount(more.amount)} of machine "
-            "time"
-        )
+        jobs = counted(2 * more.seeds, "job")
+        cost = f"{jobs}, {formats.amount(more.amount)} of machine time"
+        text = f"add about {counted(more.seeds, 'seed')} ({cost})"
         ways.append((more.seeds > _MANY_SEEDS, more.amount.seconds, text))
     if (rows := candidate.more_examples) is not None:
-        text = (
-            f"about {rows.examples:,} validation examples ({rows.growth:.1f} times as many), on "
-            f"which all its jobs and the baseline's run again: {formats.amount(rows.amount)} of "
-            "machine time, and what the examples cost"
-        )
+        cost = f"{formats.amount(rows.amount)} of machine time, besides the examples' own cost"
+        times = f"{rows.growth:.1f} times as many"
+        text = f"judge on about {rows.examples:,} validation examples, {times} ({cost})"
         ways.append((rows.growth > _MANY_TIMES, rows.amount.seconds, text))
     return [text for *_, text in sorted(ways)]
 
@@ -142,23 +136,22 @@ def _remedy(candidate: CandidateVerdict | None, reason: Reason) -> str:
         code = Code.SPEED_NOT_REPAID
     action = _ACTIONS.get(code) or _ACTIONS.get(code.subject, _EVIDENCE)
     if speed is not None and code is Code.SPEED_UNDECIDED and speed.busy_machine is not None:
-        action = "Run it again when the machine is quiet."
+        action = "Run it again on a quiet machine."
     return f"{action} {_rule(candidate, reason)}".rstrip()
 
 
 def _rule(candidate: CandidateVerdict | None, reason: Reason) -> str:
     """The rule that binds; empty where the reason comes from no declared number."""
+    if reason.code in _KEYS_OF_METRICS:
+        return _of_value(reason)
     describe = _RULES.get(reason.code)
-    if describe is not None and candidate is not None:
-        return describe(candidate, reason)
-    return _of_value(reason) if reason.code in _KEYS_OF_METRICS else ""
+    return "" if describe is None or candidate is None else describe(candidate, reason)
 
 
-def _binds(key: str, value: float, met: str, passing: float | None) -> str:
+def _binds(key: str, where: str, value: float, met: str, passing: float | None) -> str:
     """`passing` is the value of the key with which this rule would have passed."""
-    name, _, where = key.partition(" ")
-    end = "" if passing is None else f" `{name} = {passing:g}` would have passed."
-    return f"`{name} = {value:g}` {where} binds: {met}.{end}"
+    end = "" if passing is None else f" `{key} = {passing:g}` would have passed."
+    return f"`{key} = {value:g}` in {where} binds: {met}.{end}"
 
 
 def _of_value(reason: Reason) -> str:
@@ -171,7 +164,9 @@ def _of_value(reason: Reason) -> str:
     if isinstance(before, float):
         met = f"{met}, the registered model's {before:.5g}"
         passing = formats.rounded_up(abs(value - before)) if value != before else None
-    return _binds(f"{key} in [gate.metrics.{numbers.get('metric')}]", declared, met, passing)
+    elif value > 0.0:
+        passing = (formats.rounded_down if value < declared else formats.rounded_up)(value)
+    return _binds(key, f"[gate.metrics.{numbers.get('metric')}]", declared, met, passing)
 
 
 def _margin(candidate: CandidateVerdict, reason: Reason) -> str:
@@ -187,8 +182,8 @@ def _margin(candidate: CandidateVerdict, reason: Reason) -> str:
         return ""
     where = f"[gate.metrics.{metric.metric}]"
     where = where if metric.part is None else f"[[gate.slices]] {metric.part}"
-    met = f"it may be worse by up to {unit_of(metric.metric).amount(harm)}"
-    return _binds(f"margin in {where}", declared, met, formats.rounded_up(harm / size))
+    met = f"the metric may be worse by up to {unit_of(metric.metric).amount(harm)}"
+    return _binds("margin", where, declared, met, formats.rounded_up(harm / size))
 
 
 def _speed(candidate: CandidateVerdict, reason: Reason) -> str:
@@ -199,12 +194,13 @@ def _speed(candidate: CandidateVerdict, reason: Reason) -> str:
     if speed.binding != "repayment" or speed.run is None:
         passing = floor if 1.0 <= floor < speed.min_speedup else None
         found = f"the speed-up is at least {formats.times(met)}"
-        return _binds("min_speedup in [gate]", speed.min_speedup, found, passing)
+        return _binds("min_speedup", "[gate]", speed.min_speedup, found, passing)
     runs = speed.run.repaid_within_steps / max(speed.run.candidate_steps, 1)
     required = speed.required_speedup
     limit = "no speed-up is enough" if required is None else f"{formats.times(required)} is needed"
     return _binds(
-        "repaid_within_runs in [gate]",
+        "repaid_within_runs",
+        "[gate]",
         float(f"{runs:.3g}"),
         f"{limit} to repay compilation, the speed-up is at least {formats.times(met)}",
         _runs_that_repay(speed, speed.run),
@@ -230,9 +226,9 @@ def _memory(candidate: CandidateVerdict, reason: Reason) -> str:
     memory = candidate.memory
     if memory is None or memory.increase is None or memory.max_increase is None:
         return ""
-    met = f"memory grew by {memory.increase:.3g} of the baseline's"
+    met = f"the increase is {memory.increase:.3g} of the baseline's memory"
     passing = formats.rounded_up(memory.increase)
-    return _binds("max_memory_increase in [gate]", memory.max_increase, met, passing)
+    return _binds("max_memory_increase", "[gate]", memory.max_increase, met, passing)
 
 
 def _parity(candidate: CandidateVerdict, reason: Reason) -> str:
@@ -241,11 +237,11 @@ def _parity(candidate: CandidateVerdict, reason: Reason) -> str:
         return ""
     ratio = parity.worst.ratio
     near = ratio is not None and parity.limit < ratio <= _NEARLY * parity.limit
-    met = f"the largest error is {formats.error_ratio(ratio)} what eager's rounding explains"
-    script = f" {parity.repro} shows it alone." if parity.repro else ""
-    key = f"{parity.precision}_limit in [gate.parity]"
+    met = f"the largest error is {formats.error_ratio(ratio)} eager's rounding"
+    script = f" {parity.repro} reproduces it." if parity.repro else ""
+    key = f"{parity.precision}_limit"
     passing = formats.rounded_up(ratio) if ratio is not None and near else None
-    return _binds(key, parity.limit, met, passing) + script
+    return _binds(key, "[gate.parity]", parity.limit, met, passing) + script
 
 
 def _recompiled(candidate: CandidateVerdict, reason: Reason) -> str:
@@ -255,8 +251,8 @@ def _recompiled(candidate: CandidateVerdict, reason: Reason) -> str:
     if not found or not isinstance(allowed, int):
         return ""
     most = max(found)
-    met = f"a job recompiled {formats.counted(most, 'time')}"
-    return _binds("max_recompilations in [gate]", allowed, met, most)
+    met = f"a job recompiled {counted(most, 'time')}"
+    return _binds("max_recompilations", "[gate]", allowed, met, most)
 
 
 _RULES: Mapping[Code, Callable[[CandidateVerdict, Reason], str]] = {
@@ -275,9 +271,8 @@ def _do_without(verdict: Verdict, candidate: CandidateVerdict) -> str:
     if len(verdict.candidates) > 1:
         return f"Or turn it off: remove [arms.{candidate.arm}] from the workload's file."
     released = (
-        "Meanwhile the baseline's model is released"
+        "Until then the baseline's model is released"
         if verdict.decision.arm == verdict.baseline.arm
-        else "Nothing is released meanwhile"
+        else "Until then nothing is released"
     )
-    undecided = "asking" if candidate.outcome is Outcome.INCONCLUSIVE else "trying it"
-    return f"Or stop {undecided}: `enabled = false` in [schedule]. {released}."
+    return f"Or stop comparing: set `enabled = false` in [schedule]. {released}."

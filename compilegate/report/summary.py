@@ -10,39 +10,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from compilegate.gate.findings import Code, Outcome, Reason, clipped, worst
+from compilegate.gate.findings import Code, Outcome, clipped, counted, worst
+from compilegate.gate.metrics import unit_of
 from compilegate.gate.observations import Observations
 from compilegate.gate.verdict import (
-    Amount,
     CandidateCost,
     CandidateVerdict,
     CostFigures,
     MetricJudgement,
+    ParityAnswer,
+    SpeedJudgement,
     Verdict,
 )
 from compilegate.job.names import NO_ARM, NOTHING_NEW
 from compilegate.report import formats
-from compilegate.report.remedies import settling
+from compilegate.report.remedies import baseline_remedies, deciding, remedies
 
 _SHORT_COMMIT = 12
 MOST_LINES = 15
 MOST_WIDTH = 1_500
 """The width of a line on a terminal: as long as a sentence of the gate can be."""
-
-
-@dataclass(frozen=True)
-class Span:
-    """One step of an execution, from its start to its end."""
-
-    name: str
-    arm: str | None
-    """The arm that it trained; None for any other step."""
-    start: float
-    """Seconds after the execution's start."""
-    seconds: float
-    status: str
-    cached: bool = False
-    failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,50 +49,45 @@ class About:
     """Whether the project had changes that were not committed."""
     command: str | None = None
     """What starts the same again."""
-    spans: tuple[Span, ...] = ()
     expected: tuple[tuple[str, str], ...] = ()
     """(arm, what advice expected of it beside what was measured)."""
     models: tuple[str, ...] = ()
     """The models that it registered: `GROUP/VERSION, APPROVAL`."""
 
 
-@dataclass(frozen=True)
-class Fact:
-    """One thing that a page says of its execution."""
-
-    name: str
-    value: str
-    moment: str | None = None
-    """The same as a date for programs (ISO 8601), where it is one."""
-    verbatim: bool = False
-    """Whether it is to be copied letter by letter."""
+Facts = list[tuple[str, str]]
+"""(name, value) of what a page says of its execution."""
 
 
-def with_data(about: About | None, observations: Observations) -> About:
-    """What is known, with the data's digest by its jobs where nobody says where the data is."""
-    about = about or About()
-    if about.data is None and observations.data is not None:
-        return replace(about, data=f"sha256 {observations.data}")
-    return about
-
-
-def facts_of(about: About) -> list[Fact]:
+def facts_of(about: About) -> Facts:
     """What is known, in the order of reading."""
-    found = []
+    started = commit = None
     if about.started is not None:
         moment = datetime.fromtimestamp(about.started, UTC)
-        shown = f"{moment.day} {moment:%B %Y, %H:%M} UTC"
-        found.append(Fact("Started", shown, moment=moment.isoformat(timespec="seconds")))
-    if about.seconds is not None:
-        found.append(Fact("Took", formats.seconds(about.seconds)))
-    if about.execution_id is not None:
-        found.append(Fact("Execution", about.execution_id, verbatim=True))
+        started = f"{moment.day} {moment:%B %Y, %H:%M} UTC"
     if about.commit is not None:
         changed = ", with uncommitted changes" if about.changed else ""
-        found.append(Fact("Commit", f"{about.commit[:_SHORT_COMMIT]}{changed}", verbatim=True))
-    if about.data is not None:
-        found.append(Fact("Data", about.data, verbatim=True))
-    return found + [Fact(f"Advice on {arm}", sentence) for arm, sentence in about.expected]
+        commit = f"{about.commit[:_SHORT_COMMIT]}{changed}"
+    facts = (
+        ("Started", started),
+        ("Took", None if about.seconds is None else formats.seconds(about.seconds)),
+        ("Execution", about.execution_id),
+        ("Commit", commit),
+        ("Data", about.data),
+        *((f"Advice on {arm}", sentence) for arm, sentence in about.expected),
+        ("Run it again", about.command),
+    )
+    return [(name, value) for name, value in facts if value is not None]
+
+
+def facts_of_verdict(verdict: Verdict, observations: Observations, about: About | None) -> Facts:
+    """The same with seeds and confidence, and with the data's digest by the jobs where nobody says
+    where the data is."""
+    about = about or About()
+    if about.data is None and observations.data is not None:
+        about = replace(about, data=f"sha256 {observations.data}")
+    seeds = ", ".join(map(str, verdict.seeds))
+    return [("Seeds", seeds), ("Confidence", f"{verdict.confidence:.4g}"), *facts_of(about)]
 
 
 # What was decided.
@@ -115,11 +97,11 @@ def registered(verdict: Verdict, models: Sequence[str] = ()) -> tuple[str, str]:
     """(label, which model is registered). The label of a model that nobody is known to have
     registered yet is "To register"."""
     decision = verdict.decision
-    model = f"the model of {decision.arm}, seed {decision.seed}"
+    model = f"the model of {decision.arm} (seed {decision.seed})"
     if decision.arm == NO_ARM:
         return "Registered", "nothing"
     if decision.registers == NOTHING_NEW:
-        return "Registered", f"nothing new: {model}, is identical to the registered one"
+        return "Registered", f"nothing new: {model} is identical to the registered model"
     if models:
         return "Registered", f"{'; '.join(models)}: {model}"
     return "To register", model
@@ -132,103 +114,116 @@ def decided(verdict: Verdict, models: Sequence[str]) -> str:
 
 
 def saves(verdict: Verdict) -> str:
-    """What the decision saves of each retraining; or why nothing, and what would settle it."""
+    """What the decision saves in each retraining; or why nothing."""
     arm, figures = verdict.decision.arm, verdict.cost
     if arm == NO_ARM or figures is None:
         return "nothing: no model is released"
     if not verdict.candidates:
-        return "nothing: the baseline is alone"
+        return "nothing: the workload has no candidate"
     released = next((each for each in figures.candidates if each.arm == arm), None)
     if released is not None:
-        return _saved_by(released, figures, verdict.baseline.arm)
-    found = ((each.arm, "; or ".join(settling(verdict, each.arm))) for each in figures.candidates)
-    open_ones = [f"{arm} would be settled by {ways}" for arm, ways in found if ways]
-    return "; ".join(["nothing: the baseline is released", *open_ones])
+        return saved(released, verdict)
+    return "nothing: the baseline is released"
 
 
-def _saved_by(candidate: CandidateCost, figures: CostFigures, baseline: str) -> str:
-    amount, repaid = candidate.saved, candidate.retrainings_to_repay
-    if amount.seconds <= 0.0:
-        longer = formats.seconds(-amount.seconds)
+def saved(candidate: CandidateCost, verdict: Verdict) -> str:
+    """What each retraining with a candidate saves, and how many repay the comparison."""
+    time, usd, repaid = candidate.saved.seconds, candidate.saved.usd, candidate.retrainings_to_repay
+    if time <= 0.0:
+        longer = formats.seconds(-time)
         return f"nothing: each retraining takes {longer} longer, compilation included"
-    before = next((each.retraining.seconds for each in figures.arms if each.arm == baseline), 0.0)
-    share = f" ({amount.seconds / before:.0%})" if before > 0.0 else ""
-    text = f"{formats.amount(amount)} of each retraining{share}, compilation included"
-    count = "1 retraining repays" if repaid == 1 else f"{repaid or 0:,} retrainings repay"
-    return text if repaid is None else f"{text}; {count} the comparison"
-
-
-def saved(value: Amount) -> str:
-    """What a retraining saves; or what it costs more."""
-    time = (
-        formats.seconds(value.seconds)
-        if value.seconds > 0.0
-        else f"nothing, it takes {formats.seconds(-value.seconds)} longer"
-    )
-    if value.usd is None:
-        return time
-    if value.usd < 0.0:
-        return f"{time}; it costs {formats.dollars(-value.usd)} more"
-    return f"{time}; {formats.dollars(value.usd)}"
+    arms = () if verdict.cost is None else verdict.cost.arms
+    before = next((it.retraining.seconds for it in arms if it.arm == verdict.baseline.arm), 0.0)
+    share = f" ({time / before:.0%})" if before > 0.0 else ""
+    text = f"{formats.seconds(time)}{share} of each retraining, compilation included"
+    if usd is not None:
+        text += f", {formats.dollars(abs(usd))} {'less' if usd >= 0.0 else 'more'}"
+    if repaid is None:
+        return f"{text}; no number of retrainings repays the comparison"
+    return f"{text}; the comparison is repaid after {counted(repaid, 'retraining')}"
 
 
 def gate_sentence(cost: CostFigures) -> str:
-    """What the gate cost; and why, if its dollars are unknown."""
+    """What the gate cost."""
     left_out = cost.jobs_not_counted
     at_least = "at least " if left_out else ""
-    jobs = formats.counted(left_out, "job")
-    why = f"; {jobs} without valid evidence left out" if left_out else ""
-    what = "The comparison" if cost.candidates else "Training more seeds than one"
-    dollars = ""
-    if cost.gate.usd is None:
-        notes = (arm.price_note for arm in cost.arms if arm.usd_per_hour is None)
-        dollars = f" Dollars are unknown. {next(notes, '')}".rstrip()
+    why = f"; not counted: {counted(left_out, 'job')} without valid evidence" if left_out else ""
+    what = "The comparison" if cost.candidates else "Training the additional seeds"
     return (
-        f"{what} took {at_least}{formats.amount(cost.gate)} of machine time: "
-        f"{formats.counted(cost.jobs_counted, 'job')}, not counting the one that the baseline "
-        f"needs anyway{why}.{dollars}"
+        f"{what} added {at_least}{formats.amount(cost.gate)} of machine time to that of one "
+        f"baseline job, in {counted(cost.jobs_counted, 'job')} altogether{why}."
     )
 
 
-def summary_lines(verdict: Verdict) -> list[str]:
-    """For a terminal or a log: the decision, then each candidate with the reasons that decided it;
-    15 lines at most."""
-    baseline, lines = verdict.baseline, [verdict.decision.sentence]
+# Each arm: how it came out, why, and what to do.
+
+
+@dataclass(frozen=True)
+class ArmSummary:
+    """One arm for people."""
+
+    arm: str
+    outcome: Outcome
+    found: str
+    """The outcome in words that follow the arm's name and a colon."""
+    reasons: list[str]
+    """What decided it, in full sentences."""
+    remedies: list[str]
+    """The most helpful first; empty where it passed."""
+    saves: str = ""
+    """What each retraining with it saves, where it passed and that is known."""
+
+
+def arm_summaries(verdict: Verdict) -> list[ArmSummary]:
+    """Every candidate; before them the baseline, where its model may not be released."""
+    baseline, found = verdict.baseline, []
     if baseline.reasons:
-        found = "may not replace the registered model" if baseline.sound else "not valid"
-        lines.append(f"{baseline.arm}: {found}")
-        lines += _sentences(baseline.reasons, Outcome.FAIL)
+        reasons = [reason.sentence for reason in baseline.reasons]
+        ways = baseline_remedies(baseline)
+        problem = baseline_problem(verdict)
+        found.append(ArmSummary(baseline.arm, Outcome.FAIL, problem, reasons, ways))
+    figures = () if verdict.cost is None else verdict.cost.candidates
     for candidate in verdict.candidates:
-        lines.append(f"{candidate.arm}: {candidate.outcome}")
-        lines += _sentences(candidate.reasons, candidate.outcome)
-        if ways := settling(verdict, candidate.arm):
-            lines.append(f"  To settle it: {'; or '.join(ways)}.")
+        arm, outcome = candidate.arm, candidate.outcome
+        reasons = [reason.sentence for reason in deciding(candidate)]
+        if outcome is Outcome.PASS:
+            saves = next((saved(each, verdict) for each in figures if each.arm == arm), "")
+            found.append(ArmSummary(arm, outcome, str(outcome), reasons, [], saves))
+        else:
+            ways = remedies(verdict, candidate)
+            found.append(ArmSummary(arm, outcome, str(outcome), reasons, ways))
+    return found
+
+
+def baseline_problem(verdict: Verdict) -> str:
+    """What the reasons against the baseline amount to."""
+    sound = verdict.baseline.sound
+    return "may not replace the registered model" if sound else "its evidence is not valid"
+
+
+def summary_lines(verdict: Verdict) -> list[str]:
+    """For a terminal or a log: the decision, then each arm with what decided it and what to do
+    first; 15 lines at most."""
+    lines = [verdict.decision.sentence]
+    for each in arm_summaries(verdict):
+        lines.append(f"{each.arm}: {each.found}")
+        lines += [f"  {line}" for line in (*each.reasons, *each.remedies[:1])]
     if verdict.cost is not None:
         lines.append(gate_sentence(verdict.cost))
     if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 1], "... the report has the rest"]
+        lines = [*lines[: MOST_LINES - 1], "The report has the rest."]
     return [clipped(line, MOST_WIDTH) for line in lines]
 
 
-def _sentences(reasons: Sequence[Reason], outcome: Outcome) -> list[str]:
-    return [f"  {reason.sentence}" for reason in reasons if reason.outcome is outcome]
-
-
-# At a glance: what was judged of each candidate, and how it came out.
+# What was judged of each candidate, and how it came out.
 
 JUDGED_IN_CELLS = ("quality", "speed", "parity", "memory")
 """Reasons of these subjects stand in cells of their own."""
-_GROUNDS = {
-    "arm": "training failed",
-    "baseline": "baseline not valid",
-    "compiler": "compiler",
-    "confound": "confounds",
-    "metric": "reported metrics",
-    "recipe": "recipe",
-    "slice": "slices",
+_OUTCOMES = {
+    ParityAnswer.PASS: Outcome.PASS,
+    ParityAnswer.FAIL: Outcome.FAIL,
+    ParityAnswer.CANNOT_TELL: Outcome.INCONCLUSIVE,
 }
-_EVIDENCE = "evidence"
-"""The ground of every other subject: digests, steps, examples, models."""
 
 
 @dataclass(frozen=True)
@@ -236,9 +231,23 @@ class Cell:
     """One thing that was judged, or only measured."""
 
     value: str
-    detail: str = ""
+    interval: str = ""
+    limit: str = ""
+    evidence: str = ""
+    """What it was measured on."""
     outcome: Outcome | None = None
     """None where nothing was decided."""
+
+    @property
+    def bounds(self) -> str:
+        """The interval and the limit."""
+        return "; ".join(filter(None, (self.interval, self.limit)))
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        more = "; ".join(filter(None, (self.bounds, self.evidence)))
+        return f"{self.value} ({more})" if more else self.value
 
 
 @dataclass(frozen=True)
@@ -249,7 +258,7 @@ class Line:
     cells: tuple[Cell, ...]
 
 
-_NOTHING = Cell(formats.NOTHING)
+NOT_JUDGED = Cell(formats.NOTHING)
 
 
 def compared(verdict: Verdict) -> list[str]:
@@ -263,12 +272,12 @@ def on_all_examples(candidate: CandidateVerdict, metric: str) -> MetricJudgement
     return next((it for it in candidate.metrics if it.metric == metric and it.part is None), None)
 
 
-def glance(verdict: Verdict) -> list[Line]:
+def summary_table(verdict: Verdict) -> list[Line]:
     """What was judged of the candidates; what none of them has is left out."""
     lines = [
         Line(
             formats.metric_name(name),
-            tuple(_metric(on_all_examples(it, name)) for it in verdict.candidates),
+            tuple(metric_cell(on_all_examples(it, name)) for it in verdict.candidates),
         )
         for name in compared(verdict)
     ]
@@ -276,91 +285,128 @@ def glance(verdict: Verdict) -> list[Line]:
         Line(name, tuple(cell_of(candidate) for candidate in verdict.candidates))
         for name, cell_of in _LINES
     ]
-    return [line for line in lines if any(cell != _NOTHING for cell in line.cells)]
+    return [line for line in lines if any(cell != NOT_JUDGED for cell in line.cells)]
 
 
-def _metric(metric: MetricJudgement | None) -> Cell:
+def metric_cell(metric: MetricJudgement | None) -> Cell:
+    """The difference from the baseline, against its margin."""
     if metric is None:
-        return _NOTHING
-    limit = formats.WATCHED if metric.limit is None else f"margin {formats.margin(metric)}"
-    detail = f"{formats.bounds(metric)}; {limit}"
-    return Cell(formats.difference(metric), detail, metric.outcome)
+        return NOT_JUDGED
+    unit, delta = unit_of(metric.metric), metric.delta
+    bounds = (unit.number(it, signed=True) for it in (delta.lower, delta.upper))
+    values = (formats.metric_value(metric.metric, it) for it in (metric.candidate, metric.baseline))
+    limit = "watched"
+    if metric.limit is not None:
+        limit = f"margin {unit.number(metric.limit, signed=True)}"
+    examples = f" on {counted(metric.examples, 'example')}" if metric.examples else ""
+    return Cell(
+        unit.amount(delta.estimate, signed=True),
+        " to ".join(bounds),
+        limit,
+        f"{' against '.join(values)}{examples}",
+        metric.outcome,
+    )
 
 
 def _slices(candidate: CandidateVerdict) -> Cell:
     judged = [item.outcome for item in candidate.metrics if item.part and item.outcome]
     if not judged:
-        return _NOTHING
+        return NOT_JUDGED
     gravest = worst(judged)
-    return Cell(f"{judged.count(gravest)} of {len(judged)} {gravest}", "", gravest)
+    return Cell(f"{judged.count(gravest)} of {len(judged)} {gravest}", outcome=gravest)
 
 
-def _parity(candidate: CandidateVerdict) -> Cell:
+def parity_cell(candidate: CandidateVerdict) -> Cell:
+    """The largest error of the compiled arithmetic, against its limit."""
     parity = candidate.parity
     if parity is None:
-        return _NOTHING
-    error = ""
-    if parity.worst is not None and parity.limit is not None:
-        ratio = formats.error_ratio(parity.worst.ratio)
-        error = f"{ratio} eager's rounding; limit {parity.limit:g}"
-    return Cell(formats.parity_answer(parity), error, formats.parity_outcome(parity))
+        return NOT_JUDGED
+    outcome, found = _OUTCOMES[parity.answer], parity.worst
+    if found is None or parity.limit is None:
+        return Cell(parity.answer.replace("_", " "), outcome=outcome)
+    limit = f"limit {parity.limit:g} times eager's rounding"
+    where = f"in {found.tensor}, step {found.step}, seed {parity.seed}"
+    return Cell(formats.error_ratio(found.ratio), "", limit, where, outcome)
 
 
-def _speed(candidate: CandidateVerdict) -> Cell:
+def speed_cell(candidate: CandidateVerdict) -> Cell:
+    """The speed-up, against the one that is required."""
     speed = candidate.speed
     if speed is None:
         unmeasured = any(it.code is Code.SPEED_UNMEASURED for it in candidate.reasons)
-        return Cell("not measured", "", Outcome.INCONCLUSIVE) if unmeasured else _NOTHING
-    interval = speed.speedup
-    bounds = f"{formats.times(interval.lower)} to {formats.times(interval.upper)}"
-    required = (
-        "no speed-up repays compilation"
-        if speed.required_speedup is None
-        else f"required {formats.times(speed.required_speedup)}"
+        return Cell("not measured", outcome=Outcome.INCONCLUSIVE) if unmeasured else NOT_JUDGED
+    found = speed.speedup
+    scope = " (within one run)" if speed.conditional_on_run else ""
+    rates = (speed.candidate_samples_per_second, speed.baseline_samples_per_second)
+    return Cell(
+        formats.times(found.estimate),
+        f"{formats.times(found.lower)} to {formats.times(found.upper)}{scope}",
+        _required(speed),
+        f"{' against '.join(map(formats.rate, rates))} samples/s",
+        speed.outcome,
     )
-    return Cell(formats.times(interval.estimate), f"{bounds}; {required}", speed.outcome)
+
+
+def _required(speed: SpeedJudgement) -> str:
+    """The one limit that decides, and where it comes from: the declared minimum, or what it takes
+    to repay compilation where that is more."""
+    value, run = speed.required_speedup, speed.run
+    limit = "no speed-up is enough" if value is None else f"required {formats.times(value)}"
+    if run is None or (value is not None and value <= speed.min_speedup):
+        return limit
+    return (
+        f"{limit} to repay {run.compile_state} compilation within {run.repaid_within_steps:,} steps"
+    )
 
 
 def _break_even(candidate: CandidateVerdict) -> Cell:
     run = None if candidate.speed is None else candidate.speed.run
     if run is None:
-        return _NOTHING
-    after = formats.break_even(run.break_even_steps, run.break_even_minutes)
-    return Cell(after, f"these runs have {run.candidate_steps:,}" if run.break_even_steps else "")
+        return NOT_JUDGED
+    steps, minutes = run.break_even_steps, run.break_even_minutes
+    if steps is None or minutes is None:
+        return Cell("never")
+    if steps == 0:
+        return Cell("from the first step")
+    length = f"these runs have {run.candidate_steps:,} steps"
+    return Cell(f"after {steps:,} steps, {formats.seconds(minutes * 60)}", limit=length)
 
 
 def _memory(candidate: CandidateVerdict) -> Cell:
     memory = candidate.memory
     if memory is None:
-        return _NOTHING
-    limit = memory.max_increase
+        return NOT_JUDGED
+    limit, outcome = memory.max_increase, None
     if memory.increase is None:
-        return Cell("not measured alike", "", None if limit is None else Outcome.FAIL)
-    sizes = [formats.memory(it) for it in (memory.candidate_bytes, memory.baseline_bytes)]
-    detail, outcome = " against ".join(sizes), None
+        outcome = None if limit is None else Outcome.FAIL
+        return Cell("not comparable", evidence=memory.obstacle or "", outcome=outcome)
+    allowed = ""
     if limit is not None:
-        detail += f"; at most {limit * 100:+.4g}%"
+        allowed = f"limit {limit * 100:+.4g}%"
         outcome = Outcome.FAIL if memory.increase > limit else Outcome.PASS
-    return Cell(f"{memory.increase * 100:+.1f}%", detail, outcome)
+    sizes = " against ".join(map(formats.memory, (memory.candidate_bytes, memory.baseline_bytes)))
+    whose = "" if memory.candidate_of is None else f", of the {memory.candidate_of}"
+    return Cell(f"{memory.increase * 100:+.1f}%", "", allowed, f"{sizes}{whose}", outcome)
 
 
 def _other(candidate: CandidateVerdict) -> Cell:
+    """The codes of all other reasons."""
     found = [
         reason
         for reason in candidate.reasons
         if reason.outcome is not Outcome.PASS and reason.code.subject not in JUDGED_IN_CELLS
     ]
     if not found:
-        return _NOTHING
-    grounds = dict.fromkeys(_GROUNDS.get(reason.code.subject, _EVIDENCE) for reason in found)
-    return Cell(", ".join(grounds), "", worst(reason.outcome for reason in found))
+        return NOT_JUDGED
+    codes = dict.fromkeys(str(reason.code) for reason in found)
+    return Cell(", ".join(codes), outcome=worst(reason.outcome for reason in found))
 
 
 _LINES: tuple[tuple[str, Callable[[CandidateVerdict], Cell]], ...] = (
     ("Slices", _slices),
-    ("Parity", _parity),
-    ("Speed-up", _speed),
+    ("Parity", parity_cell),
+    ("Speed-up", speed_cell),
     ("Break-even", _break_even),
     ("Memory", _memory),
-    ("Other grounds", _other),
+    ("Other reasons", _other),
 )

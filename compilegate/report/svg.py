@@ -1,17 +1,14 @@
-"""Charts as inline SVG: scales, escaped elements, and marks that tell their numbers.
+"""Charts as inline SVG: scales and escaped elements.
 
 Colours, fonts and line widths are the page's, by class name, so that a chart follows light and
-dark. Every chart has a title and a description for those who do not see it. A mark tells its
-numbers to a mouse, to the keyboard and to a screen reader. There is no script: a tip is drawn
-after all marks, so that none covers it, and the style sheet shows tip `t3` while mark `m3` before
-it is pointed at or has the focus.
+dark. There is no script. Every chart has a title and a description with its numbers for those who
+do not see it; pointing at a mark shows the browser's own tip.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -22,12 +19,7 @@ WIDTH = 440
 """Most charts' width in their own units: half a page, or a phone's whole screen."""
 SMALL_WIDTH = 260
 """The width of a small multiple."""
-MOST_TIPS = 96
-"""Marks of a chart that the style sheet has a rule for; the browser's own tip serves the others."""
-_TIP_LINE, _TIP_CHARACTER, _TIP_PADDING = 15.0, 6.7, 8.0
-
 Attribute = str | float | int | None
-
 _FEW_DECADES = 4
 """With more of them there is no room for ticks within."""
 _MOST_DECADES = 6
@@ -66,7 +58,7 @@ class Scale:
 
     def _decade_ticks(self) -> list[float]:
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        # So many decades that their ticks would meet are told by a few of them.
+        # Of many decades only every other one, or every third: their names would meet.
         each = -(-len(decades) // _MOST_DECADES)
         factors = (1, 2, 5) if len(decades) <= _FEW_DECADES else (1,)
         ticks = [factor * 10.0**decade for decade in decades[::each] for factor in factors]
@@ -105,21 +97,6 @@ def arm_colours(observations: Observations) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True)
-class Mark:
-    """Something in a chart that has numbers of its own."""
-
-    drawn: Markup
-    lines: Sequence[str]
-    """The numbers in words: a line each of its tip, one sentence for a screen reader."""
-    x: float
-    y: float
-    """What the tip points at."""
-    focusable: bool = True
-    """False where stepping through all such marks by keyboard would be a burden, and the chart's
-    description says what they show."""
-
-
 def element(name: str, *children: Markup | str, **attributes: Attribute) -> Markup:
     """One element. ``class_`` becomes ``class``, other underscores become hyphens.
 
@@ -134,9 +111,12 @@ def element(name: str, *children: Markup | str, **attributes: Attribute) -> Mark
     return Markup(f"<{name}{written}>{content}</{name}>")  # noqa: S704 - escaped part by part
 
 
+def _value(value: Attribute) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
 def chart(
     *children: Markup,
-    marks: Sequence[Mark] = (),
     height: float,
     title: str,
     description: str,
@@ -149,12 +129,9 @@ def chart(
         "svg",
         element("title", title, id=title_id),
         element("desc", description, id=description_id),
-        # Axes and labels are for the eye: the description and the marks say the same in words.
         element("g", *children, aria_hidden="true"),
-        *(_mark(mark, number) for number, mark in enumerate(marks)),
-        *(_tip(mark, number, width) for number, mark in enumerate(marks[:MOST_TIPS])),
         viewBox=f"0 0 {width:g} {height:g}",
-        role="group" if any(mark.focusable for mark in marks) else "img",
+        role="img",
         aria_labelledby=f"{title_id} {description_id}",
     )
 
@@ -183,53 +160,5 @@ def circle(x: float, y: float, radius: float, kind: str) -> Markup:
     return element("circle", cx=x, cy=y, r=radius, class_=kind)
 
 
-def fitting(name: str, most: int) -> str:
-    """The name; where a chart has no room for it, without its middle: names differ at the end."""
-    if len(name) <= most:
-        return name
-    end = most // 2
-    return f"{name[: most - 1 - end]}…{name[-end:]}"
-
-
-def _mark(mark: Mark, number: int) -> Markup:
-    drawn = mark.drawn
-    if number >= MOST_TIPS:
-        drawn = element("title", "\n".join(mark.lines)) + drawn
-    if not mark.focusable:
-        return element("g", drawn, class_=f"mark m{number}", aria_hidden="true")
-    return element(
-        "g",
-        drawn,
-        class_=f"mark m{number}",
-        role="img",
-        aria_label=", ".join(mark.lines),
-        tabindex=0,
-    )
-
-
-def _tip(mark: Mark, number: int, width: float) -> Markup:
-    """Above what it points at, or below it where there is no room; never beyond the sides."""
-    own = max(map(len, mark.lines), default=0) * _TIP_CHARACTER + 2 * _TIP_PADDING
-    high = len(mark.lines) * _TIP_LINE + _TIP_PADDING
-    left = min(max(mark.x - own / 2, 0.0), max(width - own, 0.0))
-    top = mark.y - high - 10.0
-    if top < -30.0:
-        top = mark.y + 12.0
-    return element(
-        "g",
-        element("rect", x=left, y=top, width=own, height=high, rx=4),
-        *(
-            text(left + _TIP_PADDING, top + _TIP_LINE * (row + 1) - 1, content, "", "start")
-            for row, content in enumerate(mark.lines)
-        ),
-        class_=f"tip t{number}",
-        aria_hidden="true",
-    )
-
-
 def _points(points: list[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-
-
-def _value(value: Attribute) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

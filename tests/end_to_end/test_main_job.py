@@ -176,13 +176,8 @@ def test_the_winner_is_registered_with_its_verdict_and_a_page_says_why(finished:
     assert verdict["decision"]["arm"] == "baseline"
     assert verdict["decision"]["sentence"] in finished.stdout
     page = html.unescape(finished.report.read_text(encoding="utf-8"))
-    for told in (
-        finished.report.parent.name,
-        "Run it again",
-        "The jobs in time",
-        "Train-baseline-",
-    ):
-        assert told in page, told
+    for shown in (finished.report.parent.name, "Run it again"):
+        assert shown in page, shown
     assert verdict["decision"]["sentence"] in page
     (candidate,) = verdict["candidates"]
     # On a busy machine two jobs may differ so much that even this speed-up is only not settled.

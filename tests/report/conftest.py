@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from compilegate.gate import verdict as judged
 from compilegate.gate.findings import Code, Note, Outcome, Reason
 from compilegate.gate.observations import ArmObservation, Curve, Observations, ReplicateObservation
-from compilegate.gate.verdict import (
-    Amount,
-    ArmCost,
-    BaselineVerdict,
-    CandidateCost,
-    CandidateVerdict,
-    CompileState,
-    CompileTime,
-    Confound,
-    CostFigures,
-    Decision,
-    Interval,
-    MemoryJudgement,
-    MetricJudgement,
-    MoreExamples,
-    MoreSeeds,
-    NoiseFloor,
-    PairedJudgement,
-    ParityAnswer,
-    ParityJudgement,
-    RunJudgement,
-    SpeedJudgement,
-    SpeedSource,
-    Verdict,
-    WorstTensor,
-)
 
-ACCURACY = MetricJudgement(
+ACCURACY = judged.MetricJudgement(
     metric="accuracy",
     direction="higher",
     margin=0.01,
     relative_margin=None,
     baseline=0.9471,
     candidate=0.9433,
-    delta=Interval(-0.0038, -0.0071, -0.0005),
+    delta=judged.Interval(-0.0038, -0.0071, -0.0005),
     outcome=Outcome.PASS,
     seeds=3,
     examples=2189,
@@ -50,60 +27,39 @@ ACCURACY = MetricJudgement(
     seeds_needed=None,
     examples_needed=None,
 )
-LOG_LOSS = MetricJudgement(
+LOG_LOSS = replace(
+    ACCURACY,
     metric="log_loss",
     direction="lower",
     margin=0.05,
-    relative_margin=None,
     baseline=0.2011,
     candidate=0.2233,
-    delta=Interval(0.0222, -0.0104, 0.0548),
+    delta=judged.Interval(0.0222, -0.0104, 0.0548),
     outcome=Outcome.INCONCLUSIVE,
-    seeds=3,
-    examples=2189,
-    seed_sd=0.0144,
-    seed_standard_error=0.0083,
-    example_standard_error=0.0021,
     seeds_needed=5,
     examples_needed=4_300,
 )
-WATCHED = MetricJudgement(
+WATCHED = replace(
+    LOG_LOSS,
     metric="perplexity",
-    direction="lower",
     margin=None,
-    relative_margin=None,
     baseline=1.223,
     candidate=1.250,
-    delta=Interval(0.0274, -0.0128, 0.0676),
+    delta=judged.Interval(0.0274, -0.0128, 0.0676),
     outcome=None,
-    seeds=3,
-    examples=2189,
-    seed_sd=0.0177,
-    seed_standard_error=0.0102,
-    example_standard_error=0.0026,
-    seeds_needed=None,
-    examples_needed=None,
 )
-IN_ONE_LANGUAGE = MetricJudgement(
-    metric="accuracy",
-    direction="higher",
+IN_ONE_LANGUAGE = replace(
+    ACCURACY,
     margin=0.02,
-    relative_margin=None,
     baseline=0.9312,
     candidate=0.9104,
-    delta=Interval(-0.0208, -0.0271, -0.0145),
+    delta=judged.Interval(-0.0208, -0.0271, -0.0145),
     outcome=Outcome.INCONCLUSIVE,
-    seeds=3,
     examples=311,
-    seed_sd=0.0041,
-    seed_standard_error=0.0024,
-    example_standard_error=0.0033,
-    seeds_needed=None,
-    examples_needed=None,
     part="language = <de>",
 )
-PARITY = ParityJudgement(
-    answer=ParityAnswer.PASS,
+PARITY = judged.ParityJudgement(
+    answer=judged.ParityAnswer.PASS,
     sentence="The compiled arithmetic is eager's.",
     seed=2,
     precision="fp32",
@@ -112,31 +68,28 @@ PARITY = ParityJudgement(
     tensors=27,
     judged=26,
     median_ratio=0.98,
-    worst=WorstTensor("gradient of <pooler>.bias", 3, 4.52, 5.4e-7, 9.1e-8),
+    worst=judged.WorstTensor("gradient of <pooler>.bias", 3, 4.52, 5.4e-7, 9.1e-8),
 )
-BROKEN_PARITY = ParityJudgement(
-    answer=ParityAnswer.FAIL,
-    sentence="The compiler does not compute what eager does.",
+BROKEN_PARITY = replace(
+    PARITY,
+    answer=judged.ParityAnswer.FAIL,
     seed=1,
-    precision="fp32",
-    limit=20.0,
-    steps=4,
-    tensors=27,
     judged=27,
-    worst=WorstTensor("gradient of conv.weight", 0, 8.4e6, 1.0, 1.2e-7),
+    median_ratio=None,
+    worst=judged.WorstTensor("gradient of conv.weight", 0, 8.4e6, 1.0, 1.2e-7),
     departs="In the backward pass, <conv> departs first.",
     repro="repros/broken--1/repro.py",
 )
 HOLM = Note(Code.CONFIDENCE_HOLM, "Any of 2 candidates may win, so bounds are at 97.5%.", {})
-SPEED = SpeedJudgement(
+SPEED = judged.SpeedJudgement(
     outcome=Outcome.PASS,
-    speedup=Interval(1.37, 1.31, 1.43),
+    speedup=judged.Interval(1.37, 1.31, 1.43),
     min_speedup=1.2,
-    source=SpeedSource.PAIRS,
-    paired=PairedJudgement(
-        Interval(1.37, 1.31, 1.43), 2, 80, 1.48, 0.22, 0.0981, 0.0663, probe_seconds=7.0
+    source=judged.SpeedSource.PAIRS,
+    paired=judged.PairedJudgement(
+        judged.Interval(1.37, 1.31, 1.43), 2, 80, 1.48, 0.22, 0.0981, 0.0663, probe_seconds=7.0
     ),
-    by_jobs=Interval(1.29, 0.97, 1.71),
+    by_jobs=judged.Interval(1.29, 0.97, 1.71),
     required_speedup=1.2,
     conditional_on_run=False,
     baseline_samples_per_second=480.2,
@@ -144,12 +97,12 @@ SPEED = SpeedJudgement(
     advice="fast enough to turn on",
     seeds=2,
     seeds_needed=None,
-    run=RunJudgement(
+    run=judged.RunJudgement(
         repaid_within_steps=1368,
-        compile_state=CompileState.COLD,
+        compile_state=judged.CompileState.COLD,
         baseline_compile_seconds=0.0,
         candidate_compile_seconds=21.5,
-        compile_cold=CompileTime(21.5, 21.6, jobs=2),
+        compile_cold=judged.CompileTime(21.5, 21.6, jobs=2),
         compile_warm=None,
         candidate_batch_size=48,
         candidate_steps=684,
@@ -160,6 +113,15 @@ SPEED = SpeedJudgement(
         candidate_train_seconds=73.5,
     ),
 )
+MEMORY = judged.MemoryJudgement(
+    612_000_000,
+    1_210_000_000,
+    "process",
+    "process",
+    increase=0.977,
+    max_increase=1.0,
+    obstacle=None,
+)
 UNDECIDED = Reason(
     Code.QUALITY_UNDECIDED,
     Outcome.INCONCLUSIVE,
@@ -167,26 +129,27 @@ UNDECIDED = Reason(
     {"metric": "log_loss"},
 )
 FASTER = Reason(Code.SPEED_FASTER, Outcome.PASS, "Speed-up 1.37 times.", {"speedup": 1.37})
-COST = CostFigures(
+EAGER_COST = judged.ArmCost(
+    arm="baseline",
+    jobs=2,
+    training=judged.Amount(3600.0, 1.408),
+    retraining=judged.Amount(3600.0, 1.408),
+    job=judged.Amount(3780.0, 1.4784),
+    samples_per_second=480.2,
+    samples_per_dollar=1_227_784.0,
+    instance_type="ml.g5.xlarge",
+    usd_per_hour=1.408,
+    price_note="on demand in us-east-1, 2026-08, confidence high",
+)
+COST = judged.CostFigures(
     arms=(
-        ArmCost(
-            arm="baseline",
-            jobs=2,
-            training=Amount(3600.0, 1.408),
-            retraining=Amount(3600.0, 1.408),
-            job=Amount(3780.0, 1.4784),
-            samples_per_second=480.2,
-            samples_per_dollar=1_227_784.0,
-            instance_type="ml.g5.xlarge",
-            usd_per_hour=1.408,
-            price_note="on demand in us-east-1, 2026-08, confidence high",
-        ),
-        ArmCost(
+        EAGER_COST,
+        replace(
+            EAGER_COST,
             arm="larger-batch",
-            jobs=2,
-            training=Amount(2760.0, None),
-            retraining=Amount(2700.0, None),
-            job=Amount(2880.0, None),
+            training=judged.Amount(2760.0, None),
+            retraining=judged.Amount(2700.0, None),
+            job=judged.Amount(2880.0, None),
             samples_per_second=657.9,
             samples_per_dollar=None,
             instance_type=None,
@@ -194,19 +157,19 @@ COST = CostFigures(
             price_note="Jobs ran on <b>, and the price is of ml.g5.xlarge.",
         ),
     ),
-    gate=Amount(9540.0, None),
+    gate=judged.Amount(9540.0, None),
     jobs_counted=4,
     jobs_not_counted=2,
     candidates=(
-        CandidateCost(
+        judged.CandidateCost(
             arm="larger-batch",
-            saved=Amount(900.0, None),
+            saved=judged.Amount(900.0, None),
             retrainings_to_repay=11,
             repaid_in="seconds",
             break_even_runs=1.165,
-            compile_state=CompileState.COLD,
-            more_seeds=MoreSeeds(3, Amount(19_980.0, None)),
-            more_examples=MoreExamples(1.96, 4_300, Amount(13_320.0, None)),
+            compile_state=judged.CompileState.COLD,
+            more_seeds=judged.MoreSeeds(3, judged.Amount(19_980.0, None)),
+            more_examples=judged.MoreExamples(1.96, 4_300, judged.Amount(13_320.0, None)),
         ),
     ),
 )
@@ -253,41 +216,41 @@ def arm(name: str, compiler: str, batch_size: int = 32) -> ArmObservation:
 
 
 @pytest.fixture
-def verdict() -> Verdict:
-    return Verdict(
+def verdict() -> judged.Verdict:
+    return judged.Verdict(
         workload="news-topics",
         seeds=(1, 2),
         confidence=0.95,
-        decision=Decision(
+        decision=judged.Decision(
             "baseline",
             1,
             "Release baseline, seed 1: no candidate passed "
             "(larger-batch was inconclusive, broken failed).",
         ),
-        baseline=BaselineVerdict(
+        baseline=judged.BaselineVerdict(
             "baseline",
             True,
             (),
             (
-                NoiseFloor("accuracy", 0.9471, 0.0034, 2),
-                NoiseFloor("log_loss", 0.2011, 0.0127, 2),
+                judged.NoiseFloor("accuracy", 0.9471, 0.0034, 2),
+                judged.NoiseFloor("log_loss", 0.2011, 0.0127, 2),
             ),
         ),
         candidates=(
-            CandidateVerdict(
+            judged.CandidateVerdict(
                 "larger-batch",
                 Outcome.INCONCLUSIVE,
                 (UNDECIDED, FASTER),
                 (ACCURACY, LOG_LOSS, WATCHED, IN_ONE_LANGUAGE),
                 SPEED,
-                (Confound("batch_size", "32", "48", True, "declared by the workload"),),
+                (judged.Confound("batch_size", "32", "48", True, "declared by the workload"),),
                 0.975,
                 (),
                 (HOLM,),
                 PARITY,
-                MemoryJudgement(612_000_000, 1_210_000_000, "process", "process", 0.977, 1.0, None),
+                MEMORY,
             ),
-            CandidateVerdict(
+            judged.CandidateVerdict(
                 "broken",
                 Outcome.FAIL,
                 (FAILED,),
@@ -296,8 +259,12 @@ def verdict() -> Verdict:
                 (),
                 0.975,
                 parity=BROKEN_PARITY,
-                memory=MemoryJudgement(
-                    612_000_000, None, "process", None, None, None, "job b did not measure <it>"
+                memory=replace(
+                    MEMORY,
+                    candidate_bytes=None,
+                    increase=None,
+                    max_increase=None,
+                    obstacle="job b did not measure <it>",
                 ),
             ),
         ),

@@ -49,9 +49,13 @@ def messages(room: str) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize(
-    "room", ["catalog", "cli", "datasets", "document", "init", "local", "workload"]
-)
+ROOMS = [
+    *("catalog", "cli", "datasets", "document", "history", "init", "local"),
+    *("posture", "report", "workload"),
+]
+
+
+@pytest.mark.parametrize("room", ROOMS)
 def test_every_message_of_a_room_has_been_read(room: str) -> None:
     golden = Path(__file__).parent / "messages" / f"{room}.txt"
     if os.environ.get("UPDATE_GOLDEN"):

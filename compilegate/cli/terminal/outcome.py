@@ -37,7 +37,6 @@ from compilegate.job.names import (
 from compilegate.report import (
     About,
     ExecutionFacts,
-    Span,
     StepFacts,
     decided,
     render_execution_html,
@@ -51,7 +50,6 @@ from compilegate.report import (
 from compilegate.workload.parameters import DATA
 
 JUNIT_FILE = "junit.xml"
-_TRAINS = re.compile(r"Train-(?P<arm>.+)-\d+")
 
 
 def show_outcome(
@@ -123,7 +121,7 @@ def _show(what: str, text: str) -> None:
 
 
 def complete_page(result: ExecutionResult, models: Sequence[str] = ()) -> bool:
-    """Write the page of a verdict again, with the execution's date, timeline, command and models.
+    """Write the page of a verdict again, with the execution's date, command and models.
 
     The gate's own job knows none of these. Returns whether there was a verdict to draw: a
     definition from elsewhere may write another kind, whose page is left as it is.
@@ -204,27 +202,7 @@ def _about(result: ExecutionResult) -> About:
         commit=origin.commit,
         changed=origin.changed,
         command=origin.command,
-        spans=_spans(result),
     )
-
-
-def _spans(result: ExecutionResult) -> tuple[Span, ...]:
-    """The steps that took time, or stood in for some, in the order of their start."""
-    spans = [
-        Span(
-            name=step.name,
-            arm=None if (trains := _TRAINS.fullmatch(step.name)) is None else trains["arm"],
-            start=max(step.started - result.started, 0.0),
-            seconds=0.0 if step.cached else step.seconds,
-            status=step.outcome_in_words.lower(),
-            cached=step.cached,
-            failed=step.failed,
-        )
-        for step in result.steps.values()
-        if step.started is not None
-        and (step.cached or step.job_name is not None or step.status in UNSUCCESSFUL)
-    ]
-    return tuple(sorted(spans, key=lambda span: span.start))
 
 
 def _step(step: StepResult) -> StepFacts:
