@@ -299,6 +299,9 @@ def metric_cell(metric: MetricJudgement | None) -> Cell:
     if metric.limit is not None:
         limit = f"margin {unit.number(metric.limit, signed=True)}"
     examples = f" on {counted(metric.examples, 'example')}" if metric.examples else ""
+    if metric.constant is not None:
+        constant = formats.metric_value(metric.metric, metric.constant)
+        examples += f"; a constant answer has {constant}"
     return Cell(
         unit.amount(delta.estimate, signed=True),
         " to ".join(bounds),
