@@ -18,9 +18,17 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 
-from compilegate.posture.events import Outcome, Reset, Seen, Settled, Started
-from compilegate.posture.policy import Policy
-from compilegate.posture.state import Difference, Posture, State
+from compilegate.posture.contract import Policy
+from compilegate.posture.state import (
+    Difference,
+    Outcome,
+    Posture,
+    Reset,
+    Seen,
+    Settled,
+    Started,
+    State,
+)
 from compilegate.posture.transitions import transition
 
 WEEKS, HISTORIES, SEEDS = 104, 200, 3

@@ -13,7 +13,7 @@ from compilegate.cli import main
 from compilegate.gate.judge import judge
 from compilegate.gate.verdict import Verdict
 from compilegate.history.rows import COLUMNS, PORTFOLIO, Past, rows_of
-from compilegate.posture.dynamodb import DynamoRecords
+from compilegate.posture.records import DynamoRecords
 from compilegate.posture.records import current, decide
 from compilegate.posture.state import Posture
 from tests.account.deployed import Deployed, deploy
@@ -79,7 +79,7 @@ def test_it_is_told_as_executions_on_this_machine_are(account: Deployed, verdict
         FIRST: "Succeeded",
         FAILED: "Failed",
     }
-    record, _ = current(records, "topics", when=day(9), who="test")
+    record = current(records, "topics", when=day(9), who="test")
     here = rows_of(
         [
             Past(execution=FORGOTTEN, started=0.0, status="unknown", verdict=verdict),

@@ -5,18 +5,20 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 
-from compilegate.posture.events import (
+from compilegate.posture.contract import Policy
+from compilegate.posture.records import Record
+from compilegate.posture.state import (
+    Difference,
     Event,
     Outcome,
+    Plan,
+    Posture,
     Reset,
     Seen,
     SetByPerson,
     Settled,
     Started,
 )
-from compilegate.posture.policy import Policy
-from compilegate.posture.records import Record
-from compilegate.posture.state import Difference, Plan, Posture
 
 FIRST = datetime.datetime(2026, 1, 5, 6, tzinfo=datetime.UTC)
 HERE = {"code": "c1", "data": "d1", "image": "i1", "instance": "ml.g5.2xlarge", "libraries": "l1"}
@@ -94,10 +96,7 @@ def put(posture: Posture, number: float = 0, arm: str = "") -> SetByPerson:
 
 
 def after(*events: Event) -> Record:
-    record = Record(workload="news")
-    for event in events:
-        record = record.after(event)
-    return record
+    return Record(workload="news").after(*events)
 
 
 def executed(record: Record, number: float, *what: Seen, **kept: object) -> Record:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compilegate.cli import main
-from compilegate.posture.dynamodb import DynamoRecords
+from compilegate.posture.records import DynamoRecords
 from tests.account.command import environment
 from tests.account.deployed import create_stack
 from tests.aws_server.client import AwsServer

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.posture.errors import ConflictError, DamagedRecordError, PostureError
-from compilegate.posture.events import Event
-from compilegate.posture.policy import Policy
+from compilegate.posture.contract import Policy
 from compilegate.posture.records import (
+    ConflictError,
+    DamagedRecordError,
     FileRecords,
+    PostureError,
     Record,
     current,
     decide,
@@ -22,7 +23,7 @@ from compilegate.posture.records import (
     read_record,
     replayed,
 )
-from compilegate.posture.state import ALL_TRAIN, Posture
+from compilegate.posture.state import ALL_TRAIN, Event, Posture
 from tests.posture.scenes import (
     HERE,
     after,
@@ -125,12 +126,12 @@ def test_a_record_whose_state_was_edited_is_not_believed(tmp_path: Path) -> None
     decide(records, "news", put(Posture.OFF))
     path = records.path("news")
     path.write_text(path.read_text().replace('"posture": "off"', '"posture": "on"', 1))
-    record, _ = current(records, "news", when=day(1), who="schedule")
+    record = current(records, "news", when=day(1), who="schedule")
     assert record.state.posture is Posture.SHADOW
     assert "the record was damaged" in record.state.reason
     decide(records, "news", started("e", 1))
     assert [found.name for found in tmp_path.glob("*.damaged-*")] == ["news.json.damaged-1"]
-    assert current(records, "news", when=day(1), who="me")[0].state.posture is Posture.SHADOW
+    assert current(records, "news", when=day(1), who="me").state.posture is Posture.SHADOW
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "\x00", '{"version": 1}', "9" * 5000])
@@ -173,7 +174,7 @@ def test_executions_that_overlap_lose_no_decision(tmp_path: Path) -> None:
     for worker in workers:
         worker.join(MOST_SECONDS)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    record, _ = current(FileRecords(tmp_path), "news", when=day(1), who="me")
+    record = current(FileRecords(tmp_path), "news", when=day(1), who="me")
     assert record.revision == 30
     assert not record.state.open
 

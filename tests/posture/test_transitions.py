@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from compilegate.posture.policy import Policy
+from compilegate.posture.contract import Policy
 from compilegate.posture.records import Record
 from compilegate.posture.state import Posture
 from compilegate.posture.transitions import MOVES

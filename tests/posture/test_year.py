@@ -21,10 +21,9 @@ from compilegate.execution.status import ExecutionStatus
 from compilegate.local import ImageSources, LocalExecutor, list_packages
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
-from compilegate.posture.events import Observed, Outcome
-from compilegate.posture.names import DAY_VARIABLE
+from compilegate.posture.contract import DAY_VARIABLE
 from compilegate.posture.records import Record, decide, encoded, read_record, replayed
-from compilegate.posture.state import Posture
+from compilegate.posture.state import Observed, Outcome, Posture
 from compilegate.workload import Workload, read_workload
 from compilegate.workload.file import Posture as Declared
 from tests.posture.scenes import benchmark, day, seen
