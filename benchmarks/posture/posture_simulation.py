@@ -20,10 +20,10 @@ import numpy as np
 
 from compilegate.posture.contract import Policy
 from compilegate.posture.state import (
+    Chosen,
     Difference,
     Outcome,
     Posture,
-    Reset,
     Seen,
     Settled,
     Started,
@@ -105,7 +105,8 @@ def history(cell: Cell, generator: np.random.Generator, harm: Callable[[int], fl
 
 def by_posture(weeks: Sequence[Week]) -> Iterator[Lived]:
     """The product's state machine."""
-    state = transition(State(), Reset(when=FIRST.isoformat(), who="a", reason="b")).state
+    first = Chosen(posture=Posture.BENCHMARK, when=FIRST.isoformat(), who="a", reason="b")
+    state = transition(State(), first).state
     for number, week in enumerate(weeks):
         name, when = str(number), (FIRST + datetime.timedelta(weeks=number)).isoformat()
         started = Started(execution=name, when=when, who="a", policy=POLICY, candidates=("x",))

@@ -23,7 +23,7 @@ from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus
 from compilegate.local import FunctionSources, Handler
 from compilegate.posture import contract, function
 from compilegate.posture.records import Decision, FileRecords, Record, current, encoded
-from compilegate.posture.state import Event, Plan, Posture, Reset, SetByPerson, Settled, State
+from compilegate.posture.state import Chosen, Plan, Posture, Settled, State
 from compilegate.posture.transitions import plan
 from compilegate.workload import Workload
 
@@ -78,7 +78,7 @@ def command(
         )
     place, name = place_of(project), declared.name
     if state is not None:
-        record = place.change_posture(name, _event(place, declared, state, reason, arm))
+        record = place.change_posture(name, _choice(place, declared, state, reason, arm))
         last = record.decisions[-1]
         click.echo(f"{name}: {last.before} -> {last.after}, {last.reason}")
         return
@@ -90,9 +90,9 @@ def command(
     _show_state(record, following, decisions, as_json=as_json)
 
 
-def _event(
+def _choice(
     place: Place, declared: Workload, state: str, reason: str | None, arm: str | None
-) -> Event:
+) -> Chosen:
     """A person's decision. Refuses one without a reason, or with an arm that does not fit."""
     if reason is None:
         raise click.UsageError("--reason is missing; say why the posture changes")
@@ -103,10 +103,13 @@ def _event(
         )
     if state != Posture.ON and arm is not None:
         raise click.UsageError(f"--arm goes with the state `on`, not with {state}")
-    if state == RESET:
-        return Reset(when=function.now(), who=place.who(), reason=reason)
-    return SetByPerson(
-        posture=Posture(state), when=function.now(), who=place.who(), reason=reason, arm=arm or ""
+    who = place.who()
+    return Chosen(
+        posture=Posture.BENCHMARK if state == RESET else Posture(state),
+        when=function.now(),
+        who=who,
+        reason=f"{'reset' if state == RESET else 'set'} by {who}: {reason}",
+        arm=arm or "",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from compilegate.gate.verdict import Amount, ArmCost, Interval, Verdict
 from compilegate.posture.contract import ALL, BASELINE
 from compilegate.posture.records import Record
-from compilegate.posture.state import Lost, Posture, Reset, SetByPerson, Settled, Started
+from compilegate.posture.state import Chosen, Posture, Settled, Started
 
 COLUMNS = (
     *("STARTED", "EXECUTION", "POSTURE", "TRAINED", "REGISTERED", "OUTCOME"),
@@ -201,7 +201,7 @@ def _changes(before: Row, row: Row, record: Record) -> Iterator[str]:
         yield f"{' and '.join(changed)} changed"
     for decision in record.decisions:
         between = before.started < decision.event.when <= row.started
-        if between and isinstance(decision.event, SetByPerson | Reset | Lost):
+        if between and isinstance(decision.event, Chosen):
             yield decision.reason
 
 

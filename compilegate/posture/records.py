@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from compilegate.job.files import lock, write_text
 from compilegate.posture.contract import PostureError
-from compilegate.posture.state import Event, Lost, Posture, Settled, Started, State
+from compilegate.posture.state import Chosen, Event, Posture, Settled, Started, State
 from compilegate.posture.transitions import transition
 
 VERSION = 4
@@ -153,7 +153,8 @@ def current(records: Records, workload: str, *, when: str, who: str) -> Record:
         read = read_record(text, workload)
     except DamagedRecordError as error:
         reason = f"the record was damaged ({error}), so all arms train and the gate decides"
-        return record.after(Lost(when=when, who=who, reason=reason))
+        lost = Chosen(posture=Posture.SHADOW, when=when, who=who, reason=reason)
+        return record.after(lost)
     return replace(read, kept=len(read.decisions), tag=tag)
 
 

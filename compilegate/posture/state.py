@@ -180,8 +180,8 @@ class Settled(_Happened, Observed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetByPerson(_Happened):
-    """A person chose a posture."""
+class Chosen(_Happened):
+    """A posture was chosen whatever was found: by a person, or because the record was damaged."""
 
     posture: Posture
     reason: str
@@ -189,18 +189,4 @@ class SetByPerson(_Happened):
     """The candidate that is to train alone; for `on` only."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reset(_Happened):
-    """A person restarts with a benchmark."""
-
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lost(_Happened):
-    """The record before this one was damaged."""
-
-    reason: str
-
-
-Event = Started | Settled | SetByPerson | Reset | Lost
+Event = Started | Settled | Chosen

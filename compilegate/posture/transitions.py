@@ -1,11 +1,10 @@
 """What an execution trains, and what an event does to a state, and why. Pure: the same events give
 the same state.
 
-`MOVES` is the table of postures and findings; a person's choice, a reset and a damaged record lead
-to their posture from anywhere. No verdict moves a posture up by more than one step. A verdict
-counts for the posture that its execution was planned under: where another execution has moved it
-meanwhile, the verdict is kept and moves nothing. So executions that overlap cannot promote twice or
-undo a person's choice.
+`MOVES` is the table of postures and findings; a choice leads to its posture from anywhere. No
+verdict moves a posture up by more than one step. A verdict counts for the posture that its
+execution was planned under: where another execution has moved it meanwhile, the verdict is kept and
+moves nothing. So executions that overlap cannot promote twice or undo a person's choice.
 """
 
 from __future__ import annotations
@@ -20,14 +19,12 @@ from compilegate.posture.contract import ALL, BASELINE, Policy
 from compilegate.posture.sequential import drift, proven_worse, why_promoted
 from compilegate.posture.state import (
     ALL_TRAIN,
+    Chosen,
     Event,
-    Lost,
     Plan,
     Posture,
     Reference,
-    Reset,
     Seen,
-    SetByPerson,
     Settled,
     Started,
     State,
@@ -94,23 +91,17 @@ def transition(state: State, event: Event) -> Moved:
             return _start(state, event)
         case Settled():
             return _settle(state, event)
-        case SetByPerson():
-            return _choose(state, event, event.posture, f"set by {event.who}: {event.reason}")
-        case Reset():
-            reason = f"reset by {event.who}: {event.reason}"
-            return _choose(state, event, Posture.BENCHMARK, reason)
-        case Lost():
-            return _choose(state, event, Posture.SHADOW, event.reason)
+        case Chosen():
+            return _choose(state, event)
 
 
-def _choose(
-    state: State, event: SetByPerson | Reset | Lost, posture: Posture, reason: str
-) -> Moved:
+def _choose(state: State, event: Chosen) -> Moved:
     """Enter a posture whatever was found; no earlier evidence counts in it."""
-    arm = event.arm if isinstance(event, SetByPerson) else ""
-    fresh = State(epoch=state.epoch, open=state.open, arm=arm)
-    due = "a person turned it on and nothing was measured yet" if posture is Posture.ON else ""
-    return Moved(replace(_enter(fresh, posture, event.when, reason), audit_due=due), reason)
+    fresh = State(epoch=state.epoch, open=state.open, arm=event.arm)
+    on = event.posture is Posture.ON
+    due = "a person turned it on and nothing was measured yet" if on else ""
+    entered = _enter(fresh, event.posture, event.when, event.reason)
+    return Moved(replace(entered, audit_due=due), event.reason)
 
 
 def _moved(found: Moved, when: str) -> Moved:

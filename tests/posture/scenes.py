@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from compilegate.posture.contract import Policy
 from compilegate.posture.records import Record
 from compilegate.posture.state import (
+    Chosen,
     Difference,
     Event,
     Outcome,
     Plan,
     Posture,
-    Reset,
     Seen,
-    SetByPerson,
     Settled,
     Started,
 )
@@ -87,12 +86,14 @@ def settled(
     )
 
 
-def benchmark(number: float = 0) -> Reset:
-    return Reset(when=day(number), who="anna", reason="a new compiler to try")
+def benchmark(number: float = 0) -> Chosen:
+    reason = "reset by anna: a new compiler to try"
+    return Chosen(posture=Posture.BENCHMARK, when=day(number), who="anna", reason=reason)
 
 
-def put(posture: Posture, number: float = 0, arm: str = "") -> SetByPerson:
-    return SetByPerson(posture=posture, when=day(number), who="anna", reason="a wish", arm=arm)
+def put(posture: Posture, number: float = 0, arm: str = "") -> Chosen:
+    reason = "set by anna: a wish"
+    return Chosen(posture=posture, when=day(number), who="anna", reason=reason, arm=arm)
 
 
 def after(*events: Event) -> Record:
