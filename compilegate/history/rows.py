@@ -242,9 +242,8 @@ def saved_so_far(rows: Sequence[Row]) -> str:
     usd = "dollars unknown" if total.usd is None else f"{total.usd:.2f} USD"
     unknown = len(alone) + len(audits) - len(measured)
     return (
-        f"Saved so far: {total.seconds / 3600:.2f} hours, {usd} (measured; executions of the "
-        f"candidate alone: {len(alone)}; audits, whose cost is subtracted: {len(audits)}"
-        f"{f'; not measured: {unknown}' if unknown else ''})"
+        f"Saved so far: {total.seconds / 3600:.2f} hours, {usd} (measured over executions of the "
+        f"candidate alone: {len(alone)}, less audits: {len(audits)}; not measured: {unknown})"
     )
 
 

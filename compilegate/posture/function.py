@@ -204,7 +204,7 @@ def after_execution(
         workload,
         execution,
         failed=_failed_steps(client, arn) if status == "Failed" else (),
-        otherwise=f"the execution ended as {status}",
+        otherwise=f"the execution ended with status {status}",
         when=when,
         who="function",
     )

@@ -123,7 +123,7 @@ def read_record(text: bytes | str, workload: str) -> Record:
             "state": encoded(record.state),
         }
     except UNREADABLE as error:
-        raise DamagedRecordError(f"it is not a record: {error}") from error
+        raise DamagedRecordError(f"it is not a record: {error!r}") from error
     wrong = [name for name, value in expected.items() if document.get(name) != value]
     if wrong:
         raise DamagedRecordError(f"its decisions do not match its {', '.join(wrong)}")
@@ -181,7 +181,7 @@ class FileRecords:
         """Where a workload's record is."""
         if not _NAME.fullmatch(workload):
             raise PostureError(
-                f"the workload is named {workload!r:.60}, allowed: letters, digits and single '-'"
+                f"the workload's name is {workload!r:.60}, allowed: letters, digits and single '-'"
             )
         return self.folder / f"{workload}.json"
 
@@ -350,7 +350,7 @@ def decoded(kind: type[_Type], document: Any) -> _Type:
     try:
         found: _Type = _decoded(kind, document)
     except UNREADABLE as error:
-        raise DamagedRecordError(f"it is not a valid {kind.__name__}: {error}") from error
+        raise DamagedRecordError(f"it is not a valid {kind.__name__}: {error!r}") from error
     return found
 
 

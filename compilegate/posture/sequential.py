@@ -60,36 +60,31 @@ def why_promoted(track: Track, policy: Policy) -> str:
     if not looks:
         return ""
     return (
-        f"{', '.join(looks)} within the margin over {count} executions together, by the "
-        f"group-sequential test of {policy.patience} looks"
+        f"{', '.join(looks)} within the margin over {count} executions together "
+        f"(group-sequential test of {policy.patience} looks)"
     )
 
 
 def proven_worse(track: Track, policy: Policy) -> str:
     """What the executions together, or those since a failed one, prove to be worse; empty where
     they prove nothing."""
-    looks = _by_metric(track.looks)
+    looks, recent = _by_metric(track.looks), _by_metric(track.recent)
     for metric, differences in looks.items():
         alpha, margin = FALSE_REVERTS / 2 / len(looks), differences[-1].margin
-        lower, upper = always_valid(differences, alpha=alpha)
-        if upper < 0 and lower <= -margin:
-            return _worse(metric, upper, margin, differences)
-        since = _by_metric(track.recent).get(metric, [])
-        if not track.trial or len(since) != len(track.recent):
-            continue
-        alpha = _share(alpha, track.trials)
-        upper = -lower_bound(since, alpha=alpha, looks=policy.patience, sign=-1)
-        lower = lower_bound(since, alpha=alpha, looks=policy.patience)
-        if upper < 0 and lower <= -margin:
-            return _worse(metric, upper, margin, since)
+        bounds = [(always_valid(differences, alpha=alpha), len(differences))]
+        since = recent.get(metric, [])
+        if track.trial and len(since) == len(track.recent):
+            share = _share(alpha, track.trials)
+            lower = lower_bound(since, alpha=share, looks=policy.patience)
+            upper = -lower_bound(since, alpha=share, looks=policy.patience, sign=-1)
+            bounds.append(((lower, upper), len(since)))
+        for (lower, upper), count in bounds:
+            if upper < 0 and lower <= -margin:
+                return (
+                    f"{metric} is worse than the baseline's by {-upper:.4g} to {-lower:.4g} over "
+                    f"{count} executions; the margin is {margin:.4g}"
+                )
     return ""
-
-
-def _worse(metric: str, upper: float, margin: float, over: Sequence[Difference]) -> str:
-    return (
-        f"{metric} is worse than the baseline's by {-upper:.4g} at least over {len(over)} "
-        f"executions, and not shown to be within {margin:.4g}"
-    )
 
 
 def _share(alpha: float, number: int) -> float:
@@ -116,7 +111,7 @@ def drift(values: Mapping[str, float], reference: Reference) -> str:
         before = [one[metric] for one in reference.values if metric in one]
         gap = fmean(before) - values[metric] if before and metric in values else 0.0
         if gap > margin:
-            return f"{metric} is {gap:.4g} worse than its reference, with a margin of {margin:.4g}"
+            return f"{metric} is {gap:.4g} worse than its reference; the margin is {margin:.4g}"
     return ""
 
 

@@ -99,7 +99,7 @@ def _choose(state: State, event: Chosen) -> Moved:
     """Enter a posture whatever was found; no earlier evidence counts in it."""
     fresh = State(epoch=state.epoch, open=state.open, arm=event.arm)
     on = event.posture is Posture.ON
-    due = "a person turned it on and nothing was measured yet" if on else ""
+    due = "a person turned it on and nothing has been measured since" if on else ""
     entered = _enter(fresh, event.posture, event.when, event.reason)
     return Moved(replace(entered, audit_due=due), event.reason)
 
@@ -171,7 +171,11 @@ def _only_measures(state: State) -> bool:
 def _arms(state: State, policy: Policy, when: str) -> tuple[str, bool, str]:
     """What trains, whether that is an audit, and why."""
     if state.rescue:
-        return BASELINE, False, f"{state.posture}: the baseline alone, because {state.rescue}"
+        return (
+            BASELINE,
+            False,
+            f"{state.posture}: the baseline trains alone, because {state.rescue}",
+        )
     if state.posture in ALL_TRAIN:
         return ALL, False, f"{state.posture}: all arms train"
     if state.posture is not Posture.ON:
@@ -189,7 +193,7 @@ def _audit_reason(state: State, policy: Policy, when: str) -> str:
     if state.audit_due:
         return state.audit_due
     if state.reference is None:
-        return "there are no reference metrics to compare a candidate alone with"
+        return "there are no reference metrics to compare with"
     if _days_between(state.reference.when, when) > policy.reference_days:
         return (
             f"the reference metrics of {state.reference.when[:10]} are older than "
@@ -228,7 +232,7 @@ def _adopted(state: State, event: Started) -> Moved:
         due = state.audit_due or in_words if state.posture is Posture.ON else ""
         state = replace(state, tracks={}, reference=None, audit_due=due)
     if state.posture is Posture.ON and state.arm not in event.candidates:
-        return Moved(state, f"{state.arm} is no longer declared", Finding.UNDECLARED)
+        return Moved(state, f"the workload no longer declares {state.arm}", Finding.UNDECLARED)
     return Moved(state, "")
 
 
@@ -265,7 +269,7 @@ def _learned(state: State, event: Settled, planned: Plan) -> Moved:
         return _tried(state, event, planned)
     seen = next((one for one in event.seen if one.arm == state.arm), None)
     if seen is None:
-        return Moved(state, f"the execution has no result of {state.arm}")
+        return Moved(state, f"on: no result of {state.arm}")
     if planned.audit:
         return _audited(state, planned.policy, seen, event.when)
     return _trained_alone(state, seen)
@@ -307,7 +311,7 @@ def _promoted(state: State, policy: Policy, running: list[Seen], when: str) -> M
     arm = _fastest(ready).arm
     if not _has_passed(policy.shadow_days, state.since, when):
         days = f"{policy.shadow_days:g} days in shadow"
-        return Moved(state, f"{arm} has shown enough and is promoted after {days}")
+        return Moved(state, f"{arm} has shown enough; it is promoted after {days}")
     reference = _reference(state.tracks[arm], state.tracks[arm].values, when)
     promoted = replace(state, arm=arm, reference=reference)
     return Moved(promoted, f"{arm} is promoted: {why[arm]}", Finding.PROMOTED)
@@ -369,7 +373,9 @@ def _trained_alone(state: State, seen: Seen) -> Moved:
     state = replace(state, since_audit=state.since_audit + 1)
     suspicious = "" if state.reference is None else drift(seen.values, state.reference)
     if suspicious:
-        return Moved(replace(state, audit_due=suspicious), f"{suspicious}: audited next")
+        return Moved(
+            replace(state, audit_due=suspicious), f"{suspicious}: the next execution is an audit"
+        )
     return Moved(state, f"on: {state.arm} trained alone")
 
 
@@ -378,18 +384,20 @@ def _audited(state: State, policy: Policy, seen: Seen, when: str) -> Moved:
     track = _tracked(before, seen, policy)
     state = replace(state, tracks={state.arm: track}, since_audit=0)
     if track.refused:
-        return Moved(state, f"an audit refused {state.arm}: {track.refused}", Finding.REFUSED)
+        return Moved(
+            state, f"{state.arm} was refused in an audit: {track.refused}", Finding.REFUSED
+        )
     if seen.outcome == "pass":
         values = state.reference.values if state.reference is not None else ()
         renewed = _reference(track, _kept(values, seen.values), when)
-        again = ", after one that failed" if before.trial else ""
+        audit = "a repeated audit" if before.trial else "its audit"
         return Moved(
             replace(state, reference=renewed, audit_due=""),
-            f"on: {state.arm} passed its audit{again}, the reference is renewed",
+            f"on: {state.arm} passed {audit}; the reference is renewed",
         )
     if seen.outcome == "fail":
         due = (
-            f"an audit refused {state.arm} ({seen.reason}); it is repeated, and the baseline is "
+            f"{state.arm} failed an audit ({seen.reason}); audits are repeated and the baseline is "
             "registered until one passes"
         )
     else:
