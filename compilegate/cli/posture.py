@@ -185,7 +185,6 @@ def settle_failed(workload: Workload, home: Path, result: ExecutionResult) -> St
         result.execution_id,
         failed=failed,
         otherwise=str(result.failure),
-        when=function.now(),
         who="runner",
     )
     return None if after is None else after.state

@@ -59,8 +59,7 @@ def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]
     """Answer one step, or an event about an execution's end."""
     records = records_here()
     if "detail-type" in event:
-        workload = os.environ[contract.WORKLOAD_VARIABLE]
-        return after_execution(event, records, _client("sagemaker"), workload=workload, when=now())
+        return _ended(event["detail"], records)
     acts = {contract.START: _start, contract.SETTLE: _settle}
     act = acts.get(event[contract.ACT])
     if act is None:
@@ -144,21 +143,19 @@ def settle_ended(
     *,
     failed: Iterable[FailedStep],
     otherwise: str,
-    when: str,
     who: str,
 ) -> Record | None:
     """Settle an execution; None where it is not waiting for that.
 
     `otherwise` says why nothing was learned, where no candidate's job failed.
     """
-    record = current(records, workload, when=when, who=execution)
-    planned = record.state.open.get(execution)
+    planned = current(records, workload, when=now(), who=who).state.open.get(execution)
     if planned is None:
         return None
     seen, lost = crashed(planned.candidates, failed)
     settled = Settled(
         execution=execution,
-        when=when,
+        when=now(),
         who=who,
         seen=seen,
         nothing_learned="" if seen or lost else otherwise,
@@ -188,28 +185,22 @@ def crashed(
     return tuple(seen), "; ".join(lost)
 
 
-def after_execution(
-    event: Mapping[str, Any], records: Records, client: Any, *, workload: str, when: str
-) -> dict[str, str]:
+def _ended(detail: Mapping[str, Any], records: Records) -> dict[str, str]:
     """Act on an execution's end in an account, which EventBridge reports.
 
-    `client` is boto3's of SageMaker. An event that comes twice does nothing the second time: the
-    execution is settled, and another start with its token is the same execution.
+    An event that comes twice does nothing the second time: the execution is settled, and another
+    start with its token is the same execution.
     """
-    detail = event["detail"]
+    workload, client = os.environ[contract.WORKLOAD_VARIABLE], _client("sagemaker")
     arn, status = detail["pipelineExecutionArn"], detail["currentPipelineExecutionStatus"]
-    execution = arn.rpartition("/")[2]
+    execution, who = arn.rpartition("/")[2], "function"
+    failed = _failed_steps(client, arn) if status == "Failed" else ()
+    otherwise = f"the execution ended with status {status}"
     settled = settle_ended(
-        records,
-        workload,
-        execution,
-        failed=_failed_steps(client, arn) if status == "Failed" else (),
-        otherwise=f"the execution ended with status {status}",
-        when=when,
-        who="function",
+        records, workload, execution, failed=failed, otherwise=otherwise, who=who
     )
     answer = {"settled": "no" if settled is None else "yes"}
-    record = settled or current(records, workload, when=when, who=execution)
+    record = settled or current(records, workload, when=now(), who=who)
     newest = record.decisions[-1].event if record.decisions else None
     # Where an earlier call settled it and failed after that, its rescue may still be missing.
     ended = isinstance(newest, Settled) and newest.execution == execution
