@@ -49,7 +49,9 @@ def messages(room: str) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("room", ["catalog", "cli", "document", "history", "local", "posture", "workload"])
+@pytest.mark.parametrize(
+    "room", ["catalog", "cli", "document", "history", "local", "posture", "workload"]
+)
 def test_every_message_of_a_room_has_been_read(room: str) -> None:
     golden = Path(__file__).parent / "messages" / f"{room}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
