@@ -19,8 +19,7 @@ import pytest
 from moto.events.models import EventPattern
 
 from compilegate.posture.contract import DAY_VARIABLE
-from compilegate.posture.records import DynamoRecords
-from compilegate.posture.records import encoded, read_record
+from compilegate.posture.records import DynamoRecords, encoded, read_record
 from compilegate.posture.state import Observed, Posture, State
 from tests.aws_server.client import running_server
 from tests.infra.deployment.cdk_cli import Cdk
