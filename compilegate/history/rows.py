@@ -40,7 +40,7 @@ class Measured:
 
     metric: str
     value: float
-    """Of the row's arm."""
+    """The row's arm's."""
     baseline: float | None = None
     """None where no baseline trained beside it."""
     delta: Interval | None = None
@@ -64,7 +64,7 @@ class Row:
     metrics: tuple[Measured, ...] = ()
     speedup: Interval | None = None
     cost: Amount | None = None
-    """Of all jobs whose evidence is valid; None where there is none."""
+    """All jobs whose evidence is valid, together; None where there is none."""
     saved: Amount | None = None
     """By how much a candidate's job alone was shorter than the newest baseline's before; in an
     audit, below zero, what it trained beyond the candidate's one job. None where it is not
