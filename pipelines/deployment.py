@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from compilegate.posture.names import FUNCTION
+from compilegate.posture.contract import FUNCTION
 from compilegate.workload import Workload
 
 LOCAL_ACCOUNT = "000000000000"

@@ -18,9 +18,17 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 
-from compilegate.posture.events import Outcome, Reset, Seen, Settled, Started
-from compilegate.posture.policy import Policy
-from compilegate.posture.state import Difference, Posture, State
+from compilegate.posture.contract import Policy
+from compilegate.posture.state import (
+    Chosen,
+    Difference,
+    Outcome,
+    Posture,
+    Seen,
+    Settled,
+    Started,
+    State,
+)
 from compilegate.posture.transitions import transition
 
 WEEKS, HISTORIES, SEEDS = 104, 200, 3
@@ -97,7 +105,8 @@ def history(cell: Cell, generator: np.random.Generator, harm: Callable[[int], fl
 
 def by_posture(weeks: Sequence[Week]) -> Iterator[Lived]:
     """The product's state machine."""
-    state = transition(State(), Reset(when=FIRST.isoformat(), who="a", reason="b")).state
+    first = Chosen(posture=Posture.BENCHMARK, when=FIRST.isoformat(), who="a", reason="b")
+    state = transition(State(), first).state
     for number, week in enumerate(weeks):
         name, when = str(number), (FIRST + datetime.timedelta(weeks=number)).isoformat()
         started = Started(execution=name, when=when, who="a", policy=POLICY, candidates=("x",))

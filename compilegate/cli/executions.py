@@ -152,12 +152,18 @@ def _prune(
 def _show_portfolio(place: Place, *, as_json: bool) -> None:
     from compilegate.history import rows as history  # noqa: PLC0415  the gate takes time
 
-    by_name = {name: place.rows(name) for name in place.executed()}
-    lines = [history.line_of(name, rows) for name, rows in by_name.items() if rows]
+    found = {name: place.rows(name) for name in place.executed()}
+    by_name = {name: rows for name, rows in found.items() if rows}
     if as_json:
-        print_json([asdict(line) for line in lines])
-    elif lines:
-        print_table([history.PORTFOLIO, *map(history.line_cells, lines)])
+        print_json(
+            [
+                {"workload": name, "executions": len(rows), **asdict(history.summary(rows))}
+                for name, rows in by_name.items()
+            ]
+        )
+    elif by_name:
+        cells = (history.summary_cells(name, rows) for name, rows in by_name.items())
+        print_table([history.PORTFOLIO, *cells])
     else:
         click.echo(f"Nothing has been executed in {place.called} yet")
 

@@ -24,10 +24,9 @@ from compilegate.history.rows import Past, Row, rows_of
 from compilegate.job.names import VERDICT_FILE
 from compilegate.local import LocalExecutor, list_executions
 from compilegate.pipelines.staging import ImageFolder, image_folders
-from compilegate.posture.dynamodb import DynamoRecords
-from compilegate.posture.events import Event
 from compilegate.posture.function import now
-from compilegate.posture.records import Record, current, decide
+from compilegate.posture.records import DynamoRecords, Record, current, decide
+from compilegate.posture.state import Event
 
 _TABLE = "PostureTableName"
 """An output of the stack of a workload with a posture."""
@@ -104,7 +103,7 @@ class Here:
         return getpass.getuser()
 
     def posture(self, workload: str) -> Record:
-        return current(records_in(self.home), workload, when=now(), who=self.who())[0]
+        return current(records_in(self.home), workload, when=now(), who=self.who())
 
     def change_posture(self, workload: str, event: Event) -> Record:
         return decide(records_in(self.home), workload, event)
@@ -168,7 +167,7 @@ class Deployed:
 
     def posture(self, workload: str) -> Record:
         with self._records(workload) as records:
-            return current(records, workload, when=now(), who="compilegate")[0]
+            return current(records, workload, when=now(), who="compilegate")
 
     def change_posture(self, workload: str, event: Event) -> Record:
         with self._records(workload) as records:

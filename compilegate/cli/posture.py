@@ -21,10 +21,9 @@ from compilegate.cli.options import (
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus
 from compilegate.local import FunctionSources, Handler
-from compilegate.posture import function, names
-from compilegate.posture.events import Event, Reset, SetByPerson, Settled
+from compilegate.posture import contract, function
 from compilegate.posture.records import Decision, FileRecords, Record, current, encoded
-from compilegate.posture.state import Plan, Posture, State
+from compilegate.posture.state import Chosen, Plan, Posture, Settled, State
 from compilegate.posture.transitions import plan
 from compilegate.workload import Workload
 
@@ -79,26 +78,21 @@ def command(
         )
     place, name = place_of(project), declared.name
     if state is not None:
-        record = place.change_posture(name, _event(place, declared, state, reason, arm))
+        record = place.change_posture(name, _choice(place, declared, state, reason, arm))
         last = record.decisions[-1]
         click.echo(f"{name}: {last.before} -> {last.after}, {last.reason}")
         return
     refuse_given({"--reason", "--arm"}, "needs a STATE")
     record = place.posture(name)
-    following = plan(
-        record.state,
-        declared.posture.policy,
-        tuple(declared.candidates),
-        execution="next",
-        when=function.now(),
-    )
+    policy, candidates = declared.posture.policy, tuple(declared.candidates)
+    following = plan(record.state, policy, candidates, function.now())
     decisions = record.decisions if show_all else record.decisions[-_SHOWN:]
     _show_state(record, following, decisions, as_json=as_json)
 
 
-def _event(
+def _choice(
     place: Place, declared: Workload, state: str, reason: str | None, arm: str | None
-) -> Event:
+) -> Chosen:
     """A person's decision. Refuses one without a reason, or with an arm that does not fit."""
     if reason is None:
         raise click.UsageError("--reason is missing; say why the posture changes")
@@ -109,10 +103,13 @@ def _event(
         )
     if state != Posture.ON and arm is not None:
         raise click.UsageError(f"--arm goes with the state `on`, not with {state}")
-    if state == RESET:
-        return Reset(when=function.now(), who=place.who(), reason=reason)
-    return SetByPerson(
-        posture=Posture(state), when=function.now(), who=place.who(), reason=reason, arm=arm or ""
+    who = place.who()
+    return Chosen(
+        posture=Posture.BENCHMARK if state == RESET else Posture(state),
+        when=function.now(),
+        who=who,
+        reason=f"{'reset' if state == RESET else 'set'} by {who}: {reason}",
+        arm=arm or "",
     )
 
 
@@ -153,21 +150,21 @@ def records_in(home: Path) -> FileRecords:
 
 def posture_functions(home: Path) -> FunctionSources:
     """What stands for the function that keeps the records."""
-    environment = {names.FOLDER_VARIABLE: str(records_in(home).folder)}
-    if names.DAY_VARIABLE in os.environ:
-        environment[names.DAY_VARIABLE] = os.environ[names.DAY_VARIABLE]
+    environment = {contract.FOLDER_VARIABLE: str(records_in(home).folder)}
+    if contract.DAY_VARIABLE in os.environ:
+        environment[contract.DAY_VARIABLE] = os.environ[contract.DAY_VARIABLE]
     here = Handler(Path(function.__file__), environment=environment)
-    return FunctionSources(patterns=((f"*:function:{names.FUNCTION}", here),))
+    return FunctionSources(patterns=((f"*:function:{contract.FUNCTION}", here),))
 
 
 def posture_lines(workload: str, execution: str, home: Path) -> Iterator[str]:
     """What an execution has changed in the workload's posture; nothing where it has no record."""
-    record, _ = current(records_in(home), workload, when=function.now(), who=execution)
-    for decision in record.decisions:
-        if isinstance(decision.event, Settled) and decision.event.execution == execution:
-            moved = decision.before is not decision.after
-            before = f"{decision.before} -> {decision.after}" if moved else str(decision.after)
-            yield f"posture: {before}, {decision.reason}"
+    record = current(records_in(home), workload, when=function.now(), who=execution)
+    decision = record.latest(Settled, execution)
+    if decision is not None:
+        moved = decision.before is not decision.after
+        before = f"{decision.before} -> {decision.after}" if moved else str(decision.after)
+        yield f"posture: {before}, {decision.reason}"
 
 
 def settle_failed(workload: Workload, home: Path, result: ExecutionResult) -> State | None:
@@ -188,7 +185,6 @@ def settle_failed(workload: Workload, home: Path, result: ExecutionResult) -> St
         result.execution_id,
         failed=failed,
         otherwise=str(result.failure),
-        when=function.now(),
         who="runner",
     )
     return None if after is None else after.state

@@ -150,6 +150,7 @@ def judge(
         baseline=baseline,
         candidates=candidates,
         cost=cost_of(experiment, examined, speeds, candidates),
+        rules=experiment.settings.model_dump(mode="json"),
     )
 
 

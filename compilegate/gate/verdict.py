@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal
 
@@ -440,6 +440,9 @@ class Verdict:
     candidates: tuple[CandidateVerdict, ...]
     cost: CostFigures | None = None
     """None when no job's evidence is valid."""
+    rules: dict[str, Any] = field(default_factory=dict)
+    """The `[gate]` table that it was judged by, with its defaults. Empty in verdicts of earlier
+    versions."""
     schema_version: Literal[1] = SCHEMA_VERSION
 
     def to_json(self) -> str:

@@ -5,21 +5,33 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from compilegate.gate.verdict import ArmCost, CandidateVerdict, Interval, Verdict
-from compilegate.posture.events import Lost, Reset, Seen, SetByPerson, Settled, Started
-from compilegate.posture.names import ALL, BASELINE
-from compilegate.posture.records import Decision, Record
-from compilegate.posture.state import Posture
+from compilegate.gate.verdict import Amount, ArmCost, Interval, Verdict
+from compilegate.posture.contract import ALL, BASELINE
+from compilegate.posture.records import Record
+from compilegate.posture.state import Chosen, Posture, Settled, Started
 
 COLUMNS = (
     *("STARTED", "EXECUTION", "POSTURE", "TRAINED", "REGISTERED", "OUTCOME"),
     *("METRICS (DELTA)", "SPEED-UP", "HOURS", "USD", "CHANGES"),
 )
 PORTFOLIO = (
-    *("WORKLOAD", "EXECUTIONS", "LAST", "POSTURE", "REGISTERED", "SINCE", "SPEED-UP"),
-    *("HOURS", "USD"),
+    *("WORKLOAD", "EXECUTIONS", "LAST", "POSTURE", "REGISTERED", "SPEED-UP", "HOURS", "USD"),
 )
+_MOST_RULES = 3
+"""Changed rules of the gate that a row names; the rest is counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """What is known of one execution, wherever it ran."""
+
+    execution: str
+    started: float
+    """Seconds since the epoch."""
+    status: str
+    verdict: Verdict | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +40,7 @@ class Measured:
 
     metric: str
     value: float
-    """The arm's that the row is about."""
+    """The row's arm's."""
     baseline: float | None = None
     """None where no baseline trained beside it."""
     delta: Interval | None = None
@@ -51,65 +63,63 @@ class Row:
     outcome: str = ""
     metrics: tuple[Measured, ...] = ()
     speedup: Interval | None = None
-    seconds: float | None = None
-    """Machine time over all jobs whose evidence is valid; None where nothing is known."""
-    usd: float | None = None
-    """None where the price is not known."""
-    saved_seconds: float | None = None
+    cost: Amount | None = None
+    """All jobs whose evidence is valid, together; None where there is none."""
+    saved: Amount | None = None
     """By how much a candidate's job alone was shorter than the newest baseline's before; in an
     audit, below zero, what it trained beyond the candidate's one job. None where it is not
     measured, and in other executions."""
-    saved_usd: float | None = None
     versions: Mapping[str, str] | None = None
     """Digests of what trained, from the posture's record."""
     changes: tuple[str, ...] = ()
-    """What is different from the row before: the change points."""
+    """What differs from the row before."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether a candidate trained without the baseline."""
+        return self.trained not in {ALL, BASELINE}
 
-@dataclass(frozen=True, kw_only=True)
-class Past:
-    """What is known of one execution, wherever it ran."""
-
-    execution: str
-    started: float
-    """Seconds since the epoch."""
-    status: str
-    verdict: Verdict | None
+    @property
+    def audit(self) -> bool:
+        """Whether all arms trained although a candidate trains alone otherwise."""
+        return self.posture == Posture.ON and self.trained == ALL
 
 
 def rows_of(executions: Iterable[Past], record: Record | None) -> list[Row]:
-    """The rows, with their change points."""
-    decisions = () if record is None else record.decisions
+    """The rows, with what changed between them."""
+    record = record or Record(workload="")
     rows: list[Row] = []
+    rules: dict[str, str] = {}
     baseline: ArmCost | None = None
     for past in sorted(executions, key=lambda one: one.started):
-        row, arms = _row(past, decisions), _arms(past.verdict)
-        before = rows[-1] if rows else None
-        row = replace(row, changes=tuple(_changes(before, row, decisions)))
-        rows.append(_with_savings(row, arms, baseline))
+        row = _row(past, record)
+        changes = list(_changes(rows[-1], row, record)) if rows else []
+        if past.verdict is not None and past.verdict.rules:
+            now = dict(_flat(past.verdict.rules))
+            changes += _changed_rules(rules, now)
+            rules = now
+        arms = _arms(past.verdict)
+        saved = _saved(row, arms, baseline)
+        rows.append(replace(row, changes=tuple(changes), saved=saved))
         baseline = arms.get(BASELINE, baseline)
     return rows
 
 
-def _row(past: Past, decisions: Sequence[Decision]) -> Row:
+def _row(past: Past, record: Record) -> Row:
     moment = datetime.datetime.fromtimestamp(past.started, datetime.UTC)
     row = Row(
         execution=past.execution, started=moment.isoformat(timespec="seconds"), status=past.status
     )
     if past.verdict is not None:
         row = _with_verdict(row, past.verdict)
-    # What it says again, when it is resumed, was decided the first time.
-    for decision in reversed(decisions):
-        event = decision.event
-        if isinstance(event, Started) and event.execution == past.execution:
-            after, versions = str(decision.after), event.fingerprint
-            row = replace(row, posture=after, versions=versions, started=event.when)
-    settled = [
-        one.event
-        for one in decisions
-        if isinstance(one.event, Settled) and one.event.execution == past.execution
-    ]
-    return _with_settled(row, settled[0]) if settled else row
+    decision = record.latest(Started, past.execution)
+    if decision is not None and isinstance(decision.event, Started):
+        event, posture = decision.event, str(decision.after)
+        row = replace(row, posture=posture, versions=event.fingerprint, started=event.when)
+    decision = record.latest(Settled, past.execution)
+    if decision is not None and isinstance(decision.event, Settled):
+        row = _with_settled(row, decision.event)
+    return row
 
 
 def _arms(verdict: Verdict | None) -> dict[str, ArmCost]:
@@ -118,19 +128,17 @@ def _arms(verdict: Verdict | None) -> dict[str, ArmCost]:
 
 
 def _with_verdict(row: Row, verdict: Verdict) -> Row:
-    arms = _arms(verdict).values()
-    by_name = {candidate.arm: candidate for candidate in verdict.candidates}
-    first = next(iter(verdict.candidates), None)
-    about: CandidateVerdict | None = by_name.get(verdict.decision.arm, first)
+    jobs = [one.job for one in _arms(verdict).values() for _ in range(one.jobs)]
     row = replace(
         row,
         registered=verdict.decision.arm,
         trained=ALL if verdict.candidates else verdict.baseline.arm,
-        seconds=_sum([arm.jobs * arm.job.seconds for arm in arms]),
-        usd=_sum([None if arm.job.usd is None else arm.jobs * arm.job.usd for arm in arms]),
+        cost=_total(jobs),
     )
-    if about is None:
+    if not verdict.candidates:
         return row
+    by_name = {candidate.arm: candidate for candidate in verdict.candidates}
+    about = by_name.get(verdict.decision.arm, verdict.candidates[0])
     return replace(
         row,
         arm=about.arm,
@@ -144,59 +152,45 @@ def _with_verdict(row: Row, verdict: Verdict) -> Row:
     )
 
 
-def _sum(values: Sequence[float | None]) -> float | None:
-    """The sum; None where a part is not known, or there is none."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
-
-
 def _with_settled(row: Row, event: Settled) -> Row:
-    """What the record knows better: an arm alone, and an execution that failed."""
+    """What only the record knows: the metrics of an arm alone, and an execution that failed."""
+    row = replace(row, registered=event.registered if event.registered != "none" else "")
     named = [one for one in event.seen if one.arm == (row.arm or row.trained)]
     seen = next(iter([*named, *event.seen]), None)
-    row = replace(row, registered=event.registered if event.registered != "none" else "")
     if seen is None or row.metrics:
         return row
-    return replace(row, arm=seen.arm, outcome=seen.outcome, metrics=_alone(seen))
-
-
-def _alone(seen: Seen) -> tuple[Measured, ...]:
-    return tuple(
+    metrics = tuple(
         Measured(metric=name, value=-value if name in seen.turned else value)
         for name, value in seen.values.items()
     )
+    return replace(row, arm=seen.arm, outcome=seen.outcome, metrics=metrics)
 
 
-def _with_savings(row: Row, arms: Mapping[str, ArmCost], baseline: ArmCost | None) -> Row:
-    """Measured, and not what a list says: nothing is claimed where a job's time is not known."""
-    audit = row.posture == Posture.ON and row.trained == ALL
-    alone = row.trained not in {ALL, BASELINE}
-    candidate = arms.get(row.arm if audit else row.trained)
+def _total(amounts: Sequence[Amount]) -> Amount | None:
+    """The sum; its dollars are unknown where those of a part are."""
+    if not amounts:
+        return None
+    paid = [one.usd for one in amounts if one.usd is not None]
+    seconds = sum(one.seconds for one in amounts)
+    return Amount(seconds, sum(paid) if len(paid) == len(amounts) else None)
+
+
+def _minus(one: Amount, other: Amount) -> Amount:
+    usd = None if one.usd is None or other.usd is None else one.usd - other.usd
+    return Amount(one.seconds - other.seconds, usd)
+
+
+def _saved(row: Row, arms: Mapping[str, ArmCost], baseline: ArmCost | None) -> Amount | None:
+    """Measured, not taken from a price list: nothing is claimed where a job's time is unknown."""
+    candidate = arms.get(row.arm if row.audit else row.trained)
     if candidate is None:
-        return row
-    own = candidate.job
-    if audit:
-        return replace(
-            row,
-            saved_seconds=_less(own.seconds, row.seconds),
-            saved_usd=_less(own.usd, row.usd),
-        )
-    if not alone or baseline is None:
-        return row
-    return replace(
-        row,
-        saved_seconds=_less(baseline.job.seconds, own.seconds),
-        saved_usd=_less(baseline.job.usd, own.usd),
-    )
+        return None
+    if row.audit and row.cost is not None:
+        return _minus(candidate.job, row.cost)
+    return _minus(baseline.job, candidate.job) if row.alone and baseline is not None else None
 
 
-def _less(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one - other
-
-
-def _changes(before: Row | None, row: Row, decisions: Sequence[Decision]) -> Iterator[str]:
-    if before is None:
-        return
+def _changes(before: Row, row: Row, record: Record) -> Iterator[str]:
     if before.posture != row.posture:
         yield f"posture {before.posture or 'none'} -> {row.posture or 'none'}"
     if before.registered and row.registered and before.registered != row.registered:
@@ -205,70 +199,64 @@ def _changes(before: Row | None, row: Row, decisions: Sequence[Decision]) -> Ite
     changed = [name for name in new if old and old.get(name) != new[name]]
     if changed:
         yield f"{' and '.join(changed)} changed"
-    for decision in decisions:
-        after_start = before.started < decision.event.when <= row.started
-        if after_start and isinstance(decision.event, SetByPerson | Reset | Lost):
+    for decision in record.decisions:
+        between = before.started < decision.event.when <= row.started
+        if between and isinstance(decision.event, Chosen):
             yield decision.reason
 
 
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The leaves of a table by their dotted keys, as texts."""
+    if isinstance(value, Mapping):
+        for name, member in value.items():
+            yield from _flat(member, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        yield from _flat({str(number): member for number, member in enumerate(value)}, path)
+    else:
+        yield path, "none" if value is None else str(value)
+
+
+def _changed_rules(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """Where the gate judged by other rules than in the verdict before."""
+    changes = [
+        f"{name} {old.get(name, 'none')} -> {new.get(name, 'none')}"
+        for name in {**old, **new}
+        if old.get(name, "none") != new.get(name, "none")
+    ]
+    if not old or not changes:
+        return []
+    more = f" and {len(changes) - _MOST_RULES} more" if len(changes) > _MOST_RULES else ""
+    return [f"gate rules changed: {', '.join(changes[:_MOST_RULES])}{more}"]
+
+
 def saved_so_far(rows: Sequence[Row]) -> str:
-    """The hours and dollars that the candidate saved, measured; empty where it never trained
+    """The measured hours and dollars that the candidate saved; empty where it never trained
     alone."""
-    alone = [row for row in rows if row.trained not in {ALL, BASELINE}]
-    audits = [row for row in rows if row.posture == Posture.ON and row.trained == ALL]
-    measured = [row for row in [*alone, *audits] if row.saved_seconds is not None]
+    alone, audits = [row for row in rows if row.alone], [row for row in rows if row.audit]
+    measured = [row.saved for row in [*alone, *audits] if row.saved is not None]
+    total = _total(measured)
     if not alone:
         return ""
-    if not any(row in measured for row in alone):
+    if total is None or not any(row.saved for row in alone):
         return "Saved so far: not measured"
-    usd = _sum([row.saved_usd for row in measured])
+    usd = "dollars unknown" if total.usd is None else f"{total.usd:.2f} USD"
     unknown = len(alone) + len(audits) - len(measured)
     return (
-        f"Saved so far: {sum(row.saved_seconds or 0.0 for row in measured) / 3600:.2f} hours, "
-        f"{'dollars unknown' if usd is None else f'{usd:.2f} USD'} (measured; executions with the "
-        f"candidate alone: {len(alone)}; audits, whose cost is subtracted: {len(audits)}"
-        f"{f'; not measured: {unknown}' if unknown else ''})"
+        f"Saved so far: {total.seconds / 3600:.2f} hours, {usd} (measured over executions of the "
+        f"candidate alone: {len(alone)}, less audits: {len(audits)}; not measured: {unknown})"
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """A workload in one line of the portfolio."""
-
-    workload: str
-    executions: int
-    last: str
-    posture: str
-    registered: str
-    since: str
-    """Since when that arm has been registered without a break: its age."""
-    speedup: Interval | None
-    """The newest that was measured."""
-    seconds: float
-    usd: float | None
-    """None where no execution knows its price."""
-
-
-def line_of(workload: str, rows: Sequence[Row]) -> Line:
-    """The portfolio's line of a workload that was executed."""
-    registered = next((row.registered for row in reversed(rows) if row.registered), "")
-    since = ""
+def summary(rows: Sequence[Row]) -> Row:
+    """The newest row, with the arm registered last, the newest speed-up and the cost of all."""
+    newest = rows[-1]
     for row in reversed(rows):
-        if row.registered and row.registered != registered:
-            break
-        since = row.started if row.registered else since
-    paid = [row.usd for row in rows if row.usd is not None]
-    return Line(
-        workload=workload,
-        executions=len(rows),
-        last=rows[-1].started,
-        posture=rows[-1].posture,
-        registered=registered,
-        since=since,
-        speedup=next((row.speedup for row in reversed(rows) if row.speedup is not None), None),
-        seconds=sum(row.seconds or 0.0 for row in rows),
-        usd=sum(paid) if paid else None,
-    )
+        newest = replace(
+            newest,
+            registered=newest.registered or row.registered,
+            speedup=newest.speedup or row.speedup,
+        )
+    return replace(newest, cost=_total([row.cost for row in rows if row.cost is not None]))
 
 
 def row_cells(row: Row) -> tuple[str, ...]:
@@ -282,35 +270,31 @@ def row_cells(row: Row) -> tuple[str, ...]:
         f"{row.arm} {row.outcome}".strip() or "-",
         ", ".join(_metric(one) for one in row.metrics) or "-",
         _speedup(row.speedup),
-        _hours(row.seconds),
-        _dollars(row.usd),
+        *_cost(row.cost),
         "; ".join(row.changes) or "-",
     )
 
 
-def line_cells(line: Line) -> tuple[str, ...]:
+def summary_cells(workload: str, rows: Sequence[Row]) -> tuple[str, ...]:
     """A workload for the portfolio's table."""
+    newest = summary(rows)
     return (
-        line.workload,
-        str(line.executions),
-        line.last[:10],
-        line.posture or "-",
-        line.registered or "none",
-        line.since[:10] or "-",
-        _speedup(line.speedup),
-        _hours(line.seconds),
-        _dollars(line.usd),
+        workload,
+        str(len(rows)),
+        newest.started[:10],
+        newest.posture or "-",
+        newest.registered or "none",
+        _speedup(newest.speedup),
+        *_cost(newest.cost),
     )
 
 
 def _metric(one: Measured) -> str:
+    found = f"{one.metric} {one.value:.4g}"
     if one.delta is None:
-        return f"{one.metric} {one.value:.4g}"
+        return found
     delta = one.delta
-    return (
-        f"{one.metric} {one.value:.4g} ({delta.estimate:+.2g}, {delta.lower:+.2g} to "
-        f"{delta.upper:+.2g})"
-    )
+    return f"{found} ({delta.estimate:+.2g}, {delta.lower:+.2g} to {delta.upper:+.2g})"
 
 
 def _speedup(found: Interval | None) -> str:
@@ -319,9 +303,7 @@ def _speedup(found: Interval | None) -> str:
     return f"{found.estimate:.2f} ({found.lower:.2f} to {found.upper:.2f})"
 
 
-def _hours(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds / 3600:.2f}"
-
-
-def _dollars(usd: float | None) -> str:
-    return "unknown" if usd is None else f"{usd:.2f}"
+def _cost(cost: Amount | None) -> tuple[str, str]:
+    if cost is None:
+        return "-", "unknown"
+    return f"{cost.seconds / 3600:.2f}", "unknown" if cost.usd is None else f"{cost.usd:.2f}"

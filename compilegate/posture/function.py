@@ -1,19 +1,18 @@
-"""The function of a posture's two Lambda steps: which arms train; and what their verdict changes.
+"""The function of a posture's two Lambda steps: which arms train, and what their verdict changes.
 
     {"act": "start", "workload": ..., "execution": ..., "policy": JSON, "fingerprint": JSON,
      "candidates": "a,b"}                          -> arms, posture, watched, reason
     {"act": "settle", "workload": ..., "execution": ..., "observed": JSON, "model--ARM": ...,
      "image--ARM": ..., ...}         -> arm, model, image, compiler, job, words, reason
 
-All values are texts, as the steps of a definition hand them over. Called again for the same
-execution, as a resumed one does, it gives the same answer and decides nothing twice.
+All values are texts, as the steps of a definition pass them. Called again for the same execution,
+as a resumed one does, it gives the same answer and decides nothing twice.
 
-In an account EventBridge also says when an execution failed or was stopped before its gate could
-say anything. It is settled then, and made up for. A candidate whose program failed its job is
-refused. Nothing is learned from any other failure, such as a machine that was lost, nor from an
-execution that somebody stopped. Where a candidate's job left the workload without a model, the next
-execution trains the baseline alone; `run` starts it at once on this machine, the function in an
-account.
+In an account EventBridge also reports an execution that failed or was stopped before its gate ran.
+It is settled then. A candidate whose program failed its job is refused. Nothing is learned from any
+other failure, such as a machine that was lost, nor from an execution that somebody stopped. Where a
+candidate's job left the workload without a model, the next execution trains the baseline alone;
+`run` starts it at once on this machine, the function in an account.
 """
 
 from __future__ import annotations
@@ -27,17 +26,23 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from compilegate.posture import names
-from compilegate.posture.dynamodb import DynamoRecords
-from compilegate.posture.errors import PostureError
-from compilegate.posture.events import Observed, Seen, Settled, Started
-from compilegate.posture.policy import Policy
-from compilegate.posture.records import FileRecords, Record, Records, current, decide, decoded
+from compilegate.posture import contract
+from compilegate.posture.contract import Policy, PostureError
+from compilegate.posture.records import (
+    DynamoRecords,
+    FileRecords,
+    Record,
+    Records,
+    current,
+    decide,
+    decoded,
+)
+from compilegate.posture.state import Observed, Seen, Settled, Started
 
 _NONE = "none"
 _TRAINED = re.compile(r"Train-(?P<arm>.+)-(?:\d+|alone)")
 _BY_ITS_PROGRAM = re.compile(r"AlgorithmError|exit code", re.IGNORECASE)
-"""How the service, and the local target, say that a program ended its job."""
+"""How the service, and the local target, report that a program ended its job."""
 _BY_THE_MACHINE = re.compile(r"\b(?:137|143)\b|SIGKILL|SIGTERM|out of memory", re.IGNORECASE)
 """The programs among these that something outside of them killed."""
 
@@ -51,102 +56,84 @@ class FailedStep:
 
 
 def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]:
-    """Answer one step."""
+    """Answer one step, or an event about an execution's end."""
     records = records_here()
     if "detail-type" in event:
-        return _ended(event, records)
-    acts = {names.START: _start, names.SETTLE: _settle}
-    act = acts.get(event[names.ACT])
+        return _ended(event["detail"], records)
+    acts = {contract.START: _start, contract.SETTLE: _settle}
+    act = acts.get(event[contract.ACT])
     if act is None:
-        raise PostureError(f"act is {event[names.ACT]!r}, allowed: {', '.join(acts)}")
+        raise PostureError(f"act is {event[contract.ACT]!r}, allowed: {', '.join(acts)}")
     return act(event, records)
 
 
-def _ended(event: Mapping[str, Any], records: Records) -> dict[str, str]:
+def _client(service: str) -> Any:
     import boto3  # noqa: PLC0415  on this machine the function needs nothing but Python
 
-    workload = os.environ[names.WORKLOAD_VARIABLE]
-    client = boto3.client("sagemaker")
-    return after_execution(event, records, client, workload=workload, when=now())
+    return boto3.client(service)
 
 
 def records_here() -> Records:
     """A table in an account, or a folder on this machine."""
-    table = os.environ.get(names.TABLE_VARIABLE)
+    table = os.environ.get(contract.TABLE_VARIABLE)
     if table is None:
-        return FileRecords(Path(os.environ[names.FOLDER_VARIABLE]))
-    import boto3  # noqa: PLC0415  on this machine the function needs nothing but Python
-
-    return DynamoRecords(boto3.client("dynamodb"), table)
+        return FileRecords(Path(os.environ[contract.FOLDER_VARIABLE]))
+    return DynamoRecords(_client("dynamodb"), table)
 
 
 def now() -> str:
-    """The moment, in UTC."""
-    given = os.environ.get(names.DAY_VARIABLE)
+    """The current time, in UTC."""
+    given = os.environ.get(contract.DAY_VARIABLE)
     return given or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def _start(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, execution = event["workload"], event["execution"]
-    policy = Policy.read(json.loads(event["policy"]))
-    record, _ = current(records, workload, when=now(), who=execution)
+    record = current(records, workload, when=now(), who=execution)
     if execution not in record.state.open:
         started = Started(
             execution=execution,
             when=now(),
             who=execution,
-            policy=policy,
+            policy=decoded(Policy, json.loads(event["policy"])),
             candidates=tuple(event["candidates"].split(",")),
             fingerprint=json.loads(event["fingerprint"]),
         )
         record = decide(records, workload, started)
     plan = record.state.open[execution]
     return {
-        names.ARMS: plan.arms,
-        names.POSTURE: str(plan.posture),
-        names.WATCHED: str(plan.watched).lower(),
-        names.REASON: plan.reason,
+        contract.ARMS: plan.arms,
+        contract.POSTURE: str(plan.posture),
+        contract.WATCHED: str(plan.watched).lower(),
+        contract.REASON: plan.reason,
     }
 
 
 def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, execution = event["workload"], event["execution"]
     observed = decoded(Observed, json.loads(event["observed"]))
-    record, _ = current(records, workload, when=now(), who=execution)
-    planned = record.state.open.get(execution)
+    record = current(records, workload, when=now(), who=execution)
+    planned, settled = record.state.open.get(execution), record.latest(Settled, execution)
+    arm, reason = observed.registered, f"{execution} is already settled"
     if planned is not None:
-        found = {one.name: getattr(observed, one.name) for one in fields(observed)}
         # A gate that chooses a candidate has found the baseline valid.
-        if planned.registers == "baseline" and observed.registered != _NONE:
-            found["registered"] = names.BASELINE
-        settled = Settled(
-            **found,
-            execution=execution,
-            when=now(),
-            who="gate",
-        )
-        reason, arm = decide(records, workload, settled).decisions[-1].reason, settled.registered
-    else:
-        before = (one.event for one in reversed(record.decisions))
-        reason = f"{execution} is settled"
-        arm = next(
-            (
-                one.registered
-                for one in before
-                if isinstance(one, Settled) and one.execution == execution
-            ),
-            observed.registered,
-        )
+        if planned.registers == "baseline" and arm != _NONE:
+            arm = contract.BASELINE
+        found = {one.name: getattr(observed, one.name) for one in fields(observed)}
+        found |= {"registered": arm, "execution": execution, "when": now(), "who": "gate"}
+        reason = decide(records, workload, Settled(**found)).decisions[-1].reason
+    elif settled is not None and isinstance(settled.event, Settled):
+        arm = settled.event.registered
     if arm == _NONE:
-        raise PostureError(f"no model can be registered; {reason}")
+        raise PostureError(f"no model can be registered: {reason}")
     return {
-        names.ARM: arm,
-        names.REASON: reason,
-        **{name: str(event[f"{name}--{arm}"]) for name in names.OF_ARM},
+        contract.ARM: arm,
+        contract.REASON: reason,
+        **{name: str(event[f"{name}--{arm}"]) for name in contract.OF_ARM},
     }
 
 
-# Executions that ended before their gate could say anything.
+# Executions that ended before their gate ran
 
 
 def settle_ended(
@@ -156,37 +143,32 @@ def settle_ended(
     *,
     failed: Iterable[FailedStep],
     otherwise: str,
-    when: str,
     who: str,
 ) -> Record | None:
     """Settle an execution; None where it is not waiting for that.
 
     `otherwise` says why nothing was learned, where no candidate's job failed.
     """
-    record, _ = current(records, workload, when=when, who=execution)
-    planned = record.state.open.get(execution)
+    planned = current(records, workload, when=now(), who=who).state.open.get(execution)
     if planned is None:
         return None
     seen, lost = crashed(planned.candidates, failed)
-    return decide(
-        records,
-        workload,
-        Settled(
-            execution=execution,
-            when=when,
-            who=who,
-            seen=seen,
-            nothing_learned="" if seen or lost else otherwise,
-            lost=lost,
-        ),
+    settled = Settled(
+        execution=execution,
+        when=now(),
+        who=who,
+        seen=seen,
+        nothing_learned="" if seen or lost else otherwise,
+        lost=lost,
     )
+    return decide(records, workload, settled)
 
 
 def crashed(
     candidates: Iterable[str], failed: Iterable[FailedStep]
 ) -> tuple[tuple[Seen, ...], str]:
     """The candidates whose program failed its training, each by its first step that did; and why
-    other trainings of candidates are lost, which says nothing of them."""
+    other trainings of candidates are lost, which shows nothing about them."""
     first: dict[str, FailedStep] = {}
     for step in failed:
         trained = _TRAINED.fullmatch(step.name)
@@ -203,32 +185,26 @@ def crashed(
     return tuple(seen), "; ".join(lost)
 
 
-def after_execution(
-    event: Mapping[str, Any], records: Records, client: Any, *, workload: str, when: str
-) -> dict[str, str]:
-    """Act on an execution's end in an account, as EventBridge tells of it.
+def _ended(detail: Mapping[str, Any], records: Records) -> dict[str, str]:
+    """Act on an execution's end in an account, which EventBridge reports.
 
-    `client` is boto3's of SageMaker. An event that comes twice does nothing the second time: the
-    execution is settled, and another start with its token is the same execution.
+    An event that comes twice does nothing the second time: the execution is settled, and another
+    start with its token is the same execution.
     """
-    detail = event["detail"]
-    arn = detail["pipelineExecutionArn"]
-    execution = arn.rpartition("/")[2]
-    status = detail["currentPipelineExecutionStatus"]
+    workload, client = os.environ[contract.WORKLOAD_VARIABLE], _client("sagemaker")
+    arn, status = detail["pipelineExecutionArn"], detail["currentPipelineExecutionStatus"]
+    execution, who = arn.rpartition("/")[2], "function"
+    failed = _failed_steps(client, arn) if status == "Failed" else ()
+    otherwise = f"the execution ended with status {status}"
     settled = settle_ended(
-        records,
-        workload,
-        execution,
-        failed=_failed_steps(client, arn) if status == "Failed" else (),
-        otherwise=f"the execution ended as {status}",
-        when=when,
-        who="function",
+        records, workload, execution, failed=failed, otherwise=otherwise, who=who
     )
-    record, _ = current(records, workload, when=when, who=execution)
-    if settled is None and not _left_nothing(record, execution):
-        return {"settled": "no"}
     answer = {"settled": "no" if settled is None else "yes"}
-    if record.state.rescue:
+    record = settled or current(records, workload, when=now(), who=who)
+    newest = record.decisions[-1].event if record.decisions else None
+    # Where an earlier call settled it and failed after that, its rescue may still be missing.
+    ended = isinstance(newest, Settled) and newest.execution == execution
+    if ended and record.state.rescue:
         given = client.list_pipeline_parameters_for_execution(PipelineExecutionArn=arn)
         answer["started"] = client.start_pipeline_execution(
             PipelineName=arn.split("/")[1],
@@ -239,23 +215,14 @@ def after_execution(
     return answer
 
 
-def _left_nothing(record: Record, execution: str) -> bool:
-    """Whether the newest decision settled this execution: then its rescue may still be missing."""
-    newest = record.decisions[-1].event if record.decisions else None
-    return isinstance(newest, Settled) and newest.execution == execution
-
-
 def _failed_steps(client: Any, arn: str) -> list[FailedStep]:
     pages = client.get_paginator("list_pipeline_execution_steps").paginate(
         PipelineExecutionArn=arn, SortOrder="Ascending"
     )
-    return [
-        FailedStep(step["StepName"], _first_line(step.get("FailureReason") or ""))
-        for page in pages
-        for step in page["PipelineExecutionSteps"]
-        if step.get("StepStatus") == "Failed"
-    ]
+    steps = [step for page in pages for step in page["PipelineExecutionSteps"]]
+    failed = [step for step in steps if step.get("StepStatus") == "Failed"]
+    return [FailedStep(one["StepName"], _first_line(one.get("FailureReason"))) for one in failed]
 
 
-def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[0][:200]
+def _first_line(text: str | None) -> str:
+    return ((text or "").strip().splitlines() or [""])[0][:200]

@@ -1,8 +1,7 @@
-"""A workload's record: where it stands, and every decision that led there.
+"""A workload's record: where it stands, and every decision that led there; in a folder or a table.
 
-The state that stands on top is for people. It is believed only where replaying the decisions leads
-to the same state, and the digest says that nobody changed them; anything else is a damaged record,
-which means shadow.
+The state on top is for people. It is believed only where replaying the decisions leads to the same
+state and the digest is theirs; anything else is a damaged record, which means shadow.
 """
 
 from __future__ import annotations
@@ -13,37 +12,52 @@ import hashlib
 import json
 import re
 import typing
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from compilegate.job.files import lock, write_text
-from compilegate.posture.errors import ConflictError, DamagedRecordError, PostureError
-from compilegate.posture.events import KINDS, Event, Lost
-from compilegate.posture.state import Posture, State
+from compilegate.posture.contract import PostureError
+from compilegate.posture.state import Chosen, Event, Posture, Settled, Started, State
 from compilegate.posture.transitions import transition
 
-VERSION = 3
+VERSION = 4
+KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in typing.get_args(Event)}
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a document of any shape may raise where it is read as a record."""
 _TRIES = 100
 _NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,255}")
+_HEAD = "head"
+_CONFLICTS = {"ConditionalCheckFailed", "TransactionConflict", "DuplicateItem"}
+_Item = Mapping[str, Any]
 _Type = TypeVar("_Type")
+
+
+class DamagedRecordError(PostureError):
+    """A record that cannot be believed. The message says what is wrong with it."""
+
+
+class ConflictError(PostureError):
+    """Another process changed the record after it was read."""
+
+    def __init__(self, workload: str) -> None:
+        super().__init__(f"another process changed the record of {workload}; try again")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     """One event, and what came of it."""
 
-    number: int
     event: Event
     before: Posture
     after: Posture
     reason: str
 
     def document(self) -> dict[str, Any]:
-        """As JSON; the event says what kind it is."""
-        kind = next(name for name, known in KINDS.items() if isinstance(self.event, known))
-        return {**encoded(self), "event": {"kind": kind, **encoded(self.event)}}
+        """As JSON; the event names its kind."""
+        event = {"kind": type(self.event).__name__, **encoded(self.event)}
+        return {**encoded(self), "event": event}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,128 +67,113 @@ class Record:
     workload: str
     state: State = field(default_factory=State)
     decisions: tuple[Decision, ...] = ()
+    kept: int = field(default=0, compare=False)
+    """Decisions that the record already had where it was read; none where it was damaged."""
+    tag: Any = field(default=None, compare=False)
+    """What was read, which a write replaces; None where there was nothing."""
 
-    @property
-    def revision(self) -> int:
-        """What a conditional write compares: it grows by one with every decision."""
-        return len(self.decisions)
+    def after(self, *events: Event) -> Record:
+        """The record with one more decision for each event."""
+        record = self
+        for event in events:
+            before, moved = record.state.posture, transition(record.state, event)
+            decision = Decision(
+                event=event, before=before, after=moved.state.posture, reason=moved.reason
+            )
+            decisions = (*record.decisions, decision)
+            record = replace(record, state=moved.state, decisions=decisions)
+        return record
 
-    def after(self, event: Event) -> Record:
-        """The record with one decision more."""
-        moved = transition(self.state, event)
-        decision = Decision(
-            number=self.revision + 1,
-            event=event,
-            before=self.state.posture,
-            after=moved.state.posture,
-            reason=moved.reason,
-        )
-        decisions = (*self.decisions, decision)
-        return Record(workload=self.workload, state=moved.state, decisions=decisions)
+    def latest(self, kind: type[Started | Settled], execution: str) -> Decision | None:
+        """The newest decision at the start, or at the end, of an execution."""
+        for decision in reversed(self.decisions):
+            if isinstance(decision.event, kind) and decision.event.execution == execution:
+                return decision
+        return None
 
-    def to_json(self) -> str:
-        """As it is kept: readable by people, the state first."""
+    def document(self) -> dict[str, Any]:
+        """As JSON, the state first."""
         decisions = [decision.document() for decision in self.decisions]
-        document = {
+        return {
             "version": VERSION,
             "workload": self.workload,
-            "revision": self.revision,
+            "revision": len(decisions),
             "state": encoded(self.state),
             "decisions": decisions,
-            "digest": digest_of(self.workload, decisions),
+            "digest": _digest(self.workload, decisions),
         }
-        return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
-
-def replayed(workload: str, events: Iterable[Event]) -> Record:
-    """The record that the events lead to."""
-    record = Record(workload=workload)
-    for event in events:
-        record = record.after(event)
-    return record
+    def to_json(self) -> str:
+        """As it is kept in a file."""
+        return json.dumps(self.document(), indent=1, allow_nan=False) + "\n"
 
 
 def read_record(text: bytes | str, workload: str) -> Record:
     """The record as it was kept. Raises DamagedRecordError where it cannot be believed."""
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DamagedRecordError(f"it is not JSON: {error}") from error
-    decisions = document.get("decisions") if isinstance(document, dict) else None
-    if not isinstance(decisions, list):
-        raise DamagedRecordError("it has no list of decisions")
-    promised = {
-        "version": VERSION,
-        "workload": workload,
-        "revision": len(decisions),
-        "digest": digest_of(workload, decisions),
-    }
-    for name, expected in promised.items():
-        _expect(document.get(name) == expected, document.get(name), f"its {name}", str(expected))
-    record = replayed(workload, map(_read_event, decisions))
-    if document.get("state") != encoded(record.state):
-        raise DamagedRecordError(f"its decisions lead to another state: {record.state.posture}")
+        decisions = document["decisions"]
+        events = [one["event"] for one in decisions]
+        record = Record(workload=workload).after(*map(_read_event, events))
+        expected = {
+            "version": VERSION,
+            "workload": workload,
+            "revision": len(decisions),
+            "digest": _digest(workload, decisions),
+            "state": encoded(record.state),
+        }
+    except UNREADABLE as error:
+        raise DamagedRecordError(f"it is not a record: {error!r}") from error
+    wrong = [name for name, value in expected.items() if document.get(name) != value]
+    if wrong:
+        raise DamagedRecordError(f"its decisions do not match its {', '.join(wrong)}")
     return record
 
 
-def digest_of(workload: str, decisions: Any) -> str:
-    """What says that nobody changed these decisions."""
+def _digest(workload: str, decisions: Any) -> str:
     text = json.dumps([workload, decisions], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _read_event(decision: Any) -> Event:
-    document = decision.get("event") if isinstance(decision, dict) else None
-    if not isinstance(document, dict) or document.get("kind") not in KINDS:
-        raise DamagedRecordError(f"an event is {document!r:.60}, expected: {', '.join(KINDS)}")
-    rest = {name: value for name, value in document.items() if name != "kind"}
-    return decoded(KINDS[document["kind"]], rest)
+def _read_event(document: Mapping[str, Any]) -> Event:
+    members = {name: value for name, value in document.items() if name != "kind"}
+    return decoded(KINDS[document["kind"]], members)
 
 
-# Where records are kept.
+# Where records are kept
 
 
-class Records(Protocol):
-    """Where records are kept."""
-
-    def read(self, workload: str) -> tuple[str | None, str]:
-        """The text of the record and its tag; None and an empty tag where there is none."""
-        ...
-
-    def write(self, workload: str, text: str, *, tag: str) -> None:
-        """Replace the record that has this tag; raises ConflictError where it has another."""
-        ...
-
-
-def current(records: Records, workload: str, *, when: str, who: str) -> tuple[Record, str]:
-    """The record and its tag. One that was lost or damaged stands in shadow."""
+def current(records: Records, workload: str, *, when: str, who: str) -> Record:
+    """The record as it is now. One that was lost or damaged stands in shadow."""
     text, tag = records.read(workload)
+    record = Record(workload=workload, tag=tag)
     if text is None:
-        return Record(workload=workload), tag
+        return record
     try:
-        return read_record(text, workload), tag
+        read = read_record(text, workload)
     except DamagedRecordError as error:
         reason = f"the record was damaged ({error}), so all arms train and the gate decides"
-        return replayed(workload, [Lost(when=when, who=who, reason=reason)]), tag
+        lost = Chosen(posture=Posture.SHADOW, when=when, who=who, reason=reason)
+        return record.after(lost)
+    return replace(read, kept=len(read.decisions), tag=tag)
 
 
 def decide(records: Records, workload: str, event: Event) -> Record:
-    """Add one decision, on the record as it is at that moment; tried again after a conflict."""
+    """Add one decision to the record as it is at that moment; retried after a conflict."""
     for _ in range(_TRIES):
-        record, tag = current(records, workload, when=event.when, who=event.who)
-        after = record.after(event)
+        after = current(records, workload, when=event.when, who=event.who).after(event)
         try:
-            records.write(workload, after.to_json(), tag=tag)
+            records.write(after)
         except ConflictError:
             continue
         return after
-    raise ConflictError(f"the record of {workload} was changed {_TRIES} times while this was tried")
+    raise ConflictError(workload)
 
 
 @dataclass(frozen=True)
 class FileRecords:
-    """Records in a folder: NAME.json, written only where nobody else has meanwhile. One that is
-    damaged is kept beside as NAME.json.damaged-N, for whoever wants to know what happened."""
+    """Records in a folder, as NAME.json. A damaged one stays beside it as NAME.json.damaged-N, for
+    whoever wants to know what happened."""
 
     folder: Path
 
@@ -182,36 +181,156 @@ class FileRecords:
         """Where a workload's record is."""
         if not _NAME.fullmatch(workload):
             raise PostureError(
-                f"a workload is named {workload!r:.60}, allowed: letters, digits and single '-'"
+                f"the workload's name is {workload!r:.60}, allowed: letters, digits and single '-'"
             )
         return self.folder / f"{workload}.json"
 
-    def read(self, workload: str) -> tuple[str | None, str]:
-        """The text as it is on the disk; its tag is the text itself."""
+    def read(self, workload: str) -> tuple[str | None, str | None]:
+        """The text on the disk, which is its own tag."""
         try:
             text = self.path(workload).read_bytes().decode("utf-8", "replace")
         except FileNotFoundError:
-            return None, ""
+            return None, None
         return text, text
 
-    def write(self, workload: str, text: str, *, tag: str) -> None:
-        """Replace the text that was read, under a lock that executions of this machine share."""
-        path = self.path(workload)
-        with lock(self.folder / f".{workload}.lock"):
-            before, found = self.read(workload)
-            if found != tag:
-                raise ConflictError(f"the record of {workload} was changed meanwhile")
-            if before is not None:
-                try:
-                    read_record(before, workload)
-                except DamagedRecordError:
-                    number = len(list(path.parent.glob(f"{path.name}.damaged-*"))) + 1
-                    write_text(path.with_name(f"{path.name}.damaged-{number}"), before)
-            write_text(path, text)
+    def write(self, record: Record) -> None:
+        """Replace the text that was read, under a lock that executions of this machine share.
+        Raises ConflictError where it has changed since."""
+        path = self.path(record.workload)
+        with lock(self.folder / f".{record.workload}.lock"):
+            if self.read(record.workload)[1] != record.tag:
+                raise ConflictError(record.workload)
+            if record.tag is not None and not record.kept:
+                number = len(list(path.parent.glob(f"{path.name}.damaged-*"))) + 1
+                write_text(path.with_name(f"{path.name}.damaged-{number}"), record.tag)
+            write_text(path, record.to_json())
 
 
-# Dataclasses as JSON and back, in the standard library alone. What is missing or of another type is
-# an error.
+@dataclass(frozen=True)
+class DynamoRecords:
+    """Records in an account: a DynamoDB table whose partition key is the workload.
+
+        PART              what it holds
+        head              where the workload stands, and the digest of its decisions
+        0001/000012       the twelfth decision of the first record
+
+    Head and decision are written in one transaction, on the condition that the head is the one that
+    was read. So executions that overlap lose nothing. A decision has an item of its own because an
+    item holds 400 KB, which a year of daily decisions exceeds. A damaged record is left as it is,
+    and a new one begins in the next generation: 0002/000001.
+    """
+
+    client: Any
+    table: str
+
+    def read(self, workload: str) -> tuple[str | None, _Item | None]:
+        """The text, put together from its items; its tag is the head."""
+        head: _Item | None = self.client.get_item(
+            TableName=self.table, Key=_key(workload, _HEAD), ConsistentRead=True
+        ).get("Item")
+        if head is None:
+            return None, None
+        try:
+            document = json.loads(head["document"]["S"])
+            decisions = [
+                json.loads(item["decision"]["S"])
+                for item in self._decisions(workload, int(head["generation"]["N"]))
+            ]
+            # What was added since the head was read belongs to a later head.
+            kept = decisions[: document["revision"]]
+            return json.dumps({**document, "decisions": kept}, indent=1) + "\n", head
+        except UNREADABLE as error:
+            return f"damaged: {error}", head
+
+    def write(self, record: Record) -> None:
+        """Add the decisions that the table lacks. Raises ConflictError where the head has changed
+        since it was read."""
+        workload, document = record.workload, record.document()
+        added = document.pop("decisions")[record.kept :]
+        if record.kept:
+            generation = int(record.tag["generation"]["N"])
+        else:
+            generation = self._newest_generation(workload) + 1
+        head = {
+            **_key(workload, _HEAD),
+            "generation": {"N": str(generation)},
+            "document": {"S": json.dumps(document)},
+            "posture": {"S": document["state"]["posture"]},
+            "since": {"S": document["state"]["since"]},
+            "reason": {"S": document["state"]["reason"]},
+        }
+        puts = [{"TableName": self.table, "Item": head, **_unchanged(record.tag)}]
+        for number, decision in enumerate(added, record.kept + 1):
+            item = {**_key(workload, f"{generation:04}/{number:06}"), **_decision(decision)}
+            puts.append({"TableName": self.table, "Item": item, **_unchanged(None)})
+        try:
+            self.client.transact_write_items(TransactItems=[{"Put": put} for put in puts])
+        except self.client.exceptions.TransactionCanceledException as error:
+            reasons = {one.get("Code") for one in error.response.get("CancellationReasons", [])}
+            if reasons & _CONFLICTS:
+                raise ConflictError(workload) from error
+            raise
+
+    def _decisions(self, workload: str, generation: int) -> list[_Item]:
+        pages = self.client.get_paginator("query").paginate(
+            TableName=self.table,
+            ConsistentRead=True,
+            KeyConditionExpression="workload = :workload AND begins_with(part, :generation)",
+            ExpressionAttributeValues={
+                ":workload": {"S": workload},
+                ":generation": {"S": f"{generation:04}/"},
+            },
+        )
+        return [item for page in pages for item in page["Items"]]
+
+    def _newest_generation(self, workload: str) -> int:
+        """The newest that a damaged record, or one that lost its head, has left."""
+        newest = self.client.query(
+            TableName=self.table,
+            ConsistentRead=True,
+            KeyConditionExpression="workload = :workload AND part < :head",
+            ExpressionAttributeValues={":workload": {"S": workload}, ":head": {"S": _HEAD}},
+            ScanIndexForward=False,
+            Limit=1,
+        )["Items"]
+        return int(newest[0]["part"]["S"].partition("/")[0]) if newest else 0
+
+
+def _key(workload: str, part: str) -> dict[str, Any]:
+    return {"workload": {"S": workload}, "part": {"S": part}}
+
+
+def _unchanged(item: _Item | None) -> dict[str, Any]:
+    """The condition that an item is still there as it was read, or still absent."""
+    if item is None:
+        return {"ConditionExpression": "attribute_not_exists(part)"}
+    if "document" not in item:
+        return {"ConditionExpression": "attribute_not_exists(document)"}
+    return {
+        "ConditionExpression": "document = :document",
+        "ExpressionAttributeValues": {":document": item["document"]},
+    }
+
+
+def _decision(decision: _Item) -> dict[str, Any]:
+    """One decision: whole for the program, and in parts for people and for the notifier."""
+    event = decision["event"]
+    parts = {
+        "decision": json.dumps(decision),
+        "when": event["when"],
+        "who": event["who"],
+        "before": decision["before"],
+        "after": decision["after"],
+        "reason": decision["reason"],
+        "moved": "yes" if decision["before"] != decision["after"] else "no",
+    }
+    return {name: {"S": value} for name, value in parts.items()}
+
+
+Records = FileRecords | DynamoRecords
+
+
+# Dataclasses as JSON and back, with the standard library
 
 
 def encoded(value: Any) -> Any:
@@ -226,43 +345,31 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(kind: type[_Type], document: Any) -> _Type:
-    """A dataclass from its JSON. Raises DamagedRecordError with the place and what was found."""
-    found: _Type = _decoded(kind, document, kind.__name__)
+    """A dataclass from its JSON. Raises DamagedRecordError for what is missing, unknown or of
+    another type."""
+    try:
+        found: _Type = _decoded(kind, document)
+    except UNREADABLE as error:
+        raise DamagedRecordError(f"it is not a valid {kind.__name__}: {error!r}") from error
     return found
 
 
-def _decoded(kind: Any, value: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(kind):
-        _expect(isinstance(value, dict), value, where, "an object")
-        hints = typing.get_type_hints(kind)
-        odd = ", ".join(sorted(hints.keys() ^ value.keys()))
-        _expect(not odd, value, where, f"neither more nor less than its members; differing: {odd}")
-        read = {name: _decoded(hints[name], value[name], f"{where}.{name}") for name in hints}
-        return typing.cast("type[Any]", kind)(**read)
-    if typing.get_origin(kind) is not None:
-        return _generic(kind, value, where)
-    if issubclass(kind, enum.Enum):
-        members = [member.value for member in kind]
-        return kind(_expect(value in members, value, where, f"one of {', '.join(members)}"))
-    allowed = (int, float) if kind is float else (kind,)
-    fits = isinstance(value, allowed) and (kind is bool or not isinstance(value, bool))
-    return kind(_expect(fits, value, where, f"of type {kind.__name__}"))
-
-
-def _generic(kind: Any, value: Any, where: str) -> Any:
+def _decoded(kind: Any, value: Any) -> Any:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin is typing.Literal:
-        return _expect(value in inner, value, where, f"one of {', '.join(map(str, inner))}")
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        members = {name: _decoded(hints[name], item) for name, item in value.items()}
+        return typing.cast("type[Any]", kind)(**members)
     if origin is tuple:
-        _expect(isinstance(value, list), value, where, "an array")
-        return tuple(_decoded(inner[0], item, f"{where}[{n}]") for n, item in enumerate(value))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        _expect(isinstance(value, dict), value, where, "an object")
-        return {key: _decoded(inner[1], item, f"{where}.{key}") for key, item in value.items()}
-    return None if value is None else _decoded(inner[0], value, where)  # an optional member
-
-
-def _expect(fits: bool, value: Any, where: str, allowed: str) -> Any:
-    if not fits:
-        raise DamagedRecordError(f"{where} is {value!r:.60}, expected {allowed}")
+        return tuple(_decoded(inner[0], item) for item in value)
+    if origin is Mapping:
+        return {key: _decoded(inner[1], item) for key, item in value.items()}
+    if type(None) in inner:
+        return None if value is None else _decoded(inner[0], value)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return kind(value)
+    # A number stays as it was written, or the digest would be another.
+    whole = kind is float and type(value) is int
+    if type(value) is not kind and not whole and value not in inner:
+        raise TypeError(f"{value!r:.60} is not of type {getattr(kind, '__name__', inner)}")
     return value

@@ -23,11 +23,11 @@ simulation.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from statistics import NormalDist, fmean, stdev
 
-from compilegate.posture.policy import Policy
+from compilegate.posture.contract import Policy
 from compilegate.posture.state import Difference, Looks, Reference, Track
 
 FIRST_LOOK = 3
@@ -43,8 +43,7 @@ _GRID = 81
 _WIDTH = 6.0
 _MIXTURE = 1.0
 """How strong an effect the mixture expects, in executions: small is for audits that are few."""
-_STEPS = 200
-_TINY = 1e-300
+_HALVINGS = 80
 
 
 def why_promoted(track: Track, policy: Policy) -> str:
@@ -61,36 +60,31 @@ def why_promoted(track: Track, policy: Policy) -> str:
     if not looks:
         return ""
     return (
-        f"{', '.join(looks)} within the margin over {count} executions together, by the "
-        f"group-sequential test of {policy.patience} looks"
+        f"{', '.join(looks)} within the margin over {count} executions together "
+        f"(group-sequential test of {policy.patience} looks)"
     )
 
 
 def proven_worse(track: Track, policy: Policy) -> str:
     """What the executions together, or those since a failed one, prove to be worse; empty where
     they prove nothing."""
-    looks = _by_metric(track.looks)
+    looks, recent = _by_metric(track.looks), _by_metric(track.recent)
     for metric, differences in looks.items():
         alpha, margin = FALSE_REVERTS / 2 / len(looks), differences[-1].margin
-        lower, upper = always_valid(differences, alpha=alpha)
-        if upper < 0 and lower <= -margin:
-            return _worse(metric, upper, margin, differences)
-        since = _by_metric(track.recent).get(metric, [])
-        if not track.trial or len(since) != len(track.recent):
-            continue
-        alpha = _share(alpha, track.trials)
-        upper = -lower_bound(since, alpha=alpha, looks=policy.patience, sign=-1)
-        lower = lower_bound(since, alpha=alpha, looks=policy.patience)
-        if upper < 0 and lower <= -margin:
-            return _worse(metric, upper, margin, since)
+        bounds = [(always_valid(differences, alpha=alpha), len(differences))]
+        since = recent.get(metric, [])
+        if track.trial and len(since) == len(track.recent):
+            share = _share(alpha, track.trials)
+            lower = lower_bound(since, alpha=share, looks=policy.patience)
+            upper = -lower_bound(since, alpha=share, looks=policy.patience, sign=-1)
+            bounds.append(((lower, upper), len(since)))
+        for (lower, upper), count in bounds:
+            if upper < 0 and lower <= -margin:
+                return (
+                    f"{metric} is worse than the baseline's by {-upper:.4g} to {-lower:.4g} over "
+                    f"{count} executions; the margin is {margin:.4g}"
+                )
     return ""
-
-
-def _worse(metric: str, upper: float, margin: float, over: Sequence[Difference]) -> str:
-    return (
-        f"{metric} is worse than the baseline's by {-upper:.4g} at least over {len(over)} "
-        f"executions, and not shown to be within {margin:.4g}"
-    )
 
 
 def _share(alpha: float, number: int) -> float:
@@ -117,7 +111,7 @@ def drift(values: Mapping[str, float], reference: Reference) -> str:
         before = [one[metric] for one in reference.values if metric in one]
         gap = fmean(before) - values[metric] if before and metric in values else 0.0
         if gap > margin:
-            return f"{metric} is {gap:.4g} worse than its reference, with a margin of {margin:.4g}"
+            return f"{metric} is {gap:.4g} worse than its reference; the margin is {margin:.4g}"
     return ""
 
 
@@ -182,18 +176,14 @@ def _crossing(
     points: list[float], density: list[float], step: float, target: float, look: int
 ) -> float:
     """The bound of the sum that is crossed with a probability of `target`."""
-    low, high = 0.0, 8 * math.sqrt(look)
-    for _ in range(50):
-        middle = (low + high) / 2
-        crossed = math.fsum(
-            weight * (1 - _NORMAL.cdf((middle - point) / step))
+
+    def crossed(bound: float) -> float:
+        return math.fsum(
+            weight * (1 - _NORMAL.cdf((bound - point) / step))
             for point, weight in zip(points, density, strict=True)
         )
-        if crossed > target:
-            low = middle
-        else:
-            high = middle
-    return high
+
+    return _where(crossed, target, 8 * math.sqrt(look))
 
 
 def _carried(
@@ -217,53 +207,40 @@ def _carried(
     return after, weights
 
 
-# Student's distribution in the standard library: a Lambda function has no scipy.
-
-
-def upper_tail(t: float, freedom: float) -> float:
-    """The chance that Student's t with so many degrees of freedom lies above `t`."""
-    half = 0.5 * _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
-    return half if t > 0 else 1 - half
-
-
-@cache
-def upper_quantile(chance: float, freedom: float) -> float:
-    """The t above which so small a chance lies; `chance` is below a half."""
-    high = 1.0
-    while upper_tail(high, freedom) > chance:
-        high *= 2
+def _where(tail: Callable[[float], float], chance: float, high: float) -> float:
+    """Where a tail, which falls, reaches `chance` between zero and `high`; by bisection."""
     low = 0.0
-    for _ in range(80):
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if upper_tail(middle, freedom) > chance:
+        if tail(middle) > chance:
             low = middle
         else:
             high = middle
     return high
 
 
-def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Regularised; by its continued fraction (Lentz), which converges fast below the mean."""
-    if x <= 0 or x >= 1:
-        return 0.0 if x <= 0 else 1.0
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(b, a, 1 - x)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    c, d = 1.0, 1 / _apart(1 - (a + b) * x / (a + 1))
-    fraction = d
-    for m in range(1, _STEPS):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d, c = 1 / _apart(1 + even * d), _apart(1 + even / c)
-        fraction *= d * c
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d, c = 1 / _apart(1 + odd * d), _apart(1 + odd / c)
-        fraction *= d * c
-        if abs(d * c - 1) < 1e-14:
-            break
-    return front * fraction / a
+# Student's distribution in the standard library: a Lambda function has no scipy.
 
 
-def _apart(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
+def upper_tail(t: float, freedom: int) -> float:
+    """The chance that Student's t with so many degrees of freedom lies above `t`.
+
+    By the finite series for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+    """
+    angle, odd = math.atan(t / math.sqrt(freedom)), freedom % 2
+    cosine, terms = math.cos(angle), []
+    term = cosine if odd else 1.0
+    for power in range(1 + odd, freedom, 2):
+        terms.append(term)
+        term *= cosine**2 * power / (power + 1)
+    within = math.sin(angle) * math.fsum(terms)
+    return 0.5 - ((angle + within) / math.pi if odd else within / 2)
+
+
+@cache
+def upper_quantile(chance: float, freedom: int) -> float:
+    """The t above which so small a chance lies; `chance` is below a half."""
+    high = 1.0
+    while upper_tail(high, freedom) > chance:
+        high *= 2
+    return _where(lambda t: upper_tail(t, freedom), chance, high)

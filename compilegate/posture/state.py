@@ -1,4 +1,7 @@
-"""Where a workload stands. A state changes by transitions alone."""
+"""Where a workload stands, and what can happen to it. Only transitions change a state.
+
+Each event holds all that its transition depends on, and the record keeps it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from compilegate.posture.policy import Policy
+from compilegate.posture.contract import Policy
 
 
 class Posture(enum.StrEnum):
@@ -28,8 +31,6 @@ ALL_TRAIN = frozenset({Posture.BENCHMARK, Posture.SHADOW})
 class Plan:
     """What one execution trains, decided at its start."""
 
-    execution: str
-    when: str
     posture: Posture
     epoch: int
     candidates: tuple[str, ...]
@@ -66,14 +67,12 @@ class Track:
     passes: int = 0
     """In a row, until now."""
     executions: int = 0
-    """Those that count for the policy's patience: after the failure that began the newest trial."""
-    undecided: int = 0
-    """Inconclusive executions since the last pass."""
+    """Those that count for the policy's patience: since the failure that began the newest trial."""
     refused: str = ""
     """Why the candidate is out; empty while it is in."""
     looks: Looks = ()
     values: tuple[Mapping[str, float], ...] = ()
-    """The candidate's own metrics in each of them, above is better."""
+    """The candidate's own metrics in each of them; higher is better."""
     trial: bool = False
     """Whether a failed execution is being repeated; a pass ends that."""
     trials: int = 0
@@ -101,18 +100,14 @@ class State:
 
     posture: Posture = Posture.SHADOW
     since: str = ""
-    reason: str = (
-        "there is no record, which may have been lost: all arms train and the gate decides"
-    )
+    reason: str = "there is no record: all arms train and the gate decides"
     epoch: int = 0
-    """How often the posture has moved. What was measured under another epoch moves nothing."""
+    """Moves of the posture until now. A verdict on an execution of another epoch moves nothing."""
     arm: str = ""
     """The candidate that trains alone in `on`."""
-    promoted: str = ""
-    """When `on` was entered: the watch window begins there."""
     tracks: Mapping[str, Track] = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
-    """What the evidence was gathered under: code, data schema, image, instance, libraries."""
+    """Digests of what the evidence was gathered under: code, data, image, instance, recipe."""
     reference: Reference | None = None
     since_audit: int = 0
     audit_due: str = ""
@@ -121,3 +116,77 @@ class State:
     """Why the next execution trains the baseline alone, once: the last one left no model."""
     open: Mapping[str, Plan] = field(default_factory=dict)
     """Executions that were planned and have not ended."""
+
+
+Outcome = Literal["pass", "fail", "inconclusive"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Happened:
+    when: str
+    who: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started(_Happened):
+    """An execution asks which arms it trains."""
+
+    execution: str
+    policy: Policy
+    candidates: tuple[str, ...]
+    """The candidates that the workload declares now."""
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What an execution showed of one candidate."""
+
+    arm: str
+    outcome: Outcome
+    reason: str
+    crashed: bool = False
+    """Whether its job failed, so that the execution registered no model."""
+    broken: bool = False
+    """Whether it failed for a reason other than chance: evidence, compiler, arithmetic."""
+    speedup: float | None = None
+    """The interval's lower bound."""
+    differences: tuple[Difference, ...] = ()
+    """Empty where no baseline trained, or the two could not be compared."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    """The candidate's own metrics; higher is better."""
+    turned: tuple[str, ...] = ()
+    """Metrics where lower is better: their values have the other sign."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What the gate of one execution says about its candidates."""
+
+    seen: tuple[Seen, ...] = ()
+    registered: str = "none"
+    """The arm whose model is registered."""
+    nothing_learned: str = ""
+    """Why the execution says nothing about any candidate: it was stopped, its baseline failed."""
+    lost: str = ""
+    """Why a candidate's job left no model, where the machine caused that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled(_Happened, Observed):
+    """An execution ended, with a verdict or by a step that failed."""
+
+    execution: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen(_Happened):
+    """A posture was chosen whatever was found: by a person, or because the record was damaged."""
+
+    posture: Posture
+    reason: str
+    arm: str = ""
+    """The candidate that is to train alone; for `on` only."""
+
+
+Event = Started | Settled | Chosen

@@ -1,11 +1,10 @@
 """What an execution trains, and what an event does to a state, and why. Pure: the same events give
 the same state.
 
-`MOVES` is the table of postures and findings; a person's choice, a reset and a lost record lead to
-their posture from anywhere. No verdict moves a posture up by more than one step. A verdict counts
-for the posture that its execution was planned under: where another execution has moved it
-meanwhile, the verdict is kept and moves nothing, so that executions which overlap cannot promote
-twice or undo a person's choice.
+`MOVES` is the table of postures and findings; a choice leads to its posture from anywhere. No
+verdict moves a posture up by more than one step. A verdict counts for the posture that its
+execution was planned under: where another execution has moved it meanwhile, the verdict is kept and
+moves nothing. So executions that overlap cannot promote twice or undo a person's choice.
 """
 
 from __future__ import annotations
@@ -16,11 +15,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from compilegate.posture.events import Event, Lost, Reset, Seen, SetByPerson, Settled, Started
-from compilegate.posture.names import ALL, BASELINE
-from compilegate.posture.policy import Policy
+from compilegate.posture.contract import ALL, BASELINE, Policy
 from compilegate.posture.sequential import drift, proven_worse, why_promoted
-from compilegate.posture.state import ALL_TRAIN, Plan, Posture, Reference, State, Track
+from compilegate.posture.state import (
+    ALL_TRAIN,
+    Chosen,
+    Event,
+    Plan,
+    Posture,
+    Reference,
+    Seen,
+    Settled,
+    Started,
+    State,
+    Track,
+)
 
 CONFIRMATIONS = 2
 """A failed execution and so many more in a row refuse a candidate, without any statistics of
@@ -30,8 +39,7 @@ _MOST_OPEN = 50
 _MOST_KEPT = 60
 """Looks and values that a record keeps; a year of weekly executions."""
 _SCHEDULE_JITTER_DAYS = 0.5
-"""A weekly schedule comes a few minutes early as often as late: a week is over when half a day is
-missing."""
+"""A weekly schedule comes a few minutes early as often as late, so a week may lack half a day."""
 
 _Item = TypeVar("_Item")
 
@@ -61,7 +69,6 @@ MOVES: Mapping[tuple[Posture, Finding], Posture] = {
     (Posture.SHADOW, Finding.REFUSED): Posture.REVERTED,
     (Posture.SHADOW, Finding.EXHAUSTED): Posture.REVERTED,
     (Posture.ON, Finding.REFUSED): Posture.REVERTED,
-    (Posture.ON, Finding.EXHAUSTED): Posture.SHADOW,
     (Posture.ON, Finding.UNDECLARED): Posture.SHADOW,
     (Posture.REVERTED, Finding.NEW_IMAGE): Posture.BENCHMARK,
 }
@@ -84,46 +91,43 @@ def transition(state: State, event: Event) -> Moved:
             return _start(state, event)
         case Settled():
             return _settle(state, event)
-        case SetByPerson():
-            return _set(state, event)
-        case Reset():
-            why = f"reset by {event.who}: {event.reason}"
-            return _enter(State(epoch=state.epoch), Posture.BENCHMARK, event.when, why)
-        case Lost():
-            return _enter(State(epoch=state.epoch), Posture.SHADOW, event.when, event.reason)
+        case Chosen():
+            return _choose(state, event)
+
+
+def _choose(state: State, event: Chosen) -> Moved:
+    """Enter a posture whatever was found; no earlier evidence counts in it."""
+    fresh = State(epoch=state.epoch, open=state.open, arm=event.arm)
+    on = event.posture is Posture.ON
+    due = "a person turned it on and nothing has been measured since" if on else ""
+    entered = _enter(fresh, event.posture, event.when, event.reason)
+    return Moved(replace(entered, audit_due=due), event.reason)
 
 
 def _moved(found: Moved, when: str) -> Moved:
     """The posture that the table gives for a finding."""
     posture = MOVES.get((found.state.posture, found.finding))
-    return found if posture is None else _enter(found.state, posture, when, found.reason)
+    if posture is None:
+        return found
+    return replace(found, state=_enter(found.state, posture, when, found.reason))
 
 
-def _enter(state: State, posture: Posture, when: str, reason: str) -> Moved:
-    """A posture's first state. What the benchmark has shown of a candidate counts in shadow."""
-    trying = state.posture is Posture.BENCHMARK
-    entered = replace(
-        state,
+def _enter(state: State, posture: Posture, when: str, reason: str) -> State:
+    """A posture's first state. What the benchmark showed about a candidate counts in shadow."""
+    on = posture is Posture.ON
+    benchmarked = (state.posture, posture) == (Posture.BENCHMARK, Posture.SHADOW)
+    return State(
         posture=posture,
         since=when,
         reason=reason,
         epoch=state.epoch + 1,
-        arm=state.arm if posture is Posture.ON else "",
-        promoted=when if posture is Posture.ON else "",
-        tracks=state.tracks if posture is Posture.SHADOW and trying else {},
-        reference=state.reference if posture is Posture.ON else None,
-        since_audit=0,
-        audit_due="",
+        arm=state.arm if on else "",
+        tracks=state.tracks if benchmarked else {},
+        fingerprint=state.fingerprint,
+        reference=state.reference if on else None,
+        rescue=state.rescue,
+        open=state.open,
     )
-    return Moved(entered, reason)
-
-
-def _set(state: State, event: SetByPerson) -> Moved:
-    why = f"set by {event.who}: {event.reason}"
-    moved = _enter(replace(state, reference=None, arm=event.arm), event.posture, event.when, why)
-    due = "a person turned it on, and nothing was measured for that yet"
-    on = event.posture is Posture.ON
-    return Moved(replace(moved.state, tracks={}, audit_due=due if on else ""), why)
 
 
 # An execution's start
@@ -139,45 +143,45 @@ def _has_passed(days: float, since: str, now: str) -> bool:
     return not since or _days_between(since, now) >= days - min(_SCHEDULE_JITTER_DAYS, days / 2)
 
 
-def plan(
-    state: State, policy: Policy, candidates: tuple[str, ...], *, execution: str, when: str
-) -> Plan:
+def plan(state: State, policy: Policy, candidates: tuple[str, ...], when: str) -> Plan:
     """What an execution that starts now trains."""
     arms, audit, reason = _arms(state, policy, when)
     on = state.posture is Posture.ON
     return Plan(
-        execution=execution,
-        when=when,
         posture=state.posture,
         epoch=state.epoch,
         candidates=candidates,
         policy=policy,
         arms=arms,
         audit=audit,
-        watched=on and not _has_passed(policy.watch_days, state.promoted, when),
+        watched=on and not _has_passed(policy.watch_days, state.since, when),
         reason=reason,
-        registers="baseline" if _only_measured(state) and arms == ALL else "gate",
+        registers="baseline" if arms == ALL and _only_measures(state) else "gate",
     )
 
 
-def _only_measured(state: State) -> bool:
-    """Whether all arms train to learn something, and no candidate is to be shipped for it: in the
-    benchmark, and while failed executions are repeated."""
+def _only_measures(state: State) -> bool:
+    """Whether all arms train to be measured and no candidate may ship: in the benchmark, and while
+    failed executions are repeated."""
     tracks = [track for track in state.tracks.values() if not track.refused]
     in_trial = bool(tracks) and all(track.trial for track in tracks)
     return state.posture is Posture.BENCHMARK or in_trial
 
 
 def _arms(state: State, policy: Policy, when: str) -> tuple[str, bool, str]:
+    """What trains, whether that is an audit, and why."""
     if state.rescue:
-        return BASELINE, False, f"{state.posture}: the baseline alone, because {state.rescue}"
+        return (
+            BASELINE,
+            False,
+            f"{state.posture}: the baseline trains alone, because {state.rescue}",
+        )
     if state.posture in ALL_TRAIN:
         return ALL, False, f"{state.posture}: all arms train"
     if state.posture is not Posture.ON:
-        until = "a person resets it"
-        if state.posture is Posture.REVERTED:
-            until = "a person resets it or an image changes"
-        return BASELINE, False, f"{state.posture}: the baseline trains alone until {until}"
+        image = " or an image changes" if state.posture is Posture.REVERTED else ""
+        reason = f"{state.posture}: the baseline trains alone until a person resets it{image}"
+        return BASELINE, False, reason
     why = _audit_reason(state, policy, when)
     if why:
         return ALL, True, f"on: an audit of all arms, because {why}"
@@ -189,7 +193,7 @@ def _audit_reason(state: State, policy: Policy, when: str) -> str:
     if state.audit_due:
         return state.audit_due
     if state.reference is None:
-        return "there are no reference metrics to hold a candidate alone against"
+        return "there are no reference metrics to compare with"
     if _days_between(state.reference.when, when) > policy.reference_days:
         return (
             f"the reference metrics of {state.reference.when[:10]} are older than "
@@ -203,9 +207,7 @@ def _audit_reason(state: State, policy: Policy, when: str) -> str:
 def _start(state: State, event: Started) -> Moved:
     known = state if state.since else replace(state, since=event.when)
     adopted = _moved(_adopted(known, event), event.when).state
-    planned = plan(
-        adopted, event.policy, event.candidates, execution=event.execution, when=event.when
-    )
+    planned = plan(adopted, event.policy, event.candidates, event.when)
     newest = list(adopted.open.items())[-(_MOST_OPEN - 1) :]
     opened = {**dict(newest), event.execution: planned}
     moved = f"{adopted.reason}; " if adopted.epoch != state.epoch else ""
@@ -219,19 +221,18 @@ def _adopted(state: State, event: Started) -> Moved:
         for name, value in event.fingerprint.items()
         if state.fingerprint and state.fingerprint.get(name) != value
     ]
-    said = f"{' and '.join(changed)} changed"
+    in_words = f"{' and '.join(changed)} changed"
     if changed or not state.fingerprint:
         state = replace(state, fingerprint=dict(event.fingerprint))
     if "image" in changed and state.posture is Posture.REVERTED:
-        why = f"{said}: a changed image earns a new benchmark"
-        return Moved(state, why, Finding.NEW_IMAGE)
+        return Moved(state, f"{in_words}: a new image is benchmarked again", Finding.NEW_IMAGE)
     if changed:
         # Passes under another image are not passes of this one, and the reference goes with what
         # it was measured under: nothing is compared with it again.
-        due = state.audit_due or said if state.posture is Posture.ON else ""
+        due = state.audit_due or in_words if state.posture is Posture.ON else ""
         state = replace(state, tracks={}, reference=None, audit_due=due)
     if state.posture is Posture.ON and state.arm not in event.candidates:
-        return Moved(state, f"{state.arm} is no longer declared", Finding.UNDECLARED)
+        return Moved(state, f"the workload no longer declares {state.arm}", Finding.UNDECLARED)
     return Moved(state, "")
 
 
@@ -241,21 +242,22 @@ def _adopted(state: State, event: Started) -> Moved:
 def _settle(state: State, event: Settled) -> Moved:
     planned = state.open.get(event.execution)
     if planned is None:
-        return Moved(state, f"{event.execution} was not planned or is settled: nothing moves")
+        reason = f"{event.execution} was not planned or is already settled: nothing changes"
+        return Moved(state, reason)
     still_open = {name: kept for name, kept in state.open.items() if name != event.execution}
     state = replace(state, open=still_open)
     if planned.epoch != state.epoch:
-        return Moved(
-            state,
-            f"planned under {planned.posture}, which it no longer is: the verdict moves nothing",
+        reason = (
+            f"planned under {planned.posture}, and the posture has moved since: nothing changes"
         )
-    if event.lost and event.registered == "none":
+        return Moved(state, reason)
+    if any(seen.crashed for seen in event.seen):
+        state = replace(state, rescue="a candidate crashed and no model was registered")
+    elif event.lost and event.registered == "none":
         state = replace(state, rescue="a candidate's job was lost and no model was registered")
     unlearned = event.nothing_learned or ("" if event.seen else event.lost)
     if unlearned:
         return Moved(state, f"nothing was learned: {unlearned}")
-    if any(seen.crashed for seen in event.seen):
-        state = replace(state, rescue="a candidate crashed and no model was registered")
     return _moved(_learned(state, event, planned), event.when)
 
 
@@ -267,44 +269,38 @@ def _learned(state: State, event: Settled, planned: Plan) -> Moved:
         return _tried(state, event, planned)
     seen = next((one for one in event.seen if one.arm == state.arm), None)
     if seen is None:
-        return Moved(state, f"nothing was seen of {state.arm}")
-    if not planned.audit:
-        return _trained_alone(state, seen)
-    return _audited(state, planned.policy, seen, event.when)
+        return Moved(state, f"on: no result of {state.arm}")
+    if planned.audit:
+        return _audited(state, planned.policy, seen, event.when)
+    return _trained_alone(state, seen)
 
 
 def _tried(state: State, event: Settled, planned: Plan) -> Moved:
     """What an execution of all arms before `on` shows."""
-    tracks = {**state.tracks}
+    policy, tracks = planned.policy, {**state.tracks}
     for seen in event.seen:
-        tracks[seen.arm] = _tracked(tracks.get(seen.arm, Track()), seen, planned.policy)
+        tracks[seen.arm] = _tracked(tracks.get(seen.arm, Track()), seen, policy)
     state = replace(state, tracks=tracks)
     refused = [arm for arm in planned.candidates if arm in tracks and tracks[arm].refused]
     if refused and len(refused) == len(planned.candidates):
         why = "; ".join(f"{arm} was refused: {tracks[arm].refused}" for arm in refused)
         return Moved(state, why, Finding.REFUSED)
     running = [seen for seen in event.seen if not tracks[seen.arm].refused]
-    if state.posture is Posture.BENCHMARK:
-        better = _passed(state, running)
-    else:
-        better = _promoted(state, planned.policy, running, event.when)
-    if better is not None:
-        return better
-    if running and min(tracks[seen.arm].executions for seen in running) >= planned.policy.patience:
-        why = f"no candidate was promoted in {planned.policy.patience} executions"
+    passed = [seen for seen in running if seen.outcome == "pass"]
+    if state.posture is Posture.BENCHMARK and passed:
+        return Moved(state, f"{_fastest(passed).arm} passed the benchmark", Finding.PASSED)
+    if state.posture is Posture.SHADOW:
+        promoted = _promoted(state, policy, running, event.when)
+        if promoted is not None:
+            return promoted
+    if running and min(tracks[seen.arm].executions for seen in running) >= policy.patience:
+        why = f"no candidate was promoted in {policy.patience} executions"
         return Moved(state, why, Finding.EXHAUSTED)
-    told = ", ".join(
+    results = ", ".join(
         f"{seen.arm} {seen.outcome}{', to be repeated' if tracks[seen.arm].trial else ''}"
         for seen in event.seen
     )
-    return Moved(state, f"{state.posture}: {told or 'no candidate was seen'}")
-
-
-def _passed(state: State, running: list[Seen]) -> Moved | None:
-    passed = [seen for seen in running if seen.outcome == "pass"]
-    if not passed:
-        return None
-    return Moved(state, f"{_fastest(passed).arm} passed the benchmark", Finding.PASSED)
+    return Moved(state, f"{state.posture}: {results or 'no result of any candidate'}")
 
 
 def _promoted(state: State, policy: Policy, running: list[Seen], when: str) -> Moved | None:
@@ -315,7 +311,7 @@ def _promoted(state: State, policy: Policy, running: list[Seen], when: str) -> M
     arm = _fastest(ready).arm
     if not _has_passed(policy.shadow_days, state.since, when):
         days = f"{policy.shadow_days:g} days in shadow"
-        return Moved(state, f"{arm} has shown enough; promoted after {days}, not before")
+        return Moved(state, f"{arm} has shown enough; it is promoted after {days}")
     reference = _reference(state.tracks[arm], state.tracks[arm].values, when)
     promoted = replace(state, arm=arm, reference=reference)
     return Moved(promoted, f"{arm} is promoted: {why[arm]}", Finding.PROMOTED)
@@ -332,10 +328,10 @@ def _kept(before: tuple[_Item, ...], new: _Item) -> tuple[_Item, ...]:
 
 
 def _tracked(track: Track, seen: Seen, policy: Policy) -> Track:
-    """The track with one execution of all arms more.
+    """The track with one more execution of all arms.
 
-    One failed execution refuses nothing: data that change between executions fail a candidate that
-    is as good now and then. It is repeated, which is a trial, and the planned looks begin anew.
+    One failed execution refuses nothing: data that change between executions fail even a good
+    candidate now and then. It is repeated, which is a trial, and the planned looks restart.
     """
     failed, passed = seen.outcome == "fail", seen.outcome == "pass"
     begins = failed and not track.trial
@@ -343,7 +339,6 @@ def _tracked(track: Track, seen: Seen, policy: Policy) -> Track:
         track,
         passes=track.passes + 1 if passed else 0,
         executions=0 if begins else track.executions + 1,
-        undecided=0 if passed else track.undecided + (not failed),
         looks=_kept(track.looks, seen.differences),
         values=_kept(track.values, seen.values),
         trial=not passed and (failed or track.trial),
@@ -376,12 +371,12 @@ def _trained_alone(state: State, seen: Seen) -> Moved:
     if seen.outcome == "fail":
         return Moved(state, f"{state.arm} failed: {seen.reason}", Finding.REFUSED)
     state = replace(state, since_audit=state.since_audit + 1)
-    if state.reference is None:
-        return Moved(state, f"on: {state.arm} trained alone, without a reference to compare with")
-    suspicious = drift(seen.values, state.reference)
+    suspicious = "" if state.reference is None else drift(seen.values, state.reference)
     if suspicious:
-        return Moved(replace(state, audit_due=suspicious), f"{suspicious}: audited next")
-    return Moved(state, f"on: {state.arm} trained alone, within its reference")
+        return Moved(
+            replace(state, audit_due=suspicious), f"{suspicious}: the next execution is an audit"
+        )
+    return Moved(state, f"on: {state.arm} trained alone")
 
 
 def _audited(state: State, policy: Policy, seen: Seen, when: str) -> Moved:
@@ -389,21 +384,22 @@ def _audited(state: State, policy: Policy, seen: Seen, when: str) -> Moved:
     track = _tracked(before, seen, policy)
     state = replace(state, tracks={state.arm: track}, since_audit=0)
     if track.refused:
-        return Moved(state, f"an audit refused {state.arm}: {track.refused}", Finding.REFUSED)
+        return Moved(
+            state, f"{state.arm} was refused in an audit: {track.refused}", Finding.REFUSED
+        )
+    if seen.outcome == "pass":
+        values = state.reference.values if state.reference is not None else ()
+        renewed = _reference(track, _kept(values, seen.values), when)
+        audit = "a repeated audit" if before.trial else "its audit"
+        return Moved(
+            replace(state, reference=renewed, audit_due=""),
+            f"on: {state.arm} passed {audit}; the reference is renewed",
+        )
     if seen.outcome == "fail":
         due = (
-            f"an audit refused {state.arm} ({seen.reason}); it is repeated, and the baseline is "
+            f"{state.arm} failed an audit ({seen.reason}); audits are repeated and the baseline is "
             "registered until one passes"
         )
-        return Moved(replace(state, audit_due=due), due)
-    if seen.outcome == "inconclusive":
-        if track.undecided >= policy.patience:
-            why = f"{track.undecided} audits in a row decided nothing, so the gate decides again"
-            return Moved(state, why, Finding.EXHAUSTED)
+    else:
         due = f"the last audit was inconclusive: {seen.reason}"
-        return Moved(replace(state, audit_due=due), due)
-    values = state.reference.values if state.reference is not None else ()
-    renewed = _reference(track, _kept(values, seen.values), when)
-    state = replace(state, reference=renewed, audit_due="")
-    again = ", after one that failed" if before.trial else ""
-    return Moved(state, f"on: {state.arm} passed its audit{again}, the reference is renewed")
+    return Moved(replace(state, audit_due=due), due)

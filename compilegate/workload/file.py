@@ -40,7 +40,7 @@ from compilegate.job.names import (
     MOST_COMPILE_CACHE_MEGABYTES,
     MOST_PROCESSES,
 )
-from compilegate.posture.policy import Policy
+from compilegate.posture.contract import Policy
 from compilegate.workload.parameters import (
     LONGEST_JOB_SECONDS,
     Approval,

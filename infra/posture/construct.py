@@ -18,7 +18,7 @@ from compilegate.infra.functions import DeadLetters, EventFunction, log_name
 from compilegate.infra.posture.permissions import change_statements, posture_statements
 from compilegate.infra.project import Project
 from compilegate.infra.removal import removal_policy
-from compilegate.posture import names
+from compilegate.posture import contract
 
 PROGRAM = (
     "__init__.py",
@@ -26,6 +26,7 @@ PROGRAM = (
     "job/__init__.py",
     "job/errors.py",
     "job/files.py",
+    "job/names.py",
     "posture",
 )
 """What of the package the function runs: nothing else is imported there but boto3."""
@@ -87,7 +88,7 @@ class Posture(Construct):
         record: PostureRecord,
     ) -> None:
         super().__init__(scope, id)
-        name = project.names.function(workload, names.FUNCTION_KIND)
+        name = project.names.function(workload, contract.FUNCTION_KIND)
         self.record = record
         self.function = EventFunction(
             self,
@@ -97,8 +98,8 @@ class Posture(Construct):
             code=_program(self),
             handler="compilegate.posture.function.lambda_handler",
             variables={
-                names.TABLE_VARIABLE: record.table.ref,
-                names.WORKLOAD_VARIABLE: workload,
+                contract.TABLE_VARIABLE: record.table.ref,
+                contract.WORKLOAD_VARIABLE: workload,
             },
             statements=posture_statements(
                 arns=Arns.of(cdk.Stack.of(self)),
@@ -147,7 +148,7 @@ def _program(scope: Construct) -> Path:
     """The function's part of the package, in a folder of the assembly."""
     app = cast(cdk.Stage, cdk.Stage.of(scope))
     folder = Path(app.outdir) / "posture-function"
-    package = Path(names.__file__).parents[1]
+    package = Path(contract.__file__).parents[1]
     shutil.rmtree(folder, ignore_errors=True)
     for part in PROGRAM:
         source, target = package / part, folder / "compilegate" / part

@@ -18,7 +18,7 @@ from compilegate.infra.workload.roles import JobRoles
 from compilegate.infra.workload.substitution import completed_by_cloudformation
 from compilegate.pipelines.deployment import MadeNetwork
 from compilegate.pipelines.standin import BUCKET, stand_ins
-from compilegate.posture.names import FUNCTION_KIND
+from compilegate.posture.contract import FUNCTION_KIND
 
 
 class TrainingPipeline(Construct):

@@ -29,7 +29,7 @@ from compilegate.account.named.pulled import (
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.project import DeclaredWorkload, Project
 from compilegate.infra.role import scoped_role, service_principal
-from compilegate.posture.names import FUNCTION_KIND
+from compilegate.posture.contract import FUNCTION_KIND
 
 
 class JobRoles(Construct):

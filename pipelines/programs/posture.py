@@ -16,9 +16,8 @@ from compilegate.gate.records import Records
 from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement, Verdict
 from compilegate.job.evidence import EvidenceRecord
-from compilegate.posture.events import Observed, Seen
 from compilegate.posture.records import encoded
-from compilegate.posture.state import Difference
+from compilegate.posture.state import Difference, Observed, Seen
 
 SPEED = "speed"
 _BY_CHANCE = frozenset(

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from compilegate.document.expressions import (
@@ -46,7 +46,7 @@ from compilegate.pipelines.steps.processing import Uri
 from compilegate.pipelines.steps.registered import keep_step, open_step
 from compilegate.pipelines.steps.registration import register_step
 from compilegate.pipelines.steps.training import evidence_uri, model_uri, training_step
-from compilegate.posture import names
+from compilegate.posture import contract
 
 STEP = "Posture"
 OBSERVED = PropertyFile(name="Posture", output_name=VERDICT.output_name, file_path=POSTURE_FILE)
@@ -74,13 +74,13 @@ def _start(blueprint: Blueprint) -> Step:
         blueprint,
         STEP,
         description="Which arms train, from the workload's record",
-        act=names.START,
+        act=contract.START,
         arguments={
-            "policy": json.dumps(workload.posture.policy.document(), sort_keys=True),
+            "policy": json.dumps(asdict(workload.posture.policy), sort_keys=True),
             "candidates": ",".join(workload.candidates),
             "fingerprint": json.dumps(fingerprint(blueprint), sort_keys=True),
         },
-        outputs=(names.ARMS, names.POSTURE, names.WATCHED, names.REASON),
+        outputs=(contract.ARMS, contract.POSTURE, contract.WATCHED, contract.REASON),
     )
 
 
@@ -97,7 +97,7 @@ def _function_step(
         name,
         LAMBDA,
         {
-            names.ACT: act,
+            contract.ACT: act,
             "workload": blueprint.workload.name,
             "execution": execution_variable("PipelineExecutionId"),
             **arguments,
@@ -136,7 +136,9 @@ def _together(blueprint: Blueprint, data: Uri, opened: Step) -> list[Step]:
     gate = _observing(gate)
     settle = _settle(blueprint, "Settle", gate, trained)
     register = _register(blueprint, "", gate, settle, trained)
-    return _branch("All-arms", names.ALL, [*trained.values(), *gathering, gate, settle, *register])
+    return _branch(
+        "All-arms", contract.ALL, [*trained.values(), *gathering, gate, settle, *register]
+    )
 
 
 def _alone(blueprint: Blueprint, data: Uri, opened: Step, arm: str) -> list[Step]:
@@ -151,7 +153,7 @@ def _alone(blueprint: Blueprint, data: Uri, opened: Step, arm: str) -> list[Step
 
 
 def _branch(name: str, arms: str, steps: Sequence[Step]) -> list[Step]:
-    asked = step_property(STEP, f"OutputParameters['{names.ARMS}']")
+    asked = step_property(STEP, f"OutputParameters['{contract.ARMS}']")
     condition = {"Type": "Equals", "LeftValue": asked, "RightValue": arms}
     choice = Step(name, CONDITION, {"Conditions": [condition]})
     return [choice, *(replace(step, branch=Branch(name, True)) for step in steps)]
@@ -161,7 +163,7 @@ def _tagged(step: Step) -> Step:
     """With the posture among its tags, which the step cache does not look at."""
     tags = [
         {"Key": f"compilegate:{name}", "Value": _said(name)}
-        for name in (names.POSTURE, names.WATCHED)
+        for name in (contract.POSTURE, contract.WATCHED)
     ]
     assert step.type in {TRAINING, PROCESSING}, step.type  # noqa: S101  both have tags
     return replace(step, arguments={**step.arguments, "Tags": [*step.arguments["Tags"], *tags]})
@@ -197,15 +199,15 @@ def _settle(blueprint: Blueprint, name: str, gate: Step, trained: Mapping[Replic
             workload.kind.model_in_words(workload, arm, seed),
             evidence_uri(step),
         )
-        for what, value in zip(names.OF_ARM, values, strict=True):
+        for what, value in zip(contract.OF_ARM, values, strict=True):
             about[f"{what}--{arm}"] = value
     return _function_step(
         blueprint,
         name,
         description="The record moves by what the gate found; which model is registered",
-        act=names.SETTLE,
+        act=contract.SETTLE,
         arguments={"observed": json_get(gate.name, OBSERVED.name, "observed"), **about},
-        outputs=(names.ARM, *names.OF_ARM, names.REASON),
+        outputs=(contract.ARM, *contract.OF_ARM, contract.REASON),
     )
 
 
@@ -233,11 +235,11 @@ def _register(
     )
     request["CustomerMetadataProperties"] = {
         **request["CustomerMetadataProperties"],
-        "arm": settled(names.ARM),
+        "arm": settled(contract.ARM),
         "compiler": settled("compiler"),
         "training_job": settled("job"),
-        "posture": _said(names.POSTURE),
-        "watched": _said(names.WATCHED),
+        "posture": _said(contract.POSTURE),
+        "watched": _said(contract.WATCHED),
     }
     register = replace(plain, name=f"Register{ending}", arguments=request)
     keep = keep_step(blueprint, f"Keep{ending}", settled("evidence"))

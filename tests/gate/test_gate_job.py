@@ -15,8 +15,8 @@ import pytest
 
 from compilegate.gate.observations import Observations, observe
 from compilegate.gate.verdict import Verdict
-from compilegate.posture.events import Observed
 from compilegate.posture.records import decoded
+from compilegate.posture.state import Observed
 
 pytestmark = pytest.mark.slow
 

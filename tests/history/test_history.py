@@ -1,31 +1,30 @@
-"""`compilegate executions`: rows, their change points, and how they are told."""
+"""`compilegate executions`: rows, what changed between them, and what was saved."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from compilegate.cli import main
-from compilegate.execution.status import ExecutionStatus
 from compilegate.gate.judge import judge
 from compilegate.gate.verdict import Amount, Verdict
 from compilegate.history.rows import (
     Past,
     Row,
-    line_cells,
-    line_of,
     row_cells,
     rows_of,
     saved_so_far,
+    summary,
+    summary_cells,
 )
-from compilegate.posture.records import Record
 from compilegate.posture.state import Posture
 from tests.gate.conftest import build_execution
-from tests.posture.scenes import HERE, day, put, seen, settled, started
+from tests.posture.scenes import HERE, after, day, put, seen, settled, started
 
 
 @pytest.fixture(scope="module")
@@ -34,137 +33,127 @@ def verdict() -> Verdict:
     return judge(execution.experiment, execution.records)
 
 
-def executed(
-    name: str,
-    number: int,
-    verdict: Verdict | None,
-    status: ExecutionStatus = ExecutionStatus.SUCCEEDED,
-) -> Past:
+def executed(name: str, number: int, verdict: Verdict | None) -> Past:
     when = datetime.datetime.fromisoformat(day(number)).timestamp()
-    return Past(execution=name, started=when, status=str(status), verdict=verdict)
-
-
-def a_record() -> Record:
-    record = Record(workload="news")
-    for event in (
-        started("e0", 0),
-        settled("e0", 0, seen("pass")),
-        started("e1", 7, fingerprint={**HERE, "image": "i2"}),
-        settled("e1", 7, seen("pass")),
-        put(Posture.ON, 8, "compiled"),
-    ):
-        record = record.after(event)
-    return record.after(started("e2", 14, fingerprint={**HERE, "image": "i2"}))
+    return Past(execution=name, started=when, status="Succeeded", verdict=verdict)
 
 
 @pytest.fixture(scope="module")
 def rows(verdict: Verdict) -> list[Row]:
-    judged = [executed("e1", 7, verdict), executed("e0", 0, verdict)]
-    failed = executed("e2", 14, None, ExecutionStatus.FAILED)
-    return rows_of([*judged, failed], a_record())
+    changed = {**HERE, "image": "i2"}
+    record = after(
+        started("e0", 0),
+        settled("e0", 0, seen("pass")),
+        started("e1", 7, fingerprint=changed),
+        settled("e1", 7, seen("pass")),
+        put(Posture.ON, 8, "compiled"),
+        started("e2", 14, fingerprint=changed),
+    )
+    past = [("e1", 7, verdict), ("e0", 0, verdict), ("e2", 14, None)]
+    return rows_of([executed(*one) for one in past], record)
 
 
 def test_rows_are_in_order_with_metrics_speed_and_machine_time(rows: list[Row]) -> None:
     assert [row.execution for row in rows] == ["e0", "e1", "e2"]
-    first = rows[0]
+    first, *_, last = rows
     assert (first.arm, first.outcome, first.trained) == ("compiled", "pass", "all")
     assert [one.metric for one in first.metrics] == ["accuracy", "log_loss"]
     assert all(one.delta is not None and one.baseline is not None for one in first.metrics)
     assert first.speedup is not None
     assert first.speedup.estimate == pytest.approx(1.5, rel=0.05)
-    assert first.seconds is not None
-    assert first.usd is None, "a price that is not known is unknown, not zero"
+    assert first.cost is not None
+    assert first.cost.usd is None, "a price that is not known is unknown, not zero"
+    assert (last.metrics, last.speedup, last.cost) == ((), None, None), "without a verdict"
+    assert row_cells(last)[-3:-1] == ("-", "unknown")
 
 
-def test_change_points_are_marked(rows: list[Row]) -> None:
-    assert rows[0].changes == ()
-    assert rows[1].changes == ("image changed",)
-    assert rows[2].changes == ("posture shadow -> on", "set by anna: a wish")
+def test_what_changed_is_marked(rows: list[Row]) -> None:
+    assert [row.changes for row in rows] == [
+        (),
+        ("image changed",),
+        ("posture shadow -> on", "set by anna: a wish"),
+    ]
 
 
-def test_an_execution_without_a_verdict_has_a_row(rows: list[Row]) -> None:
-    assert rows[2].status == "Failed"
-    assert (rows[2].metrics, rows[2].speedup, rows[2].seconds) == ((), None, None)
-    assert "-" in row_cells(rows[2])
+def test_changed_rules_of_the_gate_are_marked_where_they_changed(verdict: Verdict) -> None:
+    """Also over an execution without a verdict, and over one of an earlier release."""
+    assert verdict.rules["confidence"] == 0.95
+    metrics: dict[str, Any] = verdict.rules["metrics"]
+    stricter = {**metrics, "accuracy": {**metrics["accuracy"], "margin": 0.001}}
+    rules = {**verdict.rules, "confidence": 0.9, "metrics": stricter}
+    later = dataclasses.replace(verdict, rules=rules)
+    earlier = dataclasses.replace(verdict, rules={})
+    past = [verdict, None, earlier, later, later]
+    found = rows_of([executed(f"e{n}", n, one) for n, one in enumerate(past)], None)
+    before = metrics["accuracy"]["margin"]
+    expected = (
+        f"gate rules changed: metrics.accuracy.margin {before} -> 0.001, confidence 0.95 -> 0.9"
+    )
+    assert [row.changes for row in found] == [(), (), (), (expected,), ()]
 
 
 def test_the_portfolio_has_one_line_for_a_workload(rows: list[Row]) -> None:
-    line = line_of("news", rows)
-    assert (line.executions, line.posture, line.registered) == (3, "on", "baseline")
-    assert line.since == day(0)
-    assert line.speedup == rows[1].speedup
-    assert line_cells(line)[-1] == "unknown"
+    newest = summary(rows)
+    assert (newest.posture, newest.registered) == ("on", "baseline")
+    assert newest.speedup == rows[1].speedup
+    assert newest.cost is not None
+    assert newest.cost.seconds == sum(row.cost.seconds for row in rows if row.cost is not None)
+    assert summary_cells("news", rows)[:2] == ("news", "3")
 
 
-def alone(verdict: Verdict, seconds: float, usd: float | None) -> Verdict:
-    """What the gate says of the candidate without the others."""
+def took(verdict: Verdict, jobs: int, **hours: float) -> Verdict:
+    """The verdict, with what each job of these arms took; a dollar an hour."""
     assert verdict.cost is not None
     arms = tuple(
-        dataclasses.replace(one, jobs=1, job=Amount(seconds, usd))
+        dataclasses.replace(one, jobs=jobs, job=Amount(3600 * hours[one.arm], hours[one.arm]))
         for one in verdict.cost.arms
-        if one.arm == "compiled"
-    )
-    return dataclasses.replace(
-        verdict,
-        candidates=(),
-        baseline=dataclasses.replace(verdict.baseline, arm="compiled"),
-        cost=dataclasses.replace(verdict.cost, arms=arms),
-    )
-
-
-def together(verdict: Verdict, **jobs: tuple[float, float | None]) -> Verdict:
-    """The verdict, with what one job of each arm took."""
-    assert verdict.cost is not None
-    arms = tuple(
-        dataclasses.replace(one, jobs=3, job=Amount(*jobs[one.arm])) for one in verdict.cost.arms
+        if one.arm in hours
     )
     return dataclasses.replace(verdict, cost=dataclasses.replace(verdict.cost, arms=arms))
 
 
-@pytest.mark.parametrize(
-    ("usd", "said"),
-    [(2.0, "4.00 hours, 8.00 USD"), (None, "4.00 hours, dollars unknown")],
-)
-def test_what_was_saved_is_measured_and_audits_are_subtracted(
-    verdict: Verdict, usd: float | None, said: str
-) -> None:
+def test_what_was_saved_is_measured_and_audits_are_subtracted(verdict: Verdict) -> None:
     """Jobs of 5 and 3 hours: two executions alone save 2 hours each."""
-    price = 0.0 if usd is None else usd
-    both = together(verdict, baseline=(5 * 3600, 5 * price), compiled=(3 * 3600, 3 * price))
-    one = alone(verdict, 3 * 3600, None if usd is None else 3 * price)
-    history = [executed("e0", 0, both), executed("e1", 7, one), executed("e2", 14, one)]
+    both = took(verdict, 3, baseline=5, compiled=3)
+    alone = dataclasses.replace(
+        took(verdict, 1, compiled=3),
+        candidates=(),
+        baseline=dataclasses.replace(verdict.baseline, arm="compiled"),
+    )
+    history = [executed("e0", 0, both), executed("e1", 7, alone), executed("e2", 14, alone)]
     found = rows_of(history, None)
-    assert [row.saved_seconds for row in found] == [None, 7200, 7200]
-    assert saved_so_far(found).startswith(f"Saved so far: {said} (measured; ")
-    audited = [*found, dataclasses.replace(found[0], posture="on")]
-    assert saved_so_far(audited).endswith("is subtracted: 1; not measured: 1)")
+    assert [row.saved for row in found] == [None, Amount(7200, 2), Amount(7200, 2)]
+    assert "4.00 hours, 4.00 USD" in saved_so_far(found)
     assert saved_so_far(found[:1]) == ""
-    assert saved_so_far(rows_of(history[1:], None)) == "Saved so far: not measured"
-    record = Record(workload="news").after(put(Posture.ON, 0, "compiled")).after(started("e3", 21))
-    row = rows_of([*history, executed("e3", 21, both)], record)[-1]
-    assert row.saved_seconds == -(3 * 5 + 2 * 3) * 3600
+    assert saved_so_far(rows_of(history[1:], None)).endswith("not measured")
+    assert saved_so_far([*found, dataclasses.replace(found[0], posture="on")]).endswith(
+        "not measured: 1)"
+    )
+    record = after(put(Posture.ON, 0, "compiled"), started("e3", 21))
+    audited = rows_of([*history, executed("e3", 21, both)], record)
+    assert audited[-1].saved == Amount(-(3 * 5 + 2 * 3) * 3600, -(3 * 5 + 2 * 3))
+    assert "-17.00 hours, -17.00 USD" in saved_so_far(audited)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "named"),
     [
-        (("news", "--all"), "ID does not go with --all"),
-        (("news",), "there is no execution 'news'"),
-        (("--all", "--output", "x.csv"), "--output does not go with --all"),
-        (("--older-than", "3d"), "--older-than needs --prune"),
-        (("--prune", "--older-than", "3"), "'3' is not an age; give hours or days"),
-        (("--prune",), "--prune needs --older-than"),
+        (("news", "--all"), "--all"),
+        (("news",), "'news'"),
+        (("--all", "--output", "x.csv"), "--output"),
+        (("--older-than", "3d"), "--prune"),
+        (("--prune", "--older-than", "3"), "'3'"),
+        (("--prune",), "--older-than"),
     ],
 )
-def test_what_cannot_be_told_is_refused(
-    tmp_path: Path, arguments: tuple[str, ...], told: str
+def test_what_does_not_fit_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], named: str
 ) -> None:
     result = CliRunner().invoke(main, ["executions", *arguments, "--home", str(tmp_path)])
     assert result.exit_code == 2
-    assert told in result.output
+    assert named in result.output
 
 
 def test_an_empty_home_has_an_empty_portfolio(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["executions", "--all", "--home", str(tmp_path)])
     assert result.exit_code == 0
-    assert "Nothing has been executed" in result.output

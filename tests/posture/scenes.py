@@ -5,18 +5,19 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 
-from compilegate.posture.events import (
+from compilegate.posture.contract import Policy
+from compilegate.posture.records import Record
+from compilegate.posture.state import (
+    Chosen,
+    Difference,
     Event,
     Outcome,
-    Reset,
+    Plan,
+    Posture,
     Seen,
-    SetByPerson,
     Settled,
     Started,
 )
-from compilegate.posture.policy import Policy
-from compilegate.posture.records import Record
-from compilegate.posture.state import Difference, Plan, Posture
 
 FIRST = datetime.datetime(2026, 1, 5, 6, tzinfo=datetime.UTC)
 HERE = {"code": "c1", "data": "d1", "image": "i1", "instance": "ml.g5.2xlarge", "libraries": "l1"}
@@ -85,19 +86,18 @@ def settled(
     )
 
 
-def benchmark(number: float = 0) -> Reset:
-    return Reset(when=day(number), who="anna", reason="a new compiler to try")
+def benchmark(number: float = 0) -> Chosen:
+    reason = "reset by anna: a new compiler to try"
+    return Chosen(posture=Posture.BENCHMARK, when=day(number), who="anna", reason=reason)
 
 
-def put(posture: Posture, number: float = 0, arm: str = "") -> SetByPerson:
-    return SetByPerson(posture=posture, when=day(number), who="anna", reason="a wish", arm=arm)
+def put(posture: Posture, number: float = 0, arm: str = "") -> Chosen:
+    reason = "set by anna: a wish"
+    return Chosen(posture=posture, when=day(number), who="anna", reason=reason, arm=arm)
 
 
 def after(*events: Event) -> Record:
-    record = Record(workload="news")
-    for event in events:
-        record = record.after(event)
-    return record
+    return Record(workload="news").after(*events)
 
 
 def executed(record: Record, number: float, *what: Seen, **kept: object) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compilegate.posture.dynamodb import DynamoRecords
+from compilegate.posture.records import DynamoRecords
 from tests.aws_server.client import AwsServer
 
 TABLE = "records"

@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compilegate.cli import main
-from compilegate.posture.dynamodb import DynamoRecords
+from compilegate.posture.records import current
 from tests.account.command import environment
 from tests.account.deployed import create_stack
 from tests.aws_server.client import AwsServer
+from tests.posture.scenes import day
 from tests.posture.table import TABLE, table_in
 
 TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"
@@ -29,82 +30,65 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(*arguments: str, env: dict[str, str] | None = None) -> Result:
+def posture(*arguments: str, env: dict[str, str] | None = None) -> Result:
     return CliRunner().invoke(main, ["posture", *arguments], env=env)
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_workload_is_shown_with_what_happens_next() -> None:
-    told = asked("topics").output
-    assert "topics: shadow" in told
-    assert "next: shadow: all arms train" in told
+    shown = posture("topics").output
+    assert "topics: shadow" in shown
+    assert "next: shadow: all arms train" in shown
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_person_resets_and_sets_with_a_reason_that_is_kept() -> None:
-    assert "shadow -> benchmark, reset by" in asked("topics", "reset", "--reason", "new").output
-    assert "benchmark -> off" in asked("topics", "off", "--reason", "a freeze").output
-    document = json.loads(asked("topics", "--json").output)
-    assert document["state"]["posture"] == "off"
-    assert document["next"]["arms"] == "baseline"
+    assert "shadow -> benchmark" in posture("topics", "reset", "--reason", "new").output
+    assert "benchmark -> off" in posture("topics", "off", "--reason", "a freeze").output
+    document = json.loads(posture("topics", "--json").output)
+    assert (document["state"]["posture"], document["next"]["arms"]) == ("off", "baseline")
     assert [one["after"] for one in document["decisions"]] == ["benchmark", "off"]
-    assert "a freeze" in asked("topics").output
+    assert "a freeze" in posture("topics").output
 
 
 @pytest.mark.usefixtures("folder")
-def test_turning_on_by_hand_needs_a_candidate_and_begins_with_an_audit() -> None:
-    refused = asked("topics", "on", "--reason", "sure")
-    assert refused.exit_code == 2
-    assert "--arm is missing, expected one of the candidates compiled" in refused.output
-    assert asked("topics", "on", "--arm", "compiled", "--reason", "x").exit_code == 0
-    assert "next: on: an audit of all arms" in asked("topics").output
+def test_turning_on_by_hand_names_a_candidate_and_begins_with_an_audit() -> None:
+    assert posture("topics", "on", "--arm", "compiled", "--reason", "x").exit_code == 0
+    assert "next: on: an audit of all arms" in posture("topics").output
 
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "named"),
     [
-        (("plain",), "plain.toml has no table [posture]"),
+        (("plain",), "[posture]"),
         (("absent",), "no such file"),
-        (("topics", "up", "--reason", "x"), "'up' is not one of"),
-        (("topics", "reset"), "--reason is missing"),
-        (
-            ("topics", "off", "--arm", "compiled", "--reason", "x"),
-            "--arm goes with the state `on`, not with off",
-        ),
+        (("topics", "up", "--reason", "x"), "'up'"),
+        (("topics", "reset"), "--reason"),
+        (("topics", "on", "--reason", "x"), "--arm"),
+        (("topics", "off", "--arm", "compiled", "--reason", "x"), "--arm"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(arguments: tuple[str, ...], told: str) -> None:
-    result = asked(*arguments)
+def test_what_does_not_fit_is_refused(arguments: tuple[str, ...], named: str) -> None:
+    result = posture(*arguments)
     assert result.exit_code == 2
-    assert told in result.output
-
-
-def test_a_damaged_record_is_said(folder: Path) -> None:
-    record = folder / ".compilegate" / "posture" / "topics.json"
-    record.parent.mkdir(parents=True)
-    record.write_text("{}")
-    assert "the record was damaged" in asked("topics").output
+    assert named in result.output
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_the_deployed_posture_is_shown_and_set_in_its_table(aws: AwsServer) -> None:
     def deployed(*arguments: str) -> Result:
-        return asked(*arguments, "--aws", env=environment(aws))
+        return posture(*arguments, "--aws", env=environment(aws))
 
     absent = deployed("topics")
     assert absent.exit_code == 2
-    assert "there is no stack compilegate-workload-topics" in absent.output
+    assert "compilegate-workload-topics" in absent.output
     create_stack(aws, "compilegate-workload-topics", {"PostureTableName": TABLE})
-    denied = deployed("topics")
-    assert denied.exit_code == 2
-    assert "read or write the posture of topics" in denied.output
-    records: DynamoRecords = table_in(aws)
-    assert "shadow -> benchmark, reset by" in deployed("topics", "reset", "--reason", "new").output
-    assert "benchmark -> off" in deployed("topics", "off", "--reason", "a freeze").output
-    assert "topics: off" in deployed("topics").output
-    assert "topics: shadow" in asked("topics").output, "this machine's is another one"
-    text, _ = records.read("topics")
-    assert text is not None
-    assert json.loads(text)["decisions"][1]["event"]["who"] != ""
+    assert deployed("topics").exit_code == 2, "there is no table"
+    records = table_in(aws)
+    assert "shadow -> benchmark" in deployed("topics", "reset", "--reason", "new").output
+    assert "topics: benchmark" in deployed("topics").output
+    assert "topics: shadow" in posture("topics").output, "this machine's is another one"
+    (decision,) = current(records, "topics", when=day(0), who="test").decisions
+    assert decision.event.who

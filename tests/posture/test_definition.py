@@ -22,10 +22,10 @@ TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 HERE = local_deployment({"training": "1111", "gate": "2222"})
 
 
-def compiled(declared: Workload, target: Deployment = HERE) -> dict[str, Any]:
+def compiled(declared: Workload, target: Deployment = HERE, code: str = "aaaa") -> dict[str, Any]:
     sources = Sources(
         training_archive=target.uri("source", "aaaa.tgz"),
-        training_code=target.uri("source", "aaaa.zip"),
+        training_code=target.uri("source", f"{code}.zip"),
         gate_code=target.uri("source", "bbbb.zip"),
         experiment=target.uri("source", "dddd.json"),
         data=target.uri("data", "topics", "cccc"),
@@ -110,35 +110,22 @@ def test_a_workload_without_a_posture_is_compiled_as_before() -> None:
     assert not [step for step in document["Steps"] if step["Type"] == "Lambda"]
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"image": "5555"}, "image"),
-        ({"code": "other"}, "code"),
-        ({"instance": "ml.g5.2xlarge"}, "instance"),
-    ],
-)
-def test_what_trains_is_in_the_fingerprint(change: dict[str, str], told: str) -> None:
-    def fingerprint(document: dict[str, Any]) -> dict[str, str]:
-        found: dict[str, str] = json.loads(named(document)["Posture"]["Arguments"]["fingerprint"])
+def test_what_trains_is_in_the_fingerprint() -> None:
+    def fingerprint(*arguments: Any) -> dict[str, str]:
+        step = named(compiled(*arguments))["Posture"]
+        found: dict[str, str] = json.loads(step["Arguments"]["fingerprint"])
         return found
 
-    declared, target = topics(), HERE
-    if "image" in change:
-        target = local_deployment({"training": change["image"], "gate": "2222"})
-    if "instance" in change:
-        compute = declared.compute.model_copy(update={"instance_type": change["instance"]})
-        declared = dataclasses.replace(declared, compute=compute)
-    sources = Sources(
-        training_archive=target.uri("source", "aaaa.tgz"),
-        training_code=target.uri("source", f"{change.get('code', 'aaaa')}.zip"),
-        gate_code=target.uri("source", "bbbb.zip"),
-        experiment=target.uri("source", "dddd.json"),
-        data=target.uri("data", "topics", "cccc"),
-    )
-    before = fingerprint(compiled(topics()))
-    after = fingerprint(json.loads(compile_definition(declared, target, sources)))
-    assert [name for name in before if before[name] != after[name]] == [told]
+    larger = topics().compute.model_copy(update={"instance_type": "ml.g5.2xlarge"})
+    changes = {
+        "image": (topics(), local_deployment({"training": "5555", "gate": "2222"})),
+        "code": (topics(), HERE, "other"),
+        "instance": (topics(compute=larger),),
+    }
+    before = fingerprint(topics())
+    for what, arguments in changes.items():
+        after = fingerprint(*arguments)
+        assert [name for name in before if before[name] != after[name]] == [what]
 
 
 def test_an_account_without_the_function_is_refused() -> None:

@@ -36,7 +36,7 @@ from compilegate.document.writing import compact
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.pipelines.requests.images import image_folders_of
 from compilegate.pipelines.staging import placement_of
-from compilegate.posture.names import FUNCTION_KIND
+from compilegate.posture.contract import FUNCTION_KIND
 from compilegate.report import formats
 from compilegate.workload import Workload
 from compilegate.workload.parameters import INSTANCE_TYPE

@@ -18,11 +18,9 @@ from uuid import uuid4
 import pytest
 from moto.events.models import EventPattern
 
-from compilegate.posture.dynamodb import DynamoRecords
-from compilegate.posture.events import Observed
-from compilegate.posture.names import DAY_VARIABLE
-from compilegate.posture.records import encoded, read_record
-from compilegate.posture.state import Posture, State
+from compilegate.posture.contract import DAY_VARIABLE
+from compilegate.posture.records import DynamoRecords, encoded, read_record
+from compilegate.posture.state import Observed, Posture, State
 from tests.aws_server.client import running_server
 from tests.infra.deployment.cdk_cli import Cdk
 from tests.infra.deployment.deployed import Deployment

@@ -1,0 +1,64 @@
+"""What a workload's file, its definition and the function of its Lambda steps agree on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compilegate.errors import CompilegateError
+from compilegate.job.names import BASELINE_ARM
+
+FUNCTION = "compilegate-posture"
+"""The function that both Lambda steps call on this machine."""
+FUNCTION_KIND = "posture"
+"""The same in an account, after the workload's name."""
+
+ACT = "act"
+"""Input of the function: `start` or `settle`."""
+START = "start"
+SETTLE = "settle"
+
+ARMS = "arms"
+"""Output of `start`: `all`, `baseline`, or the candidate that trains alone."""
+ALL = "all"
+BASELINE = BASELINE_ARM
+POSTURE = "posture"
+WATCHED = "watched"
+REASON = "reason"
+
+ARM = "arm"
+"""Output of `settle`: the arm whose model is registered, beside its values of `OF_ARM`."""
+OF_ARM = ("model", "image", "compiler", "job", "words", "evidence")
+"""Outputs of `settle`, whose inputs are `NAME--ARM`."""
+
+FOLDER_VARIABLE = "COMPILEGATE_POSTURE_FOLDER"
+"""The folder of the records on this machine."""
+DAY_VARIABLE = "COMPILEGATE_POSTURE_DAY"
+"""An ISO 8601 date that replaces the current time, to rehearse a year."""
+TABLE_VARIABLE = "COMPILEGATE_POSTURE_TABLE"
+"""The DynamoDB table of the records in an account."""
+WORKLOAD_VARIABLE = "WORKLOAD"
+"""The workload of an account's function."""
+
+
+class PostureError(CompilegateError):
+    """A request about a posture that cannot be granted. The message says what is allowed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """When a candidate is promoted, audited and given up: the table `[posture]`, which takes its
+    defaults from here."""
+
+    passes: int = 4
+    """Passes of the gate in a row that promote a candidate, the benchmark's included."""
+    shadow_days: float = 7.0
+    """Days in shadow before a promotion: in the first week both versions run."""
+    watch_days: float = 30.0
+    """Days after a promotion in which models are tagged as watched."""
+    audit_every: int = 8
+    """In `on`, one execution in so many trains all arms."""
+    patience: int = 24
+    """Executions without a promotion until trying ends: the sequential test's looks. A failed
+    execution, which is repeated, restarts the count."""
+    reference_days: float = 90.0
+    """Age at which reference metrics expire; an audit renews them."""
