@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import tomllib
 import typing
+from collections.abc import Set
 from importlib.resources import files
 from typing import Any
 
@@ -106,7 +107,9 @@ OF_TRAINING_COMPILER = [
 
 def in_order(found: object) -> str:
     """The name of a case, which is the same in each worker: that of a set is not."""
-    return ", ".join(sorted(found)) if isinstance(found, set) else str(found)
+    if isinstance(found, dict):
+        return ", ".join(f"{name} {in_order(each)}" for name, each in found.items())
+    return ", ".join(sorted(found)) if isinstance(found, Set) else str(found)
 
 
 @pytest.mark.parametrize(("changes", "found"), OF_TRAINING_COMPILER, ids=in_order)
