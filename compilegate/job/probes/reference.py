@@ -285,8 +285,9 @@ def _dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
     return torch.empty_like(tensor, device="meta").stride()
 
 
-_MOST_ADDITIONS = 2**14
-"""A sum of more rows adds their blocks: each addition takes a microsecond."""
+_MOST_ADDITIONS = {"cpu": 2**14, "cuda": 2**8}
+"""A sum of more rows adds their blocks: each addition takes a microsecond, or a kernel's launch.
+A GPU's loops are shorter, since its threads share them."""
 
 
 @contextlib.contextmanager
@@ -331,8 +332,9 @@ def _sum_in_turn(
     left = [dim for dim in range(tensor.dim()) if dim not in summed]
     shape = [1 if dim in summed else size for dim, size in enumerate(tensor.shape)]
     rows = tensor.permute(*summed, *left).reshape(-1, *(tensor.shape[dim] for dim in left))
-    if len(rows) > _MOST_ADDITIONS:
-        rows = torch.stack([each.sum(dim=0) for each in rows.chunk(_MOST_ADDITIONS)])
+    most = _MOST_ADDITIONS.get(tensor.device.type, _MOST_ADDITIONS["cuda"])
+    if len(rows) > most:
+        rows = torch.stack([each.sum(dim=0) for each in rows.chunk(most)])
     total = torch.zeros_like(rows[0]) if len(rows) else rows.sum(dim=0)
     for row in rows.unbind():
         total += row
