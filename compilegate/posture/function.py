@@ -22,7 +22,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from compilegate.posture.records import (
     decide,
     decoded,
 )
-from compilegate.posture.state import Observed, Seen, Settled, Started
+from compilegate.posture.state import Seen, Settled, Started
 
 _NONE = "none"
 _TRAINED = re.compile(r"Train-(?P<arm>.+)-(?:\d+|alone)")
@@ -45,14 +45,6 @@ _BY_ITS_PROGRAM = re.compile(r"AlgorithmError|exit code", re.IGNORECASE)
 """How the service, and the local target, report that a program ended its job."""
 _BY_THE_MACHINE = re.compile(r"\b(?:137|143)\b|SIGKILL|SIGTERM|out of memory", re.IGNORECASE)
 """The programs among these that something outside of them killed."""
-
-
-@dataclass(frozen=True)
-class FailedStep:
-    """A step that failed, and why."""
-
-    name: str
-    reason: str
 
 
 def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]:
@@ -111,17 +103,17 @@ def _start(event: Mapping[str, Any], records: Records) -> dict[str, str]:
 
 def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, execution = event["workload"], event["execution"]
-    observed = decoded(Observed, json.loads(event["observed"]))
+    found = {**json.loads(event["observed"]), "execution": execution, "when": now(), "who": "gate"}
+    ended = decoded(Settled, found)
     record = current(records, workload, when=now(), who=execution)
     planned, settled = record.state.open.get(execution), record.latest(Settled, execution)
-    arm, reason = observed.registered, f"{execution} is already settled"
+    arm, reason = ended.registered, f"{execution} is already settled"
     if planned is not None:
         # A gate that chooses a candidate has found the baseline valid.
         if planned.registers == "baseline" and arm != _NONE:
             arm = contract.BASELINE
-        found = {one.name: getattr(observed, one.name) for one in fields(observed)}
-        found |= {"registered": arm, "execution": execution, "when": now(), "who": "gate"}
-        reason = decide(records, workload, Settled(**found)).decisions[-1].reason
+        ended = replace(ended, registered=arm)
+        reason = decide(records, workload, ended).decisions[-1].reason
     elif settled is not None and isinstance(settled.event, Settled):
         arm = settled.event.registered
     if arm == _NONE:
@@ -141,13 +133,14 @@ def settle_ended(
     workload: str,
     execution: str,
     *,
-    failed: Iterable[FailedStep],
+    failed: Mapping[str, str],
     otherwise: str,
     who: str,
 ) -> Record | None:
     """Settle an execution; None where it is not waiting for that.
 
-    `otherwise` says why nothing was learned, where no candidate's job failed.
+    `failed` has why each step failed, the first one first; `otherwise` why nothing was learned,
+    where no candidate's job failed.
     """
     planned = current(records, workload, when=now(), who=who).state.open.get(execution)
     if planned is None:
@@ -164,21 +157,19 @@ def settle_ended(
     return decide(records, workload, settled)
 
 
-def crashed(
-    candidates: Iterable[str], failed: Iterable[FailedStep]
-) -> tuple[tuple[Seen, ...], str]:
+def crashed(candidates: Iterable[str], failed: Mapping[str, str]) -> tuple[tuple[Seen, ...], str]:
     """The candidates whose program failed its training, each by its first step that did; and why
     other trainings of candidates are lost, which shows nothing about them."""
-    first: dict[str, FailedStep] = {}
+    first: dict[str, str] = {}
     for step in failed:
-        trained = _TRAINED.fullmatch(step.name)
+        trained = _TRAINED.fullmatch(step)
         if trained is not None:
             first.setdefault(trained["arm"], step)
     seen, lost = [], []
     for arm in (each for each in candidates if each in first):
-        step = first[arm]
-        reason = f"{step.name}: {step.reason or 'its job failed'}"
-        if _BY_ITS_PROGRAM.search(step.reason) and not _BY_THE_MACHINE.search(step.reason):
+        why = failed[first[arm]]
+        reason = f"{first[arm]}: {why or 'its job failed'}"
+        if _BY_ITS_PROGRAM.search(why) and not _BY_THE_MACHINE.search(why):
             seen.append(Seen(arm=arm, outcome="fail", crashed=True, broken=True, reason=reason))
         else:
             lost.append(reason)
@@ -194,7 +185,7 @@ def _ended(detail: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, client = os.environ[contract.WORKLOAD_VARIABLE], _client("sagemaker")
     arn, status = detail["pipelineExecutionArn"], detail["currentPipelineExecutionStatus"]
     execution, who = arn.rpartition("/")[2], "function"
-    failed = _failed_steps(client, arn) if status == "Failed" else ()
+    failed = _failed_steps(client, arn) if status == "Failed" else {}
     otherwise = f"the execution ended with status {status}"
     settled = settle_ended(
         records, workload, execution, failed=failed, otherwise=otherwise, who=who
@@ -215,14 +206,14 @@ def _ended(detail: Mapping[str, Any], records: Records) -> dict[str, str]:
     return answer
 
 
-def _failed_steps(client: Any, arn: str) -> list[FailedStep]:
+def _failed_steps(client: Any, arn: str) -> dict[str, str]:
+    """Each step that failed, and the first line of why."""
     pages = client.get_paginator("list_pipeline_execution_steps").paginate(
         PipelineExecutionArn=arn, SortOrder="Ascending"
     )
     steps = [step for page in pages for step in page["PipelineExecutionSteps"]]
-    failed = [step for step in steps if step.get("StepStatus") == "Failed"]
-    return [FailedStep(one["StepName"], _first_line(one.get("FailureReason"))) for one in failed]
-
-
-def _first_line(text: str | None) -> str:
-    return ((text or "").strip().splitlines() or [""])[0][:200]
+    return {
+        step["StepName"]: (step.get("FailureReason") or "").strip().partition("\n")[0][:200]
+        for step in steps
+        if step.get("StepStatus") == "Failed"
+    }

@@ -98,10 +98,7 @@ def transition(state: State, event: Event) -> Moved:
 def _choose(state: State, event: Chosen) -> Moved:
     """Enter a posture whatever was found; no earlier evidence counts in it."""
     fresh = State(epoch=state.epoch, open=state.open, arm=event.arm)
-    on = event.posture is Posture.ON
-    due = "a person turned it on and nothing has been measured since" if on else ""
-    entered = _enter(fresh, event.posture, event.when, event.reason)
-    return Moved(replace(entered, audit_due=due), event.reason)
+    return Moved(_enter(fresh, event.posture, event.when, event.reason), event.reason)
 
 
 def _moved(found: Moved, when: str) -> Moved:
@@ -145,7 +142,11 @@ def _has_passed(days: float, since: str, now: str) -> bool:
 
 def plan(state: State, policy: Policy, candidates: tuple[str, ...], when: str) -> Plan:
     """What an execution that starts now trains."""
-    arms, audit, reason = _arms(state, policy, when)
+    arms, reason = _arms(state, policy, when)
+    running = [track for track in state.tracks.values() if not track.refused]
+    # A candidate does not ship while all are only measured: in the benchmark, or after a failure.
+    in_trial = bool(running) and all(track.trial for track in running)
+    measured = state.posture is Posture.BENCHMARK or in_trial
     on = state.posture is Posture.ON
     return Plan(
         posture=state.posture,
@@ -153,39 +154,25 @@ def plan(state: State, policy: Policy, candidates: tuple[str, ...], when: str) -
         candidates=candidates,
         policy=policy,
         arms=arms,
-        audit=audit,
         watched=on and not _has_passed(policy.watch_days, state.since, when),
-        reason=reason,
-        registers="baseline" if arms == ALL and _only_measures(state) else "gate",
+        reason=f"{state.posture}: {reason}",
+        registers="baseline" if arms == ALL and measured else "gate",
     )
 
 
-def _only_measures(state: State) -> bool:
-    """Whether all arms train to be measured and no candidate may ship: in the benchmark, and while
-    failed executions are repeated."""
-    tracks = [track for track in state.tracks.values() if not track.refused]
-    in_trial = bool(tracks) and all(track.trial for track in tracks)
-    return state.posture is Posture.BENCHMARK or in_trial
-
-
-def _arms(state: State, policy: Policy, when: str) -> tuple[str, bool, str]:
-    """What trains, whether that is an audit, and why."""
+def _arms(state: State, policy: Policy, when: str) -> tuple[str, str]:
+    """What trains, and why."""
     if state.rescue:
-        return (
-            BASELINE,
-            False,
-            f"{state.posture}: the baseline trains alone, because {state.rescue}",
-        )
+        return BASELINE, f"the baseline trains alone, because {state.rescue}"
     if state.posture in ALL_TRAIN:
-        return ALL, False, f"{state.posture}: all arms train"
+        return ALL, "all arms train"
     if state.posture is not Posture.ON:
         image = " or an image changes" if state.posture is Posture.REVERTED else ""
-        reason = f"{state.posture}: the baseline trains alone until a person resets it{image}"
-        return BASELINE, False, reason
+        return BASELINE, f"the baseline trains alone until a person resets it{image}"
     why = _audit_reason(state, policy, when)
     if why:
-        return ALL, True, f"on: an audit of all arms, because {why}"
-    return state.arm, False, f"on: {state.arm} trains alone"
+        return ALL, f"an audit of all arms, because {why}"
+    return state.arm, f"{state.arm} trains alone"
 
 
 def _audit_reason(state: State, policy: Policy, when: str) -> str:
@@ -195,13 +182,10 @@ def _audit_reason(state: State, policy: Policy, when: str) -> str:
     if state.reference is None:
         return "there are no reference metrics to compare with"
     if _days_between(state.reference.when, when) > policy.reference_days:
-        return (
-            f"the reference metrics of {state.reference.when[:10]} are older than "
-            f"{policy.reference_days:g} days"
-        )
-    if state.since_audit + 1 >= policy.audit_every:
-        return f"one execution in {policy.audit_every} is an audit"
-    return ""
+        measured = state.reference.when[:10]
+        return f"the reference of {measured} is older than {policy.reference_days:g} days"
+    due = state.since_audit + 1 >= policy.audit_every
+    return f"one execution in {policy.audit_every} is an audit" if due else ""
 
 
 def _start(state: State, event: Started) -> Moved:
@@ -242,19 +226,14 @@ def _adopted(state: State, event: Started) -> Moved:
 def _settle(state: State, event: Settled) -> Moved:
     planned = state.open.get(event.execution)
     if planned is None:
-        reason = f"{event.execution} was not planned or is already settled: nothing changes"
-        return Moved(state, reason)
+        return Moved(state, f"{event.execution} was not planned or is already settled")
     still_open = {name: kept for name, kept in state.open.items() if name != event.execution}
     state = replace(state, open=still_open)
     if planned.epoch != state.epoch:
-        reason = (
-            f"planned under {planned.posture}, and the posture has moved since: nothing changes"
-        )
-        return Moved(state, reason)
-    if any(seen.crashed for seen in event.seen):
-        state = replace(state, rescue="a candidate crashed and no model was registered")
-    elif event.lost and event.registered == "none":
-        state = replace(state, rescue="a candidate's job was lost and no model was registered")
+        return Moved(state, f"planned under {planned.posture}, and the posture has moved since")
+    crashed = any(seen.crashed for seen in event.seen)
+    if crashed or (event.lost and event.registered == "none"):
+        state = replace(state, rescue="a candidate's job failed and no model was registered")
     unlearned = event.nothing_learned or ("" if event.seen else event.lost)
     if unlearned:
         return Moved(state, f"nothing was learned: {unlearned}")
@@ -368,38 +347,26 @@ def _reference(
 
 
 def _trained_alone(state: State, seen: Seen) -> Moved:
+    """What the candidate shows without a baseline beside it."""
     if seen.outcome == "fail":
         return Moved(state, f"{state.arm} failed: {seen.reason}", Finding.REFUSED)
-    state = replace(state, since_audit=state.since_audit + 1)
-    suspicious = "" if state.reference is None else drift(seen.values, state.reference)
-    if suspicious:
-        return Moved(
-            replace(state, audit_due=suspicious), f"{suspicious}: the next execution is an audit"
-        )
-    return Moved(state, f"on: {state.arm} trained alone")
+    worse = "" if state.reference is None else drift(seen.values, state.reference)
+    state = replace(state, since_audit=state.since_audit + 1, audit_due=worse or state.audit_due)
+    then = f"{worse}: the next execution is an audit" if worse else f"on: {state.arm} trained alone"
+    return Moved(state, then)
 
 
 def _audited(state: State, policy: Policy, seen: Seen, when: str) -> Moved:
-    before = state.tracks.get(state.arm, Track())
-    track = _tracked(before, seen, policy)
-    state = replace(state, tracks={state.arm: track}, since_audit=0)
+    """What an audit shows. Audits are repeated until one passes, or refuses the candidate."""
+    arm, track = state.arm, _tracked(state.tracks.get(state.arm, Track()), seen, policy)
+    state = replace(state, tracks={arm: track}, since_audit=0)
     if track.refused:
-        return Moved(
-            state, f"{state.arm} was refused in an audit: {track.refused}", Finding.REFUSED
-        )
+        return Moved(state, f"{arm} was refused in an audit: {track.refused}", Finding.REFUSED)
     if seen.outcome == "pass":
         values = state.reference.values if state.reference is not None else ()
         renewed = _reference(track, _kept(values, seen.values), when)
-        audit = "a repeated audit" if before.trial else "its audit"
-        return Moved(
-            replace(state, reference=renewed, audit_due=""),
-            f"on: {state.arm} passed {audit}; the reference is renewed",
-        )
-    if seen.outcome == "fail":
-        due = (
-            f"{state.arm} failed an audit ({seen.reason}); audits are repeated and the baseline is "
-            "registered until one passes"
-        )
-    else:
-        due = f"the last audit was inconclusive: {seen.reason}"
+        passed = replace(state, reference=renewed, audit_due="")
+        return Moved(passed, f"on: {arm} passed its audit; the reference is renewed")
+    ended = "failed" if seen.outcome == "fail" else "was inconclusive"
+    due = f"the last audit {ended}: {seen.reason}"
     return Moved(replace(state, audit_due=due), due)

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from compilegate.posture.contract import Policy
-from compilegate.posture.function import FailedStep, crashed
+from compilegate.posture.function import crashed
 from compilegate.posture.records import Record
 from compilegate.posture.state import Posture, Seen
 from compilegate.posture.transitions import MOVES
@@ -172,14 +172,14 @@ def test_a_workload_that_a_lost_job_left_without_a_model_gets_one_from_its_basel
     ],
 )
 def test_what_the_machine_did_shows_nothing_about_the_candidate(reason: str) -> None:
-    found, lost = crashed(["compiled"], [FailedStep("Train-compiled-1", reason)])
+    found, lost = crashed(["compiled"], {"Train-compiled-1": reason})
     assert found == ()
     assert lost.startswith("Train-compiled-1: ")
 
 
 def test_what_its_program_did_refuses_a_candidate_and_no_other_step_does() -> None:
     why = "AlgorithmError: ExecuteUserScriptError: RuntimeError: no kernel, exit code: 1"
-    failed = [FailedStep(name, why) for name in ("Train-a-2", "Train-baseline-1", "Prepare")]
+    failed = dict.fromkeys(("Train-a-2", "Train-baseline-1", "Prepare"), why)
     found, lost = crashed(["a", "b"], failed)
     assert [(each.arm, each.outcome, each.crashed) for each in found] == [("a", "fail", True)]
     assert lost == ""
