@@ -21,7 +21,6 @@ from compilegate.posture.state import (
 
 FIRST = datetime.datetime(2026, 1, 5, 6, tzinfo=datetime.UTC)
 HERE = {"code": "c1", "data": "d1", "image": "i1", "instance": "ml.g5.2xlarge", "libraries": "l1"}
-POLICY = Policy(passes=2)
 
 
 def day(number: float) -> str:
@@ -34,7 +33,7 @@ def started(
     number: float,
     *,
     fingerprint: Mapping[str, str] = HERE,
-    policy: Policy = POLICY,
+    policy: Policy = Policy(passes=2),  # noqa: B008  it is frozen
     candidates: tuple[str, ...] = ("compiled",),
 ) -> Started:
     return Started(
@@ -54,16 +53,21 @@ def seen(
     difference: float = 0.0,
     value: float = 0.9,
     speedup: float = 1.4,
+    broken: bool = False,
+    crashed: bool = False,
 ) -> Seen:
+    compared = Difference(
+        metric="accuracy", difference=difference, standard_error=0.01, margin=0.02
+    )
     return Seen(
         arm=arm,
         outcome=outcome,
         reason=f"{outcome} by the gate",
         speedup=speedup,
-        differences=(
-            Difference(metric="accuracy", difference=difference, standard_error=0.01, margin=0.02),
-        ),
+        differences=(compared,),
         values={"accuracy": value},
+        broken=broken,
+        crashed=crashed,
     )
 
 
@@ -86,34 +90,31 @@ def settled(
     )
 
 
-def benchmark(number: float = 0) -> Chosen:
-    reason = "reset by anna: a new compiler to try"
-    return Chosen(posture=Posture.BENCHMARK, when=day(number), who="anna", reason=reason)
-
-
 def put(posture: Posture, number: float = 0, arm: str = "") -> Chosen:
     reason = "set by anna: a wish"
     return Chosen(posture=posture, when=day(number), who="anna", reason=reason, arm=arm)
+
+
+def benchmark(number: float = 0) -> Chosen:
+    return put(Posture.BENCHMARK, number)
 
 
 def after(*events: Event) -> Record:
     return Record(workload="news").after(*events)
 
 
-def executed(record: Record, number: float, *what: Seen, **kept: object) -> Record:
+def executed(record: Record, number: float, *what: Seen, **start: object) -> Record:
     """One execution, from its start to its end."""
     name = f"e{number:g}"
-    record = record.after(started(name, number, **kept))  # type: ignore[arg-type]
+    record = record.after(started(name, number, **start))  # type: ignore[arg-type]
     return record.after(settled(name, number + 0.1, *what))
 
 
-def planned(record: Record, number: float, **kept: object) -> Plan:
+def planned(record: Record, number: float, **start: object) -> Plan:
     """What an execution that starts now would train."""
-    opened = record.after(started("asked", number, **kept))  # type: ignore[arg-type]
-    return opened.state.open["asked"]
+    return record.after(started("asked", number, **start)).state.open["asked"]  # type: ignore[arg-type]
 
 
 def turned_on() -> Record:
     """A record in which the candidate was promoted on day 7."""
-    record = executed(after(benchmark()), 0, seen("pass"))
-    return executed(record, 7.1, seen("pass"))
+    return executed(executed(after(benchmark()), 0, seen("pass")), 7.1, seen("pass"))

@@ -1,4 +1,4 @@
-"""A year of weekly executions on this machine: the compiled definition, with trivial programs.
+"""Weekly executions on this machine: the compiled definition, with trivial programs.
 
 What a job measures is planted week by week, and the days are the test's. All else is real: the
 runner, the Lambda steps and their function, the record, the registry.
@@ -10,7 +10,6 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,129 +17,92 @@ from compilegate.cli.posture import posture_functions, records_in, settle_failed
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local import FunctionSources, ImageSources, LocalExecutor, list_packages
-from compilegate.pipelines.compilation import compile_definition
-from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
+from compilegate.pipelines.deployment import local_deployment
 from compilegate.posture.contract import DAY_VARIABLE
-from compilegate.posture.records import Record, decide, encoded, read_record
-from compilegate.posture.state import Observed, Outcome, Posture
-from compilegate.workload import Workload, read_workload
+from compilegate.posture.records import current, decide, encoded
+from compilegate.posture.state import Observed, Posture
 from compilegate.workload.file import Posture as Declared
 from tests.posture.scenes import benchmark, day, seen
+from tests.posture.test_definition import definition, named, topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 CANDIDATE = "compiled"
 OUTPUT = "/opt/ml/processing/output"
 
 
-def workload() -> Workload:
-    """Two arms, one seed."""
-    declared = read_workload(TOPICS)
-    arms = {
-        "baseline": declared.arms["baseline"],
-        CANDIDATE: next(iter(declared.candidates.values())),
-    }
-    return dataclasses.replace(
-        declared, arms=arms, seeds=(1,), posture=Declared(passes=2, audit_every=8)
-    )
-
-
-def deployment(image: str) -> Deployment:
-    return local_deployment({"training": image, "gate": "2222", "training-xla": "3333"})
-
-
-def trivial(definition: str, planted: Path) -> str:
+def trivial(compiled: str, planted: Path) -> str:
     """The definition with programs that only hand over what is planted."""
-    document = json.loads(definition)
-
-    def below(steps: list[dict[str, Any]]) -> None:
-        for step in steps:
-            request = step["Arguments"]
-            if step["Type"] == "Condition":
-                below(request["IfSteps"])
-            elif step["Type"] == "Training":
-                crash = f"test -e {planted}/crash && exit 3;" if CANDIDATE in step["Name"] else ""
-                script = f"{crash} echo 1 > /opt/ml/model/m; echo 1 > /opt/ml/output/data/e"
-                request["AlgorithmSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", script]
-                request["InputDataConfig"], request["HyperParameters"] = [], {}
-            elif step["Type"] == "Processing":
-                _, _, arm = step["Name"].partition("-")
-                source = f"alone-{arm.removesuffix('-alone')}" if arm else "together"
-                script = "true"
-                if step["Name"].startswith("Gate"):
-                    script = f"cp {planted}/{source}.json {OUTPUT}/verdict/posture.json"
-                elif step["Name"].startswith("Package"):
-                    script = f"echo 1 > {OUTPUT}/model/model.tar.gz"
-                request["AppSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", script]
-                request["AppSpecification"]["ContainerArguments"] = []
-                request["ProcessingInputs"] = [
-                    one
-                    for one in request["ProcessingInputs"]
-                    if one["InputName"].startswith("evidence")
-                ]
-
-    below(document["Steps"])
+    document = json.loads(compiled)
+    for name, step in named(document["Steps"]).items():
+        request, script = step["Arguments"], "true"
+        if step["Type"] == "Training":
+            crash = f"test -e {planted}/crash && exit 3;" if CANDIDATE in name else ""
+            script = f"{crash} echo 1 > /opt/ml/model/m; echo 1 > /opt/ml/output/data/e"
+            request["AlgorithmSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", script]
+            request["InputDataConfig"], request["HyperParameters"] = [], {}
+        elif step["Type"] == "Processing":
+            if name.startswith("Gate"):
+                source = name.removeprefix("Gate").strip("-") or "together"
+                script = f"cp {planted}/{source}.json {OUTPUT}/verdict/posture.json"
+            elif name.startswith("Package"):
+                script = f"echo 1 > {OUTPUT}/model/model.tar.gz"
+            request["AppSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", script]
+            request["AppSpecification"]["ContainerArguments"] = []
+            inputs = request["ProcessingInputs"]
+            request["ProcessingInputs"] = [
+                each for each in inputs if each["InputName"].startswith("evidence")
+            ]
     return json.dumps(document)
-
-
-def functions(home: Path) -> FunctionSources:
-    """The product's, with the modules of this checkout."""
-    ((pattern, handler),) = posture_functions(home).patterns
-    environment = {**handler.environment, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return FunctionSources(((pattern, dataclasses.replace(handler, environment=environment)),))
 
 
 @dataclasses.dataclass
 class Year:
-    """A home, and a workload whose weeks are played."""
+    """A home, and a workload of two arms and one seed whose weeks are played."""
 
     home: Path
     planted: Path
     monkeypatch: pytest.MonkeyPatch
-    declared: Workload = dataclasses.field(default_factory=workload)
     image: str = "1111"
     worse: float = 0.0
     """How much worse the candidate is than the baseline, for as long as it is planted."""
 
-    def definition(self) -> str:
-        target = deployment(self.image)
-        sources = Sources(
-            training_archive=target.uri("source", "aaaa.tgz"),
-            training_code=target.uri("source", "aaaa.zip"),
-            gate_code=target.uri("source", "bbbb.zip"),
-            experiment=target.uri("source", "dddd.json"),
-            data=target.uri("data", "topics", "cccc"),
-        )
-        return trivial(compile_definition(self.declared, target, sources), self.planted)
+    def __post_init__(self) -> None:
+        arms = {name: topics().arms[name] for name in ("baseline", CANDIDATE)}
+        posture = Declared(passes=2, audit_every=3)
+        self.declared = topics(arms=arms, seeds=(1,), posture=posture)
+
+    def functions(self) -> FunctionSources:
+        """The product's, with the modules of this checkout."""
+        ((pattern, handler),) = posture_functions(self.home).patterns
+        environment = {**handler.environment, "PYTHONPATH": str(Path(__file__).parents[2])}
+        return FunctionSources(((pattern, dataclasses.replace(handler, environment=environment)),))
 
     def plant(self, week: int) -> None:
-        noise = 0.001 * (week % 3 - 1)
-        outcome: Outcome = "fail" if self.worse > 0.02 else "pass"
+        change = 0.001 * (week % 3 - 1) - self.worse
+        passes = self.worse < 0.02
         what = seen(
-            outcome, arm=CANDIDATE, difference=noise - self.worse, value=0.9 + noise - self.worse
+            "pass" if passes else "fail", arm=CANDIDATE, difference=change, value=0.9 + change
         )
         alone = dataclasses.replace(what, outcome="pass", differences=(), speedup=None)
-        registered = CANDIDATE if outcome == "pass" else "baseline"
         for name, observed in {
-            "together": Observed(seen=(what,), registered=registered),
-            "alone-baseline": Observed(registered="baseline"),
-            f"alone-{CANDIDATE}": Observed(seen=(alone,), registered=CANDIDATE),
+            "together": Observed(seen=(what,), registered=CANDIDATE if passes else "baseline"),
+            "baseline-alone": Observed(registered="baseline"),
+            f"{CANDIDATE}-alone": Observed(seen=(alone,), registered=CANDIDATE),
         }.items():
-            text = json.dumps(
-                {"arm": observed.registered, "observed": json.dumps(encoded(observed))}
-            )
-            (self.planted / f"{name}.json").write_text(text)
+            document = {"arm": observed.registered, "observed": json.dumps(encoded(observed))}
+            (self.planted / f"{name}.json").write_text(json.dumps(document))
 
     def execute(self, week: int) -> ExecutionResult:
         self.monkeypatch.setenv(DAY_VARIABLE, day(7 * week))
         self.plant(week)
+        target = local_deployment({"training": self.image, "gate": "2222", "training-xla": "3333"})
         executor = LocalExecutor(
             home=self.home,
             images=ImageSources(patterns=(("*", "here"),)),
-            functions=functions(self.home),
+            functions=self.functions(),
             shared=[self.planted],
-            definition=self.definition(),
+            definition=trivial(definition(self.declared, target), self.planted),
             use_cache=False,
         )
         result = executor.follow(executor.start(self.declared.name, {}))
@@ -149,75 +111,47 @@ class Year:
             return executor.follow(executor.start(self.declared.name, {}))
         return result
 
-    @property
-    def record(self) -> Record:
-        text, _ = records_in(self.home).read(self.declared.name)
-        assert text is not None
-        return read_record(text, self.declared.name)
 
-    def trained(self, result: ExecutionResult) -> set[str]:
-        return {
-            name
-            for name, step in result.steps.items()
-            if name.startswith("Train-") and step.attempts
-        }
-
-    def registered(self) -> str:
-        packages = list_packages(self.home, self.declared.model_package_group)
-        return str(packages[-1].description["CustomerMetadataProperties"]["arm"])
-
-
-TOGETHER = {"Train-baseline-1", f"Train-{CANDIDATE}-1"}
-BASELINE = {"Train-baseline-alone"}
-ALONE = {f"Train-{CANDIDATE}-alone"}
-
-
-@pytest.fixture
-def year(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Year:
-    planted = tmp_path / "planted"
-    planted.mkdir()
-    return Year(tmp_path / "home", planted, monkeypatch)
-
-
-def test_a_year_of_weekly_executions(year: Year) -> None:
+def test_a_year_of_weekly_executions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    year = Year(tmp_path / "home", tmp_path / "planted", monkeypatch)
+    year.planted.mkdir()
+    records, name = records_in(year.home), year.declared.name
     events: dict[int, Callable[[], object]] = {
-        20: lambda: setattr(year, "worse", 0.06),
-        26: lambda: setattr(year, "worse", 0.0),
-        27: lambda: setattr(year, "image", "4444"),
-        32: (year.planted / "crash").touch,
-        33: (year.planted / "crash").unlink,
-        35: lambda: decide(records_in(year.home), year.declared.name, benchmark(7 * 35)),
-        43: records_in(year.home).path(year.declared.name).unlink,
+        0: lambda: decide(records, name, benchmark()),
+        5: lambda: setattr(year, "worse", 0.06),
+        10: lambda: (setattr(year, "worse", 0.0), setattr(year, "image", "4444")),
+        12: (year.planted / "crash").touch,
+        13: (year.planted / "crash").unlink,
+        14: lambda: decide(records, name, benchmark(7 * 14)),
+        17: records.path(name).unlink,
     }
-    decide(records_in(year.home), year.declared.name, benchmark())
-    postures, trained, arms = [], [], []
-    for week in range(52):
+    postures, trained, arms = [], "", []
+    for week in range(19):
         events.get(week, lambda: None)()
         result = year.execute(week)
         assert result.status is ExecutionStatus.SUCCEEDED, result.failure
-        postures.append(year.record.state.posture)
-        trained.append(year.trained(result))
-        arms.append(year.registered())
-    # The benchmark passes, and after a week of shadow the candidate trains alone.
-    assert postures[:2] == [Posture.SHADOW, Posture.ON]
-    assert trained[:3] == [TOGETHER, TOGETHER, ALONE]
-    # One execution in eight is an audit.
-    assert [week for week in range(2, 20) if trained[week] == TOGETHER] == [9, 17]
-    assert set(arms[1:20]) == {CANDIDATE}
-    assert arms[0] == "baseline", "in the benchmark, whatever the gate finds"
-    # A regression of three margins is suspected in its first week. The audit fails, the baseline
-    # is registered from then on, and two audits more revert it.
-    assert trained[20:24] == [ALONE, TOGETHER, TOGETHER, TOGETHER]
-    assert postures[20:24] == [Posture.ON, Posture.ON, Posture.ON, Posture.REVERTED]
-    assert (trained[24:27], set(arms[21:27])) == ([BASELINE] * 3, {"baseline"})
-    # Another image is benchmarked again.
-    assert (trained[27], postures[27], postures[28]) == (TOGETHER, Posture.SHADOW, Posture.ON)
-    # A candidate that crashes is a refusal, and the baseline still ships.
-    assert postures[32] is Posture.REVERTED
-    assert (arms[32], trained[32]) == ("baseline", BASELINE)
-    # A person begins anew.
-    assert postures[34:37] == [Posture.REVERTED, Posture.SHADOW, Posture.ON]
-    # A lost record means shadow, and its week is not shortened.
-    assert (postures[42], postures[43]) == (Posture.ON, Posture.SHADOW)
-    assert trained[43] == TOGETHER
-    assert postures[44:46] == [Posture.ON, Posture.ON]
+        postures.append(current(records, name, when=day(0), who="test").state.posture)
+        ran = {step for step, found in result.steps.items() if found.attempts}
+        trained += "".join(
+            letter
+            for letter, steps in {
+                "A": {"Train-baseline-1", f"Train-{CANDIDATE}-1"},
+                "B": {"Train-baseline-alone"},
+                "C": {f"Train-{CANDIDATE}-alone"},
+            }.items()
+            if steps == {step for step in ran if step.startswith("Train-")}
+        )
+        newest = list_packages(year.home, year.declared.model_package_group)[-1]
+        arms.append(newest.description["CustomerMetadataProperties"]["arm"])
+    # The benchmark, a week of shadow, the candidate alone and an audit. A regression of three
+    # margins is suspected in its first week, and three audits revert it. Another image is
+    # benchmarked again; a crash is a refusal, and the baseline still ships; a person begins anew;
+    # a lost record means shadow.
+    assert trained == "AACCACAAABAABBAACAA"
+    on, shadow, reverted = Posture.ON, Posture.SHADOW, Posture.REVERTED
+    assert postures == [
+        *(shadow, *[on] * 7, reverted, reverted),
+        *(shadow, on, reverted, reverted),
+        *(shadow, on, on, shadow, on),
+    ]
+    assert "".join(arm[0] for arm in arms) == "bcccccbbbbbcbbbcccc"
