@@ -8,11 +8,10 @@
 All values are texts, as the steps of a definition pass them. Called again for the same execution,
 as a resumed one does, it gives the same answer and decides nothing twice.
 
-In an account EventBridge also reports an execution that failed or was stopped before its gate ran.
-It is settled then. A candidate whose program failed its job is refused. Nothing is learned from any
-other failure, such as a machine that was lost, nor from an execution that somebody stopped. Where a
-candidate's job left the workload without a model, the next execution trains the baseline alone;
-`run` starts it at once on this machine, the function in an account.
+An execution that failed or was stopped before its gate ran is settled as well: on this machine by
+`run`, in an account by this function, which EventBridge calls. A candidate whose program failed its
+job is refused; nothing is learned from any other end. Where a candidate's job left no model, the
+same caller starts an execution of the baseline alone at once.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def _start(event: Mapping[str, Any], records: Records) -> dict[str, str]:
 def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, execution = event["workload"], event["execution"]
     found = {**json.loads(event["observed"]), "execution": execution, "when": now(), "who": "gate"}
-    ended = decoded(Settled, found)
+    ended: Settled = decoded(Settled, found)
     record = current(records, workload, when=now(), who=execution)
     planned, settled = record.state.open.get(execution), record.latest(Settled, execution)
     arm, reason = ended.registered, f"{execution} is already settled"

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from compilegate.job.files import lock, write_text
 from compilegate.posture.contract import PostureError
@@ -31,7 +31,6 @@ _NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,255}")
 _HEAD = "head"
 _CONFLICTS = {"ConditionalCheckFailed", "TransactionConflict", "DuplicateItem"}
 _Item = Mapping[str, Any]
-_Type = TypeVar("_Type")
 
 
 class DamagedRecordError(PostureError):
@@ -303,28 +302,20 @@ def encoded(value: Any) -> Any:
     return json.loads(json.dumps(dataclasses.asdict(value)))
 
 
-def decoded(kind: type[_Type], document: Any) -> _Type:
-    """A dataclass from its JSON. Raises DamagedRecordError for what is missing, unknown or of
-    another type."""
-    try:
-        found: _Type = _decoded(kind, document)
-    except UNREADABLE as error:
-        raise DamagedRecordError(f"it is not a valid {kind.__name__}: {error!r}") from error
-    return found
-
-
-def _decoded(kind: Any, value: Any) -> Any:
+def decoded(kind: Any, value: Any) -> Any:
+    """A value of this type from its JSON. Raises one of UNREADABLE for what is missing, unknown or
+    of another type."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        members = {name: _decoded(hints[name], item) for name, item in value.items()}
+        members = {name: decoded(hints[name], item) for name, item in value.items()}
         return typing.cast("type[Any]", kind)(**members)
     if origin is tuple:
-        return tuple(_decoded(inner[0], item) for item in value)
+        return tuple(decoded(inner[0], item) for item in value)
     if origin is Mapping:
-        return {key: _decoded(inner[1], item) for key, item in value.items()}
+        return {key: decoded(inner[1], item) for key, item in value.items()}
     if type(None) in inner:
-        return None if value is None else _decoded(inner[0], value)
+        return None if value is None else decoded(inner[0], value)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return kind(value)
     # A number stays as it was written, or the digest would be another.

@@ -147,14 +147,14 @@ def plan(state: State, policy: Policy, candidates: tuple[str, ...], when: str) -
     # A candidate does not ship while all are only measured: in the benchmark, or after a failure.
     in_trial = bool(running) and all(track.trial for track in running)
     measured = state.posture is Posture.BENCHMARK or in_trial
-    on = state.posture is Posture.ON
     return Plan(
         posture=state.posture,
         epoch=state.epoch,
         candidates=candidates,
         policy=policy,
         arms=arms,
-        watched=on and not _has_passed(policy.watch_days, state.since, when),
+        watched=state.posture is Posture.ON
+        and not _has_passed(policy.watch_days, state.since, when),
         reason=f"{state.posture}: {reason}",
         registers="baseline" if arms == ALL and measured else "gate",
     )

@@ -13,7 +13,7 @@ from compilegate.cli import main
 from compilegate.gate.judge import judge
 from compilegate.gate.verdict import Verdict
 from compilegate.history.rows import COLUMNS, PORTFOLIO, Past, rows_of
-from compilegate.posture.records import current, decide
+from compilegate.posture.records import DynamoRecords, current, decide
 from compilegate.posture.state import Posture
 from tests.account.deployed import Deployed, deploy
 from tests.account.scripted import frame
@@ -37,6 +37,7 @@ def account(aws: AwsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     Path("workloads").mkdir()
     for name in ("topics", "later"):
         Path("workloads", f"{name}.toml").write_text("")
+    table_in(aws)
     return deploy(aws, more={"PostureTableName": TABLE})
 
 
@@ -46,15 +47,18 @@ def executions(*arguments: str) -> Result:
 
 def test_rows_are_those_of_this_machine(account: Deployed) -> None:
     """One whose pipeline was deleted since, one with a verdict, one that failed before its gate."""
+    absent = executions("topics")
+    assert (absent.exit_code, "never executed" in absent.output) == (2, True)
     execution = build_execution(candidates=("compiled",))
     verdict: Verdict = judge(execution.experiment, execution.records)
-    records = table_in(account.server)
     for status in ("Succeeded", "Failed"):
         account.script(frame(status))
         account.start(ClientRequestToken=status * 8)
     for name in (FORGOTTEN, FIRST):
         account.put_object(f"{VERDICTS}/{name}/verdict.json", verdict.to_json())
         account.put_object(f"{VERDICTS}/{name}/report.md", "no verdict")
+    account.put_object(f"{VERDICTS}/{FAILED}/verdict.json", "{}")
+    records = DynamoRecords(account.server.client("dynamodb"), TABLE)
     for event in (
         started(FORGOTTEN, 0),
         settled(FORGOTTEN, 0, seen("pass")),
@@ -83,19 +87,4 @@ def test_rows_are_those_of_this_machine(account: Deployed) -> None:
     head, *lines = executions("--all").output.splitlines()
     assert head.split()[0] == PORTFOLIO[0]
     assert [line.split()[:2] for line in lines] == [["topics", "3"]]
-
-
-def test_a_verdict_of_another_kind_is_none(account: Deployed) -> None:
-    table_in(account.server)
-    account.put_object(f"{VERDICTS}/{FIRST}/verdict.json", "{}")
-    (row,) = json.loads(executions("topics", "--json").output)
-    assert (row["execution"], row["metrics"], row["outcome"]) == (FIRST, [], "")
-
-
-def test_what_is_absent_is_named(account: Deployed) -> None:
-    table_in(account.server)
-    nothing = executions("topics")
-    assert nothing.exit_code == 2
-    assert "never executed" in nothing.output
-    assert executions("--all").exit_code == 0
     assert "compilegate-workload-later" in str(executions("later").output)

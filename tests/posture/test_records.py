@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from compilegate.posture.contract import Policy, PostureError
 from compilegate.posture.records import (
+    UNREADABLE,
     ConflictError,
     DamagedRecordError,
     FileRecords,
@@ -106,7 +107,7 @@ def test_a_policy_is_read_back_and_refuses_what_it_does_not_know() -> None:
     policy = Policy(passes=5, shadow_days=3.5)
     assert decoded(Policy, encoded(policy)) == policy
     for wrong in ({"looks": 3}, {"passes": "4"}, {"passes": True}):
-        with pytest.raises(DamagedRecordError):
+        with pytest.raises(UNREADABLE):
             decoded(Policy, wrong)
 
 
