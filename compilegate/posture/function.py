@@ -52,10 +52,7 @@ def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]
     if "detail-type" in event:
         return _ended(event["detail"], records)
     acts = {contract.START: _start, contract.SETTLE: _settle}
-    act = acts.get(event[contract.ACT])
-    if act is None:
-        raise PostureError(f"act is {event[contract.ACT]!r}, allowed: {', '.join(acts)}")
-    return act(event, records)
+    return acts[event[contract.ACT]](event, records)
 
 
 def _client(service: str) -> Any:

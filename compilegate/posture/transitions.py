@@ -137,7 +137,7 @@ def _days_between(earlier: str, later: str) -> float:
 
 def _has_passed(days: float, since: str, now: str) -> bool:
     """Whether so many days have passed, as a schedule counts them."""
-    return not since or _days_between(since, now) >= days - min(_SCHEDULE_JITTER_DAYS, days / 2)
+    return _days_between(since, now) >= days - min(_SCHEDULE_JITTER_DAYS, days / 2)
 
 
 def plan(state: State, policy: Policy, candidates: tuple[str, ...], when: str) -> Plan:
@@ -200,14 +200,10 @@ def _start(state: State, event: Started) -> Moved:
 
 def _adopted(state: State, event: Started) -> Moved:
     """The state under what the workload declares now."""
-    changed = [
-        name
-        for name, value in event.fingerprint.items()
-        if state.fingerprint and state.fingerprint.get(name) != value
-    ]
+    before, now = state.fingerprint, event.fingerprint
+    changed = [name for name in now if before and before.get(name) != now[name]]
     in_words = f"{' and '.join(changed)} changed"
-    if changed or not state.fingerprint:
-        state = replace(state, fingerprint=dict(event.fingerprint))
+    state = replace(state, fingerprint=now)
     if "image" in changed and state.posture is Posture.REVERTED:
         return Moved(state, f"{in_words}: a new image is benchmarked again", Finding.NEW_IMAGE)
     if changed:

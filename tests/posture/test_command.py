@@ -9,12 +9,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compilegate.cli import main
-from compilegate.posture.records import current
-from tests.account.command import environment
-from tests.account.deployed import create_stack
-from tests.aws_server.client import AwsServer
-from tests.posture.scenes import day
-from tests.posture.table import TABLE, table_in
 
 TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 
@@ -29,8 +23,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def posture(*arguments: str, env: dict[str, str] | None = None) -> Result:
-    return CliRunner().invoke(main, ["posture", *arguments], env=env)
+def posture(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["posture", *arguments])
 
 
 def test_a_person_sees_what_is_next_and_sets_it_with_a_reason_that_is_kept() -> None:
@@ -61,20 +55,3 @@ def test_a_person_sees_what_is_next_and_sets_it_with_a_reason_that_is_kept() -> 
 def test_what_does_not_fit_is_refused(arguments: tuple[str, ...], named: str) -> None:
     result = posture(*arguments)
     assert (result.exit_code, named in result.output) == (2, True)
-
-
-@pytest.mark.slow
-def test_the_deployed_posture_is_shown_and_set_in_its_table(aws: AwsServer) -> None:
-    def deployed(*arguments: str) -> Result:
-        return posture("topics", *arguments, "--aws", env=environment(aws))
-
-    absent = deployed()
-    assert (absent.exit_code, "compilegate-workload-topics" in absent.output) == (2, True)
-    create_stack(aws, "compilegate-workload-topics", {"PostureTableName": TABLE})
-    assert deployed().exit_code == 2, "there is no table"
-    records = table_in(aws)
-    assert "shadow -> benchmark" in deployed("reset", "--reason", "new").output
-    assert "topics: benchmark" in deployed().output
-    assert "topics: shadow" in posture("topics").output, "this machine's is another one"
-    (decision,) = current(records, "topics", when=day(0), who="test").decisions
-    assert decision.event.who

@@ -14,9 +14,8 @@ from compilegate.document.step_types import STEP_TYPES
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
 from compilegate.pipelines.requests.checks import InvalidRequestError
-from compilegate.workload import Workload, WorkloadError, read_workload
+from compilegate.workload import Workload, read_workload
 from compilegate.workload.file import Posture
-from tests.workload.settled import workload_with
 
 TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 HERE = local_deployment({"training": "1111", "gate": "2222"})
@@ -68,17 +67,14 @@ def test_conditions_stand_side_by_side_and_each_branch_trains_and_registers_by_i
     assert not [step for step in compiled(topics(posture=None)) if step["Type"] == "Lambda"]
 
 
-def test_what_the_step_cache_looks_at_does_not_depend_on_the_branch() -> None:
+def test_the_branches_share_what_the_step_cache_looks_at_and_jobs_and_models_name_theirs() -> None:
     found = named(compiled(topics()))
     for arm in ("baseline", "compiled"):
         together, alone = found[f"Train-{arm}-7"], found[f"Train-{arm}-alone"]
         for member in STEP_TYPES["Training"].cache_key:
             assert together["Arguments"].get(member) == alone["Arguments"].get(member)
             assert "Posture" not in references(together["Arguments"].get(member))
-
-
-def test_every_job_and_model_says_its_posture() -> None:
-    for step in named(compiled(topics())).values():
+    for step in found.values():
         if step["Type"] == "Training":
             tags = {tag["Key"]: tag["Value"] for tag in step["Arguments"]["Tags"]}
             assert "OutputParameters['posture']" in tags["compilegate:posture"]["Get"]
@@ -103,9 +99,6 @@ def test_what_trains_is_in_the_fingerprint() -> None:
         assert [name for name in before if before[name] != after[name]] == [what]
 
 
-def test_an_account_without_the_function_and_arms_on_trainium_are_refused() -> None:
+def test_an_account_without_the_function_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="no function"):
         definition(topics(), dataclasses.replace(HERE, posture_function=None))
-    neuron = {"compiler": "neuron", "instance_type": "ml.trn1.2xlarge"}
-    with pytest.raises(WorkloadError, match=r"arms\.compiled\.compiler"):
-        workload_with(TOPICS, posture={"passes": 2}, arms__compiled=neuron)
