@@ -144,7 +144,6 @@ def test_what_other_candidates_showed_counts_beside_a_lost_job() -> None:
     ("reason", "by_the_program"),
     [
         ("AlgorithmError: ExecuteUserScriptError: RuntimeError: no kernel, exit code: 1", True),
-        ("InternalServerError: We encountered an internal error. Please try again.", False),
         ("CapacityError: Unable to provision requested ML compute capacity.", False),
         ("AlgorithmError: , exit code: 137", False),
         ("ClientError: Please use an instance type with more memory; out of memory", False),
