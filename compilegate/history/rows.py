@@ -16,9 +16,7 @@ COLUMNS = (
     *("STARTED", "EXECUTION", "POSTURE", "TRAINED", "REGISTERED", "OUTCOME"),
     *("METRICS (DELTA)", "SPEED-UP", "HOURS", "USD", "CHANGES"),
 )
-PORTFOLIO = (
-    *("WORKLOAD", "EXECUTIONS", "LAST", "POSTURE", "REGISTERED", "SPEED-UP", "HOURS", "USD"),
-)
+PORTFOLIO = ("WORKLOAD", "EXECUTIONS", "LAST", "POSTURE", "REGISTERED", "SPEED-UP", "HOURS", "USD")
 _MOST_RULES = 3
 """Changed rules of the gate that a row names; the rest is counted."""
 

@@ -39,7 +39,6 @@ from compilegate.posture.records import (
 from compilegate.posture.state import Seen, Settled, Started
 
 _NONE = "none"
-_TRAINED = re.compile(r"Train-(?P<arm>.+)-(?:\d+|alone)")
 _BY_ITS_PROGRAM = re.compile(r"AlgorithmError|exit code", re.IGNORECASE)
 """How the service, and the local target, report that a program ended its job."""
 _BY_THE_MACHINE = re.compile(r"\b(?:137|143)\b|SIGKILL|SIGTERM|out of memory", re.IGNORECASE)
@@ -48,7 +47,11 @@ _BY_THE_MACHINE = re.compile(r"\b(?:137|143)\b|SIGKILL|SIGTERM|out of memory", r
 
 def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]:
     """Answer one step, or an event about an execution's end."""
-    records = records_here()
+    records: Records
+    if contract.TABLE_VARIABLE in os.environ:
+        records = DynamoRecords(_client("dynamodb"), os.environ[contract.TABLE_VARIABLE])
+    else:
+        records = FileRecords(Path(os.environ[contract.FOLDER_VARIABLE]))
     if "detail-type" in event:
         return _ended(event["detail"], records)
     acts = {contract.START: _start, contract.SETTLE: _settle}
@@ -59,14 +62,6 @@ def _client(service: str) -> Any:
     import boto3  # noqa: PLC0415  on this machine the function needs nothing but Python
 
     return boto3.client(service)
-
-
-def records_here() -> Records:
-    """A table in an account, or a folder on this machine."""
-    table = os.environ.get(contract.TABLE_VARIABLE)
-    if table is None:
-        return FileRecords(Path(os.environ[contract.FOLDER_VARIABLE]))
-    return DynamoRecords(_client("dynamodb"), table)
 
 
 def now() -> str:
@@ -156,15 +151,14 @@ def settle_ended(
 def crashed(candidates: Iterable[str], failed: Mapping[str, str]) -> tuple[tuple[Seen, ...], str]:
     """The candidates whose program failed its training, each by its first step that did; and why
     other trainings of candidates are lost, which shows nothing about them."""
-    first: dict[str, str] = {}
-    for step in failed:
-        trained = _TRAINED.fullmatch(step)
-        if trained is not None:
-            first.setdefault(trained["arm"], step)
     seen, lost = [], []
-    for arm in (each for each in candidates if each in first):
-        why = failed[first[arm]]
-        reason = f"{first[arm]}: {why or 'its job failed'}"
+    for arm in candidates:
+        training = re.compile(rf"Train-{re.escape(arm)}-(?:\d+|alone)")
+        step = next(filter(training.fullmatch, failed), None)
+        if step is None:
+            continue
+        why = failed[step]
+        reason = f"{step}: {why or 'its job failed'}"
         if _BY_ITS_PROGRAM.search(why) and not _BY_THE_MACHINE.search(why):
             seen.append(Seen(arm=arm, outcome="fail", crashed=True, broken=True, reason=reason))
         else:

@@ -13,6 +13,7 @@ import json
 import re
 import typing
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -145,18 +146,15 @@ def decide(records: Records, workload: str, event: Event) -> Record:
     """Add one decision to the record as it is at that moment; retried after a conflict."""
     for _ in range(_TRIES):
         after = current(records, workload, when=event.when, who=event.who).after(event)
-        try:
+        with suppress(ConflictError):
             records.write(after)
-        except ConflictError:
-            continue
-        return after
+            return after
     raise ConflictError(workload)
 
 
 @dataclass(frozen=True)
 class FileRecords:
-    """Records in a folder, as NAME.json. A damaged one stays beside it as NAME.json.damaged-N, for
-    whoever wants to know what happened."""
+    """Records in a folder, as NAME.json. A damaged one stays beside it as NAME.json.damaged-N."""
 
     folder: Path
 
@@ -303,8 +301,7 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(kind: Any, value: Any) -> Any:
-    """A value of this type from its JSON. Raises one of UNREADABLE for what is missing, unknown or
-    of another type."""
+    """A value of this type from its JSON. Raises one of UNREADABLE for what does not fit it."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)

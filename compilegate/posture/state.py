@@ -139,7 +139,6 @@ class Started(_Happened):
     execution: str
     policy: Policy
     candidates: tuple[str, ...]
-    """The candidates that the workload declares now."""
     fingerprint: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -48,26 +48,20 @@ class Finding(enum.Enum):
     """What a start or an end shows of the candidates."""
 
     NOTHING = enum.auto()
-    PASSED = enum.auto()
-    """A candidate passed its benchmark."""
-    PROMOTED = enum.auto()
-    """A candidate has shown enough to train alone."""
+    READY = enum.auto()
+    """A candidate has shown enough for the next posture."""
     REFUSED = enum.auto()
-    """All candidates are out; in `on`, the one that trains alone."""
-    EXHAUSTED = enum.auto()
-    """Too many executions have decided nothing."""
+    """No candidate is tried any longer; in `on`, the one that trains alone is out."""
     UNDECLARED = enum.auto()
     """The workload no longer declares the candidate that trains alone."""
     NEW_IMAGE = enum.auto()
 
 
 MOVES: Mapping[tuple[Posture, Finding], Posture] = {
-    (Posture.BENCHMARK, Finding.PASSED): Posture.SHADOW,
+    (Posture.BENCHMARK, Finding.READY): Posture.SHADOW,
     (Posture.BENCHMARK, Finding.REFUSED): Posture.REVERTED,
-    (Posture.BENCHMARK, Finding.EXHAUSTED): Posture.REVERTED,
-    (Posture.SHADOW, Finding.PROMOTED): Posture.ON,
+    (Posture.SHADOW, Finding.READY): Posture.ON,
     (Posture.SHADOW, Finding.REFUSED): Posture.REVERTED,
-    (Posture.SHADOW, Finding.EXHAUSTED): Posture.REVERTED,
     (Posture.ON, Finding.REFUSED): Posture.REVERTED,
     (Posture.ON, Finding.UNDECLARED): Posture.SHADOW,
     (Posture.REVERTED, Finding.NEW_IMAGE): Posture.BENCHMARK,
@@ -192,10 +186,9 @@ def _start(state: State, event: Started) -> Moved:
     known = state if state.since else replace(state, since=event.when)
     adopted = _moved(_adopted(known, event), event.when).state
     planned = plan(adopted, event.policy, event.candidates, event.when)
-    newest = list(adopted.open.items())[-(_MOST_OPEN - 1) :]
-    opened = {**dict(newest), event.execution: planned}
+    opened = [*adopted.open.items(), (event.execution, planned)][-_MOST_OPEN:]
     moved = f"{adopted.reason}; " if adopted.epoch != state.epoch else ""
-    return Moved(replace(adopted, open=opened, rescue=""), f"{moved}{planned.reason}")
+    return Moved(replace(adopted, open=dict(opened), rescue=""), f"{moved}{planned.reason}")
 
 
 def _adopted(state: State, event: Started) -> Moved:
@@ -263,14 +256,13 @@ def _tried(state: State, event: Settled, planned: Plan) -> Moved:
     running = [seen for seen in event.seen if not tracks[seen.arm].refused]
     passed = [seen for seen in running if seen.outcome == "pass"]
     if state.posture is Posture.BENCHMARK and passed:
-        return Moved(state, f"{_fastest(passed).arm} passed the benchmark", Finding.PASSED)
-    if state.posture is Posture.SHADOW:
-        promoted = _promoted(state, policy, running, event.when)
-        if promoted is not None:
-            return promoted
+        return Moved(state, f"{_fastest(passed).arm} passed the benchmark", Finding.READY)
+    promoted = _promoted(state, policy, running, event.when)
+    if state.posture is Posture.SHADOW and promoted is not None:
+        return promoted
     if running and min(tracks[seen.arm].executions for seen in running) >= policy.patience:
         why = f"no candidate was promoted in {policy.patience} executions"
-        return Moved(state, why, Finding.EXHAUSTED)
+        return Moved(state, why, Finding.REFUSED)
     results = ", ".join(
         f"{seen.arm} {seen.outcome}{', to be repeated' if tracks[seen.arm].trial else ''}"
         for seen in event.seen
@@ -289,7 +281,7 @@ def _promoted(state: State, policy: Policy, running: list[Seen], when: str) -> M
         return Moved(state, f"{arm} has shown enough; it is promoted after {days}")
     reference = _reference(state.tracks[arm], state.tracks[arm].values, when)
     promoted = replace(state, arm=arm, reference=reference)
-    return Moved(promoted, f"{arm} is promoted: {why[arm]}", Finding.PROMOTED)
+    return Moved(promoted, f"{arm} is promoted: {why[arm]}", Finding.READY)
 
 
 def _fastest(seen: list[Seen]) -> Seen:

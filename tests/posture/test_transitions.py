@@ -11,7 +11,6 @@ from compilegate.posture.contract import Policy
 from compilegate.posture.function import crashed
 from compilegate.posture.records import Record
 from compilegate.posture.state import Event, Posture, Settled
-from compilegate.posture.transitions import MOVES
 from tests.posture.scenes import (
     HERE,
     after,
@@ -111,11 +110,6 @@ def test_a_course_of_weekly_executions(
             record = record.after(ended(letter, week))
     assert (found, record.state.posture) == (trained, posture)
     assert why in record.state.reason
-
-
-def test_every_move_of_the_table_is_by_one_step_or_back() -> None:
-    order = [Posture.REVERTED, Posture.BENCHMARK, Posture.SHADOW, Posture.ON]
-    assert all(order.index(to) - order.index(before) <= 1 for (before, _), to in MOVES.items())
 
 
 def test_nothing_is_promoted_before_the_shadow_days_and_models_are_watched_after() -> None:
