@@ -123,7 +123,7 @@ def _show_state(
             "workload": record.workload,
             "state": encoded(state),
             "next": {"arms": following.arms, "audit": following.audit, "reason": following.reason},
-            "decisions": [each.document() for each in decisions],
+            "decisions": [encoded(each) for each in decisions],
         }
         print_json(document)
         return
@@ -174,11 +174,11 @@ def settle_failed(workload: Workload, home: Path, result: ExecutionResult) -> St
     """
     if workload.posture is None or result.status is not ExecutionStatus.FAILED:
         return None
-    failed = [
-        function.FailedStep(step.name, "" if step.failure is None else step.failure.sentence)
+    failed = {
+        step.name: "" if step.failure is None else step.failure.sentence
         for step in result.steps.values()
         if step.status in UNSUCCESSFUL
-    ]
+    }
     after = function.settle_ended(
         records_in(home),
         workload.name,

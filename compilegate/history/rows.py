@@ -16,9 +16,7 @@ COLUMNS = (
     *("STARTED", "EXECUTION", "POSTURE", "TRAINED", "REGISTERED", "OUTCOME"),
     *("METRICS (DELTA)", "SPEED-UP", "HOURS", "USD", "CHANGES"),
 )
-PORTFOLIO = (
-    *("WORKLOAD", "EXECUTIONS", "LAST", "POSTURE", "REGISTERED", "SPEED-UP", "HOURS", "USD"),
-)
+PORTFOLIO = ("WORKLOAD", "EXECUTIONS", "LAST", "POSTURE", "REGISTERED", "SPEED-UP", "HOURS", "USD")
 _MOST_RULES = 3
 """Changed rules of the gate that a row names; the rest is counted."""
 
@@ -249,14 +247,12 @@ def saved_so_far(rows: Sequence[Row]) -> str:
 
 def summary(rows: Sequence[Row]) -> Row:
     """The newest row, with the arm registered last, the newest speed-up and the cost of all."""
-    newest = rows[-1]
-    for row in reversed(rows):
-        newest = replace(
-            newest,
-            registered=newest.registered or row.registered,
-            speedup=newest.speedup or row.speedup,
-        )
-    return replace(newest, cost=_total([row.cost for row in rows if row.cost is not None]))
+    return replace(
+        rows[-1],
+        registered=next((row.registered for row in reversed(rows) if row.registered), ""),
+        speedup=next((row.speedup for row in reversed(rows) if row.speedup), None),
+        cost=_total([row.cost for row in rows if row.cost is not None]),
+    )
 
 
 def row_cells(row: Row) -> tuple[str, ...]:

@@ -8,11 +8,10 @@
 All values are texts, as the steps of a definition pass them. Called again for the same execution,
 as a resumed one does, it gives the same answer and decides nothing twice.
 
-In an account EventBridge also reports an execution that failed or was stopped before its gate ran.
-It is settled then. A candidate whose program failed its job is refused. Nothing is learned from any
-other failure, such as a machine that was lost, nor from an execution that somebody stopped. Where a
-candidate's job left the workload without a model, the next execution trains the baseline alone;
-`run` starts it at once on this machine, the function in an account.
+An execution that failed or was stopped before its gate ran is settled as well: on this machine by
+`run`, in an account by this function, which EventBridge calls. A candidate whose program failed its
+job is refused; nothing is learned from any other end. Where a candidate's job left no model, the
+same caller starts an execution of the baseline alone at once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,48 +36,32 @@ from compilegate.posture.records import (
     decide,
     decoded,
 )
-from compilegate.posture.state import Observed, Seen, Settled, Started
+from compilegate.posture.state import Seen, Settled, Started
 
 _NONE = "none"
-_TRAINED = re.compile(r"Train-(?P<arm>.+)-(?:\d+|alone)")
 _BY_ITS_PROGRAM = re.compile(r"AlgorithmError|exit code", re.IGNORECASE)
 """How the service, and the local target, report that a program ended its job."""
 _BY_THE_MACHINE = re.compile(r"\b(?:137|143)\b|SIGKILL|SIGTERM|out of memory", re.IGNORECASE)
 """The programs among these that something outside of them killed."""
 
 
-@dataclass(frozen=True)
-class FailedStep:
-    """A step that failed, and why."""
-
-    name: str
-    reason: str
-
-
 def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]:
     """Answer one step, or an event about an execution's end."""
-    records = records_here()
+    records: Records
+    if contract.TABLE_VARIABLE in os.environ:
+        records = DynamoRecords(_client("dynamodb"), os.environ[contract.TABLE_VARIABLE])
+    else:
+        records = FileRecords(Path(os.environ[contract.FOLDER_VARIABLE]))
     if "detail-type" in event:
         return _ended(event["detail"], records)
     acts = {contract.START: _start, contract.SETTLE: _settle}
-    act = acts.get(event[contract.ACT])
-    if act is None:
-        raise PostureError(f"act is {event[contract.ACT]!r}, allowed: {', '.join(acts)}")
-    return act(event, records)
+    return acts[event[contract.ACT]](event, records)
 
 
 def _client(service: str) -> Any:
     import boto3  # noqa: PLC0415  on this machine the function needs nothing but Python
 
     return boto3.client(service)
-
-
-def records_here() -> Records:
-    """A table in an account, or a folder on this machine."""
-    table = os.environ.get(contract.TABLE_VARIABLE)
-    if table is None:
-        return FileRecords(Path(os.environ[contract.FOLDER_VARIABLE]))
-    return DynamoRecords(_client("dynamodb"), table)
 
 
 def now() -> str:
@@ -111,17 +94,17 @@ def _start(event: Mapping[str, Any], records: Records) -> dict[str, str]:
 
 def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, execution = event["workload"], event["execution"]
-    observed = decoded(Observed, json.loads(event["observed"]))
+    found = {**json.loads(event["observed"]), "execution": execution, "when": now(), "who": "gate"}
+    ended: Settled = decoded(Settled, found)
     record = current(records, workload, when=now(), who=execution)
     planned, settled = record.state.open.get(execution), record.latest(Settled, execution)
-    arm, reason = observed.registered, f"{execution} is already settled"
+    arm, reason = ended.registered, f"{execution} is already settled"
     if planned is not None:
         # A gate that chooses a candidate has found the baseline valid.
         if planned.registers == "baseline" and arm != _NONE:
             arm = contract.BASELINE
-        found = {one.name: getattr(observed, one.name) for one in fields(observed)}
-        found |= {"registered": arm, "execution": execution, "when": now(), "who": "gate"}
-        reason = decide(records, workload, Settled(**found)).decisions[-1].reason
+        ended = replace(ended, registered=arm)
+        reason = decide(records, workload, ended).decisions[-1].reason
     elif settled is not None and isinstance(settled.event, Settled):
         arm = settled.event.registered
     if arm == _NONE:
@@ -141,13 +124,14 @@ def settle_ended(
     workload: str,
     execution: str,
     *,
-    failed: Iterable[FailedStep],
+    failed: Mapping[str, str],
     otherwise: str,
     who: str,
 ) -> Record | None:
     """Settle an execution; None where it is not waiting for that.
 
-    `otherwise` says why nothing was learned, where no candidate's job failed.
+    `failed` has why each step failed, the first one first; `otherwise` why nothing was learned,
+    where no candidate's job failed.
     """
     planned = current(records, workload, when=now(), who=who).state.open.get(execution)
     if planned is None:
@@ -164,21 +148,18 @@ def settle_ended(
     return decide(records, workload, settled)
 
 
-def crashed(
-    candidates: Iterable[str], failed: Iterable[FailedStep]
-) -> tuple[tuple[Seen, ...], str]:
+def crashed(candidates: Iterable[str], failed: Mapping[str, str]) -> tuple[tuple[Seen, ...], str]:
     """The candidates whose program failed its training, each by its first step that did; and why
     other trainings of candidates are lost, which shows nothing about them."""
-    first: dict[str, FailedStep] = {}
-    for step in failed:
-        trained = _TRAINED.fullmatch(step.name)
-        if trained is not None:
-            first.setdefault(trained["arm"], step)
     seen, lost = [], []
-    for arm in (each for each in candidates if each in first):
-        step = first[arm]
-        reason = f"{step.name}: {step.reason or 'its job failed'}"
-        if _BY_ITS_PROGRAM.search(step.reason) and not _BY_THE_MACHINE.search(step.reason):
+    for arm in candidates:
+        training = re.compile(rf"Train-{re.escape(arm)}-(?:\d+|alone)")
+        step = next(filter(training.fullmatch, failed), None)
+        if step is None:
+            continue
+        why = failed[step]
+        reason = f"{step}: {why or 'its job failed'}"
+        if _BY_ITS_PROGRAM.search(why) and not _BY_THE_MACHINE.search(why):
             seen.append(Seen(arm=arm, outcome="fail", crashed=True, broken=True, reason=reason))
         else:
             lost.append(reason)
@@ -194,7 +175,7 @@ def _ended(detail: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, client = os.environ[contract.WORKLOAD_VARIABLE], _client("sagemaker")
     arn, status = detail["pipelineExecutionArn"], detail["currentPipelineExecutionStatus"]
     execution, who = arn.rpartition("/")[2], "function"
-    failed = _failed_steps(client, arn) if status == "Failed" else ()
+    failed = _failed_steps(client, arn) if status == "Failed" else {}
     otherwise = f"the execution ended with status {status}"
     settled = settle_ended(
         records, workload, execution, failed=failed, otherwise=otherwise, who=who
@@ -215,14 +196,14 @@ def _ended(detail: Mapping[str, Any], records: Records) -> dict[str, str]:
     return answer
 
 
-def _failed_steps(client: Any, arn: str) -> list[FailedStep]:
+def _failed_steps(client: Any, arn: str) -> dict[str, str]:
+    """Each step that failed, and the first line of why."""
     pages = client.get_paginator("list_pipeline_execution_steps").paginate(
         PipelineExecutionArn=arn, SortOrder="Ascending"
     )
     steps = [step for page in pages for step in page["PipelineExecutionSteps"]]
-    failed = [step for step in steps if step.get("StepStatus") == "Failed"]
-    return [FailedStep(one["StepName"], _first_line(one.get("FailureReason"))) for one in failed]
-
-
-def _first_line(text: str | None) -> str:
-    return ((text or "").strip().splitlines() or [""])[0][:200]
+    return {
+        step["StepName"]: (step.get("FailureReason") or "").strip().partition("\n")[0][:200]
+        for step in steps
+        if step.get("StepStatus") == "Failed"
+    }

@@ -12,10 +12,11 @@ import hashlib
 import json
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from compilegate.job.files import lock, write_text
 from compilegate.posture.contract import PostureError
@@ -31,7 +32,6 @@ _NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,255}")
 _HEAD = "head"
 _CONFLICTS = {"ConditionalCheckFailed", "TransactionConflict", "DuplicateItem"}
 _Item = Mapping[str, Any]
-_Type = TypeVar("_Type")
 
 
 class DamagedRecordError(PostureError):
@@ -53,11 +53,6 @@ class Decision:
     before: Posture
     after: Posture
     reason: str
-
-    def document(self) -> dict[str, Any]:
-        """As JSON; the event names its kind."""
-        event = {"kind": type(self.event).__name__, **encoded(self.event)}
-        return {**encoded(self), "event": event}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,16 +87,8 @@ class Record:
         return None
 
     def document(self) -> dict[str, Any]:
-        """As JSON, the state first."""
-        decisions = [decision.document() for decision in self.decisions]
-        return {
-            "version": VERSION,
-            "workload": self.workload,
-            "revision": len(decisions),
-            "state": encoded(self.state),
-            "decisions": decisions,
-            "digest": _digest(self.workload, decisions),
-        }
+        """As JSON."""
+        return _document(self, list(map(encoded, self.decisions)))
 
     def to_json(self) -> str:
         """As it is kept in a file."""
@@ -114,14 +101,8 @@ def read_record(text: bytes | str, workload: str) -> Record:
         document = json.loads(text)
         decisions = document["decisions"]
         events = [one["event"] for one in decisions]
-        record = Record(workload=workload).after(*map(_read_event, events))
-        expected = {
-            "version": VERSION,
-            "workload": workload,
-            "revision": len(decisions),
-            "digest": _digest(workload, decisions),
-            "state": encoded(record.state),
-        }
+        record = Record(workload=workload).after(*(decoded(KINDS[e["kind"]], e) for e in events))
+        expected = _document(record, decisions)
     except UNREADABLE as error:
         raise DamagedRecordError(f"it is not a record: {error!r}") from error
     wrong = [name for name, value in expected.items() if document.get(name) != value]
@@ -130,14 +111,17 @@ def read_record(text: bytes | str, workload: str) -> Record:
     return record
 
 
-def _digest(workload: str, decisions: Any) -> str:
-    text = json.dumps([workload, decisions], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _read_event(document: Mapping[str, Any]) -> Event:
-    members = {name: value for name, value in document.items() if name != "kind"}
-    return decoded(KINDS[document["kind"]], members)
+def _document(record: Record, decisions: list[Any]) -> dict[str, Any]:
+    """A record with these decisions as JSON, the state first."""
+    digested = json.dumps([record.workload, decisions], sort_keys=True)
+    return {
+        "version": VERSION,
+        "workload": record.workload,
+        "revision": len(decisions),
+        "state": encoded(record.state),
+        "decisions": decisions,
+        "digest": hashlib.sha256(digested.encode()).hexdigest(),
+    }
 
 
 # Where records are kept
@@ -162,18 +146,15 @@ def decide(records: Records, workload: str, event: Event) -> Record:
     """Add one decision to the record as it is at that moment; retried after a conflict."""
     for _ in range(_TRIES):
         after = current(records, workload, when=event.when, who=event.who).after(event)
-        try:
+        with suppress(ConflictError):
             records.write(after)
-        except ConflictError:
-            continue
-        return after
+            return after
     raise ConflictError(workload)
 
 
 @dataclass(frozen=True)
 class FileRecords:
-    """Records in a folder, as NAME.json. A damaged one stays beside it as NAME.json.damaged-N, for
-    whoever wants to know what happened."""
+    """Records in a folder, as NAME.json. A damaged one stays beside it as NAME.json.damaged-N."""
 
     folder: Path
 
@@ -232,10 +213,8 @@ class DynamoRecords:
             return None, None
         try:
             document = json.loads(head["document"]["S"])
-            decisions = [
-                json.loads(item["decision"]["S"])
-                for item in self._decisions(workload, int(head["generation"]["N"]))
-            ]
+            part = "begins_with(part, :part)", f"{int(head['generation']['N']):04}/"
+            decisions = [json.loads(item["decision"]["S"]) for item in self._items(workload, *part)]
             # What was added since the head was read belongs to a later head.
             kept = decisions[: document["revision"]]
             return json.dumps({**document, "decisions": kept}, indent=1) + "\n", head
@@ -251,77 +230,60 @@ class DynamoRecords:
             generation = int(record.tag["generation"]["N"])
         else:
             generation = self._newest_generation(workload) + 1
+        state = {name: {"S": document["state"][name]} for name in ("posture", "since", "reason")}
         head = {
             **_key(workload, _HEAD),
+            **state,
             "generation": {"N": str(generation)},
             "document": {"S": json.dumps(document)},
-            "posture": {"S": document["state"]["posture"]},
-            "since": {"S": document["state"]["since"]},
-            "reason": {"S": document["state"]["reason"]},
         }
-        puts = [{"TableName": self.table, "Item": head, **_unchanged(record.tag)}]
+        unchanged: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(document)"}
+        if record.tag is not None and "document" in record.tag:
+            unchanged = {
+                "ConditionExpression": "document = :document",
+                "ExpressionAttributeValues": {":document": record.tag["document"]},
+            }
+        puts = [{"Item": head, **unchanged}]
         for number, decision in enumerate(added, record.kept + 1):
             item = {**_key(workload, f"{generation:04}/{number:06}"), **_decision(decision)}
-            puts.append({"TableName": self.table, "Item": item, **_unchanged(None)})
+            puts.append({"Item": item, "ConditionExpression": "attribute_not_exists(part)"})
         try:
-            self.client.transact_write_items(TransactItems=[{"Put": put} for put in puts])
+            self.client.transact_write_items(
+                TransactItems=[{"Put": {"TableName": self.table, **put}} for put in puts]
+            )
         except self.client.exceptions.TransactionCanceledException as error:
             reasons = {one.get("Code") for one in error.response.get("CancellationReasons", [])}
             if reasons & _CONFLICTS:
                 raise ConflictError(workload) from error
             raise
 
-    def _decisions(self, workload: str, generation: int) -> list[_Item]:
+    def _items(self, workload: str, condition: str, part: str, **order: Any) -> Iterator[_Item]:
         pages = self.client.get_paginator("query").paginate(
             TableName=self.table,
             ConsistentRead=True,
-            KeyConditionExpression="workload = :workload AND begins_with(part, :generation)",
-            ExpressionAttributeValues={
-                ":workload": {"S": workload},
-                ":generation": {"S": f"{generation:04}/"},
-            },
+            KeyConditionExpression=f"workload = :workload AND {condition}",
+            ExpressionAttributeValues={":workload": {"S": workload}, ":part": {"S": part}},
+            **order,
         )
-        return [item for page in pages for item in page["Items"]]
+        return (item for page in pages for item in page["Items"])
 
     def _newest_generation(self, workload: str) -> int:
         """The newest that a damaged record, or one that lost its head, has left."""
-        newest = self.client.query(
-            TableName=self.table,
-            ConsistentRead=True,
-            KeyConditionExpression="workload = :workload AND part < :head",
-            ExpressionAttributeValues={":workload": {"S": workload}, ":head": {"S": _HEAD}},
-            ScanIndexForward=False,
-            Limit=1,
-        )["Items"]
-        return int(newest[0]["part"]["S"].partition("/")[0]) if newest else 0
+        order = {"ScanIndexForward": False, "Limit": 1}
+        newest = next(self._items(workload, "part < :part", _HEAD, **order), None)
+        return 0 if newest is None else int(newest["part"]["S"].partition("/")[0])
 
 
 def _key(workload: str, part: str) -> dict[str, Any]:
     return {"workload": {"S": workload}, "part": {"S": part}}
 
 
-def _unchanged(item: _Item | None) -> dict[str, Any]:
-    """The condition that an item is still there as it was read, or still absent."""
-    if item is None:
-        return {"ConditionExpression": "attribute_not_exists(part)"}
-    if "document" not in item:
-        return {"ConditionExpression": "attribute_not_exists(document)"}
-    return {
-        "ConditionExpression": "document = :document",
-        "ExpressionAttributeValues": {":document": item["document"]},
-    }
-
-
 def _decision(decision: _Item) -> dict[str, Any]:
     """One decision: whole for the program, and in parts for people and for the notifier."""
-    event = decision["event"]
     parts = {
         "decision": json.dumps(decision),
-        "when": event["when"],
-        "who": event["who"],
-        "before": decision["before"],
-        "after": decision["after"],
-        "reason": decision["reason"],
+        **{name: decision["event"][name] for name in ("when", "who")},
+        **{name: decision[name] for name in ("before", "after", "reason")},
         "moved": "yes" if decision["before"] != decision["after"] else "no",
     }
     return {name: {"S": value} for name, value in parts.items()}
@@ -334,38 +296,23 @@ Records = FileRecords | DynamoRecords
 
 
 def encoded(value: Any) -> Any:
-    """Frozen dataclasses as objects, tuples as arrays."""
-    if dataclasses.is_dataclass(value):
-        return {one.name: encoded(getattr(value, one.name)) for one in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): encoded(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [encoded(item) for item in value]
-    return value.value if isinstance(value, enum.Enum) else value
+    """A dataclass as JSON has it: objects, arrays and texts."""
+    return json.loads(json.dumps(dataclasses.asdict(value)))
 
 
-def decoded(kind: type[_Type], document: Any) -> _Type:
-    """A dataclass from its JSON. Raises DamagedRecordError for what is missing, unknown or of
-    another type."""
-    try:
-        found: _Type = _decoded(kind, document)
-    except UNREADABLE as error:
-        raise DamagedRecordError(f"it is not a valid {kind.__name__}: {error!r}") from error
-    return found
-
-
-def _decoded(kind: Any, value: Any) -> Any:
+def decoded(kind: Any, value: Any) -> Any:
+    """A value of this type from its JSON. Raises one of UNREADABLE for what does not fit it."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        members = {name: _decoded(hints[name], item) for name, item in value.items()}
+        members = {name: decoded(hints[name], item) for name, item in value.items()}
         return typing.cast("type[Any]", kind)(**members)
     if origin is tuple:
-        return tuple(_decoded(inner[0], item) for item in value)
+        return tuple(decoded(inner[0], item) for item in value)
     if origin is Mapping:
-        return {key: _decoded(inner[1], item) for key, item in value.items()}
+        return {key: decoded(inner[1], item) for key, item in value.items()}
     if type(None) in inner:
-        return None if value is None else _decoded(inner[0], value)
+        return None if value is None else decoded(inner[0], value)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return kind(value)
     # A number stays as it was written, or the digest would be another.

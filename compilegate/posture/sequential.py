@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from statistics import NormalDist, fmean, stdev
 
 from compilegate.posture.contract import Policy
@@ -38,6 +38,7 @@ FALSE_REVERTS = 0.05
 """The chance that a candidate which is as good is ever refused by what its executions measure
 together: half of it for all of them, half for those that follow a failed one."""
 
+_Density = list[tuple[float, float]]
 _NORMAL = NormalDist()
 _GRID = 81
 _WIDTH = 6.0
@@ -149,62 +150,46 @@ def _mean(differences: Sequence[Difference]) -> tuple[float, float]:
     return fmean(values), max(stdev(values) / math.sqrt(count), stated)
 
 
-def _spent(alpha: float, fraction: float) -> float:
-    return alpha * math.log(1 + (math.e - 1) * fraction)
-
-
 @cache
 def _nominal(alpha: float, looks: int) -> dict[int, float]:
     """At each look, the tail probability of its bound."""
     nominal: dict[int, float] = {}
-    spent = 0.0
-    # The density of the sum, after looks that did not cross, on a grid; one look is one unit of
-    # information.
-    points, density = [0.0], [1.0]
-    last = 0
+    spent, last = 0.0, 0
+    # The density of the sum after looks that did not cross it, as points and weights; one look is
+    # one unit of information.
+    density = [(0.0, 1.0)]
     for look in range(FIRST_LOOK, looks + 1):
         step = math.sqrt(look - last)
-        target = _spent(alpha, look / looks) - spent
-        bound = _crossing(points, density, step, target, look)
+        target = alpha * math.log(1 + (math.e - 1) * look / looks) - spent
+        bound = _where(partial(_crossed, density, step), target, 8 * math.sqrt(look))
         nominal[look] = 1 - _NORMAL.cdf(bound / math.sqrt(look))
-        points, density = _carried(points, density, step, bound, look)
+        density = _carried(density, step, bound, look)
         spent, last = spent + target, look
     return nominal
 
 
-def _crossing(
-    points: list[float], density: list[float], step: float, target: float, look: int
-) -> float:
-    """The bound of the sum that is crossed with a probability of `target`."""
-
-    def crossed(bound: float) -> float:
-        return math.fsum(
-            weight * (1 - _NORMAL.cdf((bound - point) / step))
-            for point, weight in zip(points, density, strict=True)
-        )
-
-    return _where(crossed, target, 8 * math.sqrt(look))
+def _crossed(density: _Density, step: float, bound: float) -> float:
+    """The chance that the next sum lies above the bound."""
+    return math.fsum(
+        weight * (1 - _NORMAL.cdf((bound - point) / step)) for point, weight in density
+    )
 
 
-def _carried(
-    points: list[float], density: list[float], step: float, bound: float, look: int
-) -> tuple[list[float], list[float]]:
+def _carried(density: _Density, step: float, bound: float, look: int) -> _Density:
     """The sum after one more step, of those that do not cross; Simpson's rule, weights included."""
     low = -_WIDTH * math.sqrt(look)
     width = (bound - low) / (_GRID - 1)
-    after = [low + width * index for index in range(_GRID)]
-    simpson = [1 if i in {0, _GRID - 1} else 4 if i % 2 else 2 for i in range(_GRID)]
     scale = width / 3 / (step * math.sqrt(2 * math.pi))
-    weights = [
-        factor
-        * scale
-        * math.fsum(
-            weight * math.exp(-0.5 * ((there - point) / step) ** 2)
-            for point, weight in zip(points, density, strict=True)
+    after = []
+    for index in range(_GRID):
+        there, simpson = low + width * index, 2 + 2 * (index % 2)
+        if index in {0, _GRID - 1}:
+            simpson = 1
+        reached = (
+            weight * math.exp(-0.5 * ((there - point) / step) ** 2) for point, weight in density
         )
-        for there, factor in zip(after, simpson, strict=True)
-    ]
-    return after, weights
+        after.append((there, simpson * scale * math.fsum(reached)))
+    return after
 
 
 def _where(tail: Callable[[float], float], chance: float, high: float) -> float:

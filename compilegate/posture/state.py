@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from compilegate.posture.contract import Policy
+from compilegate.posture.contract import ALL, Policy
 
 
 class Posture(enum.StrEnum):
@@ -38,11 +38,15 @@ class Plan:
     policy: Policy
     arms: str
     """`all`, `baseline`, or the name of the candidate that trains alone."""
-    audit: bool
     watched: bool
     reason: str
-    registers: Literal["gate", "baseline"] = "gate"
+    registers: Literal["gate", "baseline"]
     """Whose choice is registered: the gate's, or the baseline whatever the gate finds."""
+
+    @property
+    def audit(self) -> bool:
+        """Whether all arms train although a candidate trains alone otherwise."""
+        return self.posture is Posture.ON and self.arms == ALL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,10 +135,10 @@ class _Happened:
 class Started(_Happened):
     """An execution asks which arms it trains."""
 
+    kind: Literal["Started"] = "Started"
     execution: str
     policy: Policy
     candidates: tuple[str, ...]
-    """The candidates that the workload declares now."""
     fingerprint: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -176,6 +180,7 @@ class Observed:
 class Settled(_Happened, Observed):
     """An execution ended, with a verdict or by a step that failed."""
 
+    kind: Literal["Settled"] = "Settled"
     execution: str
 
 
@@ -183,6 +188,7 @@ class Settled(_Happened, Observed):
 class Chosen(_Happened):
     """A posture was chosen whatever was found: by a person, or because the record was damaged."""
 
+    kind: Literal["Chosen"] = "Chosen"
     posture: Posture
     reason: str
     arm: str = ""

@@ -48,26 +48,20 @@ class Finding(enum.Enum):
     """What a start or an end shows of the candidates."""
 
     NOTHING = enum.auto()
-    PASSED = enum.auto()
-    """A candidate passed its benchmark."""
-    PROMOTED = enum.auto()
-    """A candidate has shown enough to train alone."""
+    READY = enum.auto()
+    """A candidate has shown enough for the next posture."""
     REFUSED = enum.auto()
-    """All candidates are out; in `on`, the one that trains alone."""
-    EXHAUSTED = enum.auto()
-    """Too many executions have decided nothing."""
+    """No candidate is tried any longer; in `on`, the one that trains alone is out."""
     UNDECLARED = enum.auto()
     """The workload no longer declares the candidate that trains alone."""
     NEW_IMAGE = enum.auto()
 
 
 MOVES: Mapping[tuple[Posture, Finding], Posture] = {
-    (Posture.BENCHMARK, Finding.PASSED): Posture.SHADOW,
+    (Posture.BENCHMARK, Finding.READY): Posture.SHADOW,
     (Posture.BENCHMARK, Finding.REFUSED): Posture.REVERTED,
-    (Posture.BENCHMARK, Finding.EXHAUSTED): Posture.REVERTED,
-    (Posture.SHADOW, Finding.PROMOTED): Posture.ON,
+    (Posture.SHADOW, Finding.READY): Posture.ON,
     (Posture.SHADOW, Finding.REFUSED): Posture.REVERTED,
-    (Posture.SHADOW, Finding.EXHAUSTED): Posture.REVERTED,
     (Posture.ON, Finding.REFUSED): Posture.REVERTED,
     (Posture.ON, Finding.UNDECLARED): Posture.SHADOW,
     (Posture.REVERTED, Finding.NEW_IMAGE): Posture.BENCHMARK,
@@ -98,10 +92,7 @@ def transition(state: State, event: Event) -> Moved:
 def _choose(state: State, event: Chosen) -> Moved:
     """Enter a posture whatever was found; no earlier evidence counts in it."""
     fresh = State(epoch=state.epoch, open=state.open, arm=event.arm)
-    on = event.posture is Posture.ON
-    due = "a person turned it on and nothing has been measured since" if on else ""
-    entered = _enter(fresh, event.posture, event.when, event.reason)
-    return Moved(replace(entered, audit_due=due), event.reason)
+    return Moved(_enter(fresh, event.posture, event.when, event.reason), event.reason)
 
 
 def _moved(found: Moved, when: str) -> Moved:
@@ -140,52 +131,42 @@ def _days_between(earlier: str, later: str) -> float:
 
 def _has_passed(days: float, since: str, now: str) -> bool:
     """Whether so many days have passed, as a schedule counts them."""
-    return not since or _days_between(since, now) >= days - min(_SCHEDULE_JITTER_DAYS, days / 2)
+    return _days_between(since, now) >= days - min(_SCHEDULE_JITTER_DAYS, days / 2)
 
 
 def plan(state: State, policy: Policy, candidates: tuple[str, ...], when: str) -> Plan:
     """What an execution that starts now trains."""
-    arms, audit, reason = _arms(state, policy, when)
-    on = state.posture is Posture.ON
+    arms, reason = _arms(state, policy, when)
+    running = [track for track in state.tracks.values() if not track.refused]
+    # A candidate does not ship while all are only measured: in the benchmark, or after a failure.
+    in_trial = bool(running) and all(track.trial for track in running)
+    measured = state.posture is Posture.BENCHMARK or in_trial
     return Plan(
         posture=state.posture,
         epoch=state.epoch,
         candidates=candidates,
         policy=policy,
         arms=arms,
-        audit=audit,
-        watched=on and not _has_passed(policy.watch_days, state.since, when),
-        reason=reason,
-        registers="baseline" if arms == ALL and _only_measures(state) else "gate",
+        watched=state.posture is Posture.ON
+        and not _has_passed(policy.watch_days, state.since, when),
+        reason=f"{state.posture}: {reason}",
+        registers="baseline" if arms == ALL and measured else "gate",
     )
 
 
-def _only_measures(state: State) -> bool:
-    """Whether all arms train to be measured and no candidate may ship: in the benchmark, and while
-    failed executions are repeated."""
-    tracks = [track for track in state.tracks.values() if not track.refused]
-    in_trial = bool(tracks) and all(track.trial for track in tracks)
-    return state.posture is Posture.BENCHMARK or in_trial
-
-
-def _arms(state: State, policy: Policy, when: str) -> tuple[str, bool, str]:
-    """What trains, whether that is an audit, and why."""
+def _arms(state: State, policy: Policy, when: str) -> tuple[str, str]:
+    """What trains, and why."""
     if state.rescue:
-        return (
-            BASELINE,
-            False,
-            f"{state.posture}: the baseline trains alone, because {state.rescue}",
-        )
+        return BASELINE, f"the baseline trains alone, because {state.rescue}"
     if state.posture in ALL_TRAIN:
-        return ALL, False, f"{state.posture}: all arms train"
+        return ALL, "all arms train"
     if state.posture is not Posture.ON:
         image = " or an image changes" if state.posture is Posture.REVERTED else ""
-        reason = f"{state.posture}: the baseline trains alone until a person resets it{image}"
-        return BASELINE, False, reason
+        return BASELINE, f"the baseline trains alone until a person resets it{image}"
     why = _audit_reason(state, policy, when)
     if why:
-        return ALL, True, f"on: an audit of all arms, because {why}"
-    return state.arm, False, f"on: {state.arm} trains alone"
+        return ALL, f"an audit of all arms, because {why}"
+    return state.arm, f"{state.arm} trains alone"
 
 
 def _audit_reason(state: State, policy: Policy, when: str) -> str:
@@ -195,35 +176,27 @@ def _audit_reason(state: State, policy: Policy, when: str) -> str:
     if state.reference is None:
         return "there are no reference metrics to compare with"
     if _days_between(state.reference.when, when) > policy.reference_days:
-        return (
-            f"the reference metrics of {state.reference.when[:10]} are older than "
-            f"{policy.reference_days:g} days"
-        )
-    if state.since_audit + 1 >= policy.audit_every:
-        return f"one execution in {policy.audit_every} is an audit"
-    return ""
+        measured = state.reference.when[:10]
+        return f"the reference of {measured} is older than {policy.reference_days:g} days"
+    due = state.since_audit + 1 >= policy.audit_every
+    return f"one execution in {policy.audit_every} is an audit" if due else ""
 
 
 def _start(state: State, event: Started) -> Moved:
     known = state if state.since else replace(state, since=event.when)
     adopted = _moved(_adopted(known, event), event.when).state
     planned = plan(adopted, event.policy, event.candidates, event.when)
-    newest = list(adopted.open.items())[-(_MOST_OPEN - 1) :]
-    opened = {**dict(newest), event.execution: planned}
+    opened = [*adopted.open.items(), (event.execution, planned)][-_MOST_OPEN:]
     moved = f"{adopted.reason}; " if adopted.epoch != state.epoch else ""
-    return Moved(replace(adopted, open=opened, rescue=""), f"{moved}{planned.reason}")
+    return Moved(replace(adopted, open=dict(opened), rescue=""), f"{moved}{planned.reason}")
 
 
 def _adopted(state: State, event: Started) -> Moved:
     """The state under what the workload declares now."""
-    changed = [
-        name
-        for name, value in event.fingerprint.items()
-        if state.fingerprint and state.fingerprint.get(name) != value
-    ]
+    before, now = state.fingerprint, event.fingerprint
+    changed = [name for name in now if before and before.get(name) != now[name]]
     in_words = f"{' and '.join(changed)} changed"
-    if changed or not state.fingerprint:
-        state = replace(state, fingerprint=dict(event.fingerprint))
+    state = replace(state, fingerprint=now)
     if "image" in changed and state.posture is Posture.REVERTED:
         return Moved(state, f"{in_words}: a new image is benchmarked again", Finding.NEW_IMAGE)
     if changed:
@@ -242,19 +215,14 @@ def _adopted(state: State, event: Started) -> Moved:
 def _settle(state: State, event: Settled) -> Moved:
     planned = state.open.get(event.execution)
     if planned is None:
-        reason = f"{event.execution} was not planned or is already settled: nothing changes"
-        return Moved(state, reason)
+        return Moved(state, f"{event.execution} was not planned or is already settled")
     still_open = {name: kept for name, kept in state.open.items() if name != event.execution}
     state = replace(state, open=still_open)
     if planned.epoch != state.epoch:
-        reason = (
-            f"planned under {planned.posture}, and the posture has moved since: nothing changes"
-        )
-        return Moved(state, reason)
-    if any(seen.crashed for seen in event.seen):
-        state = replace(state, rescue="a candidate crashed and no model was registered")
-    elif event.lost and event.registered == "none":
-        state = replace(state, rescue="a candidate's job was lost and no model was registered")
+        return Moved(state, f"planned under {planned.posture}, and the posture has moved since")
+    crashed = any(seen.crashed for seen in event.seen)
+    if crashed or (event.lost and event.registered == "none"):
+        state = replace(state, rescue="a candidate's job failed and no model was registered")
     unlearned = event.nothing_learned or ("" if event.seen else event.lost)
     if unlearned:
         return Moved(state, f"nothing was learned: {unlearned}")
@@ -288,14 +256,13 @@ def _tried(state: State, event: Settled, planned: Plan) -> Moved:
     running = [seen for seen in event.seen if not tracks[seen.arm].refused]
     passed = [seen for seen in running if seen.outcome == "pass"]
     if state.posture is Posture.BENCHMARK and passed:
-        return Moved(state, f"{_fastest(passed).arm} passed the benchmark", Finding.PASSED)
-    if state.posture is Posture.SHADOW:
-        promoted = _promoted(state, policy, running, event.when)
-        if promoted is not None:
-            return promoted
+        return Moved(state, f"{_fastest(passed).arm} passed the benchmark", Finding.READY)
+    promoted = _promoted(state, policy, running, event.when)
+    if state.posture is Posture.SHADOW and promoted is not None:
+        return promoted
     if running and min(tracks[seen.arm].executions for seen in running) >= policy.patience:
         why = f"no candidate was promoted in {policy.patience} executions"
-        return Moved(state, why, Finding.EXHAUSTED)
+        return Moved(state, why, Finding.REFUSED)
     results = ", ".join(
         f"{seen.arm} {seen.outcome}{', to be repeated' if tracks[seen.arm].trial else ''}"
         for seen in event.seen
@@ -314,7 +281,7 @@ def _promoted(state: State, policy: Policy, running: list[Seen], when: str) -> M
         return Moved(state, f"{arm} has shown enough; it is promoted after {days}")
     reference = _reference(state.tracks[arm], state.tracks[arm].values, when)
     promoted = replace(state, arm=arm, reference=reference)
-    return Moved(promoted, f"{arm} is promoted: {why[arm]}", Finding.PROMOTED)
+    return Moved(promoted, f"{arm} is promoted: {why[arm]}", Finding.READY)
 
 
 def _fastest(seen: list[Seen]) -> Seen:
@@ -368,38 +335,26 @@ def _reference(
 
 
 def _trained_alone(state: State, seen: Seen) -> Moved:
+    """What the candidate shows without a baseline beside it."""
     if seen.outcome == "fail":
         return Moved(state, f"{state.arm} failed: {seen.reason}", Finding.REFUSED)
-    state = replace(state, since_audit=state.since_audit + 1)
-    suspicious = "" if state.reference is None else drift(seen.values, state.reference)
-    if suspicious:
-        return Moved(
-            replace(state, audit_due=suspicious), f"{suspicious}: the next execution is an audit"
-        )
-    return Moved(state, f"on: {state.arm} trained alone")
+    worse = "" if state.reference is None else drift(seen.values, state.reference)
+    state = replace(state, since_audit=state.since_audit + 1, audit_due=worse or state.audit_due)
+    then = f"{worse}: the next execution is an audit" if worse else f"on: {state.arm} trained alone"
+    return Moved(state, then)
 
 
 def _audited(state: State, policy: Policy, seen: Seen, when: str) -> Moved:
-    before = state.tracks.get(state.arm, Track())
-    track = _tracked(before, seen, policy)
-    state = replace(state, tracks={state.arm: track}, since_audit=0)
+    """What an audit shows. Audits are repeated until one passes, or refuses the candidate."""
+    arm, track = state.arm, _tracked(state.tracks.get(state.arm, Track()), seen, policy)
+    state = replace(state, tracks={arm: track}, since_audit=0)
     if track.refused:
-        return Moved(
-            state, f"{state.arm} was refused in an audit: {track.refused}", Finding.REFUSED
-        )
+        return Moved(state, f"{arm} was refused in an audit: {track.refused}", Finding.REFUSED)
     if seen.outcome == "pass":
         values = state.reference.values if state.reference is not None else ()
         renewed = _reference(track, _kept(values, seen.values), when)
-        audit = "a repeated audit" if before.trial else "its audit"
-        return Moved(
-            replace(state, reference=renewed, audit_due=""),
-            f"on: {state.arm} passed {audit}; the reference is renewed",
-        )
-    if seen.outcome == "fail":
-        due = (
-            f"{state.arm} failed an audit ({seen.reason}); audits are repeated and the baseline is "
-            "registered until one passes"
-        )
-    else:
-        due = f"the last audit was inconclusive: {seen.reason}"
+        passed = replace(state, reference=renewed, audit_due="")
+        return Moved(passed, f"on: {arm} passed its audit; the reference is renewed")
+    ended = "failed" if seen.outcome == "fail" else "was inconclusive"
+    due = f"the last audit {ended}: {seen.reason}"
     return Moved(replace(state, audit_due=due), due)

@@ -13,15 +13,7 @@ from click.testing import CliRunner
 from compilegate.cli import main
 from compilegate.gate.judge import judge
 from compilegate.gate.verdict import Amount, Verdict
-from compilegate.history.rows import (
-    Past,
-    Row,
-    row_cells,
-    rows_of,
-    saved_so_far,
-    summary,
-    summary_cells,
-)
+from compilegate.history.rows import Past, row_cells, rows_of, saved_so_far, summary, summary_cells
 from compilegate.posture.state import Posture
 from tests.gate.conftest import build_execution
 from tests.posture.scenes import HERE, after, day, put, seen, settled, started
@@ -33,13 +25,16 @@ def verdict() -> Verdict:
     return judge(execution.experiment, execution.records)
 
 
-def executed(name: str, number: int, verdict: Verdict | None) -> Past:
-    when = datetime.datetime.fromisoformat(day(number)).timestamp()
-    return Past(execution=name, started=when, status="Succeeded", verdict=verdict)
+def weekly(*verdicts: Verdict | None) -> list[Past]:
+    """An execution a week: e0, e1 and so on."""
+    times = [datetime.datetime.fromisoformat(day(7 * n)).timestamp() for n in range(len(verdicts))]
+    return [
+        Past(execution=f"e{number}", started=when, status="Succeeded", verdict=verdict)
+        for number, (when, verdict) in enumerate(zip(times, verdicts, strict=True))
+    ]
 
 
-@pytest.fixture(scope="module")
-def rows(verdict: Verdict) -> list[Row]:
+def test_rows_are_in_order_with_what_was_measured_and_what_changed(verdict: Verdict) -> None:
     changed = {**HERE, "image": "i2"}
     record = after(
         started("e0", 0),
@@ -49,56 +44,38 @@ def rows(verdict: Verdict) -> list[Row]:
         put(Posture.ON, 8, "compiled"),
         started("e2", 14, fingerprint=changed),
     )
-    past = [("e1", 7, verdict), ("e0", 0, verdict), ("e2", 14, None)]
-    return rows_of([executed(*one) for one in past], record)
-
-
-def test_rows_are_in_order_with_metrics_speed_and_machine_time(rows: list[Row]) -> None:
-    assert [row.execution for row in rows] == ["e0", "e1", "e2"]
-    first, *_, last = rows
+    rows = rows_of(reversed(weekly(verdict, verdict, None)), record)
+    assert [(row.execution, row.changes) for row in rows] == [
+        ("e0", ()),
+        ("e1", ("image changed",)),
+        ("e2", ("posture shadow -> on", "set by anna: a wish")),
+    ]
+    first, second, last = rows
     assert (first.arm, first.outcome, first.trained) == ("compiled", "pass", "all")
-    assert [one.metric for one in first.metrics] == ["accuracy", "log_loss"]
-    assert all(one.delta is not None and one.baseline is not None for one in first.metrics)
+    assert [one.metric for one in first.metrics if one.delta] == ["accuracy", "log_loss"]
     assert first.speedup is not None
     assert first.speedup.estimate == pytest.approx(1.5, rel=0.05)
-    assert first.cost is not None
-    assert first.cost.usd is None, "a price that is not known is unknown, not zero"
     assert (last.metrics, last.speedup, last.cost) == ((), None, None), "without a verdict"
     assert row_cells(last)[-3:-1] == ("-", "unknown")
-
-
-def test_what_changed_is_marked(rows: list[Row]) -> None:
-    assert [row.changes for row in rows] == [
-        (),
-        ("image changed",),
-        ("posture shadow -> on", "set by anna: a wish"),
-    ]
+    newest = summary(rows)
+    assert (newest.posture, newest.registered) == ("on", "baseline")
+    assert first.cost is not None
+    assert newest.cost == Amount(2 * first.cost.seconds, None), "an unknown price is not zero"
+    assert (newest.speedup, summary_cells("news", rows)[1]) == (second.speedup, "3")
 
 
 def test_changed_rules_of_the_gate_are_marked_where_they_changed(verdict: Verdict) -> None:
     """Also over an execution without a verdict, and over one of an earlier release."""
-    assert verdict.rules["confidence"] == 0.95
     metrics: dict[str, Any] = verdict.rules["metrics"]
     stricter = {**metrics, "accuracy": {**metrics["accuracy"], "margin": 0.001}}
     rules = {**verdict.rules, "confidence": 0.9, "metrics": stricter}
     later = dataclasses.replace(verdict, rules=rules)
     earlier = dataclasses.replace(verdict, rules={})
-    past = [verdict, None, earlier, later, later]
-    found = rows_of([executed(f"e{n}", n, one) for n, one in enumerate(past)], None)
+    found = rows_of(weekly(verdict, None, earlier, later, later), None)
     before = metrics["accuracy"]["margin"]
-    expected = (
-        f"gate rules changed: metrics.accuracy.margin {before} -> 0.001, confidence 0.95 -> 0.9"
-    )
-    assert [row.changes for row in found] == [(), (), (), (expected,), ()]
-
-
-def test_the_portfolio_has_one_line_for_a_workload(rows: list[Row]) -> None:
-    newest = summary(rows)
-    assert (newest.posture, newest.registered) == ("on", "baseline")
-    assert newest.speedup == rows[1].speedup
-    assert newest.cost is not None
-    assert newest.cost.seconds == sum(row.cost.seconds for row in rows if row.cost is not None)
-    assert summary_cells("news", rows)[:2] == ("news", "3")
+    expected = f"metrics.accuracy.margin {before} -> 0.001, confidence 0.95 -> 0.9"
+    changes = [row.changes for row in found]
+    assert changes == [(), (), (), (f"gate rules changed: {expected}",), ()]
 
 
 def took(verdict: Verdict, jobs: int, **hours: float) -> Verdict:
@@ -113,34 +90,27 @@ def took(verdict: Verdict, jobs: int, **hours: float) -> Verdict:
 
 
 def test_what_was_saved_is_measured_and_audits_are_subtracted(verdict: Verdict) -> None:
-    """Jobs of 5 and 3 hours: two executions alone save 2 hours each."""
+    """Jobs of 5 and 3 hours: two executions alone save 2 hours each, an audit costs its 3 jobs of
+    each arm less the candidate's one."""
     both = took(verdict, 3, baseline=5, compiled=3)
-    alone = dataclasses.replace(
-        took(verdict, 1, compiled=3),
-        candidates=(),
-        baseline=dataclasses.replace(verdict.baseline, arm="compiled"),
-    )
-    history = [executed("e0", 0, both), executed("e1", 7, alone), executed("e2", 14, alone)]
-    found = rows_of(history, None)
-    assert [row.saved for row in found] == [None, Amount(7200, 2), Amount(7200, 2)]
-    assert "4.00 hours, 4.00 USD" in saved_so_far(found)
-    assert saved_so_far(found[:1]) == ""
-    assert saved_so_far(rows_of(history[1:], None)).endswith("not measured")
-    assert saved_so_far([*found, dataclasses.replace(found[0], posture="on")]).endswith(
-        "not measured: 1)"
-    )
-    record = after(put(Posture.ON, 0, "compiled"), started("e3", 21))
-    audited = rows_of([*history, executed("e3", 21, both)], record)
-    assert audited[-1].saved == Amount(-(3 * 5 + 2 * 3) * 3600, -(3 * 5 + 2 * 3))
-    assert "-17.00 hours, -17.00 USD" in saved_so_far(audited)
+    baseline = dataclasses.replace(verdict.baseline, arm="compiled")
+    alone = dataclasses.replace(took(verdict, 1, compiled=3), candidates=(), baseline=baseline)
+    record = after(put(Posture.ON, 20, "compiled"), started("e3", 21))
+    rows = rows_of(weekly(both, alone, alone, both), record)
+    saved = [None, Amount(7200, 2), Amount(7200, 2), Amount(-(3 * 5 + 2 * 3) * 3600, -21)]
+    assert [row.saved for row in rows] == saved
+    assert "4.00 hours, 4.00 USD" in saved_so_far(rows[:3])
+    assert "-17.00 hours, -17.00 USD" in saved_so_far(rows)
+    assert saved_so_far(rows[:1]) == ""
+    assert saved_so_far(rows_of(weekly(alone, alone), None)).endswith("not measured")
+    unknown = dataclasses.replace(rows[0], posture="on")
+    assert saved_so_far([*rows[:3], unknown]).endswith("not measured: 1)")
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         (("news", "--all"), "--all"),
-        (("news",), "'news'"),
-        (("--all", "--output", "x.csv"), "--output"),
         (("--older-than", "3d"), "--prune"),
         (("--prune", "--older-than", "3"), "'3'"),
         (("--prune",), "--older-than"),
@@ -150,10 +120,6 @@ def test_what_does_not_fit_is_refused(
     tmp_path: Path, arguments: tuple[str, ...], named: str
 ) -> None:
     result = CliRunner().invoke(main, ["executions", *arguments, "--home", str(tmp_path)])
-    assert result.exit_code == 2
-    assert named in result.output
-
-
-def test_an_empty_home_has_an_empty_portfolio(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["executions", "--all", "--home", str(tmp_path)])
-    assert result.exit_code == 0
+    assert (result.exit_code, named in result.output) == (2, True)
+    empty = CliRunner().invoke(main, ["executions", "--all", "--home", str(tmp_path)])
+    assert empty.exit_code == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from typing import Any
 
 from compilegate.posture.contract import Policy
 from compilegate.posture.records import Record
@@ -21,7 +21,6 @@ from compilegate.posture.state import (
 
 FIRST = datetime.datetime(2026, 1, 5, 6, tzinfo=datetime.UTC)
 HERE = {"code": "c1", "data": "d1", "image": "i1", "instance": "ml.g5.2xlarge", "libraries": "l1"}
-POLICY = Policy(passes=2)
 
 
 def day(number: float) -> str:
@@ -29,66 +28,30 @@ def day(number: float) -> str:
     return (FIRST + datetime.timedelta(days=number)).isoformat()
 
 
-def started(
-    name: str,
-    number: float,
-    *,
-    fingerprint: Mapping[str, str] = HERE,
-    policy: Policy = POLICY,
-    candidates: tuple[str, ...] = ("compiled",),
-) -> Started:
-    return Started(
-        execution=name,
-        when=day(number),
-        who="schedule",
-        policy=policy,
-        candidates=candidates,
-        fingerprint=fingerprint,
+def started(name: str, number: float, **members: Any) -> Started:
+    """An execution begins, with a policy of two passes."""
+    given = {"policy": Policy(passes=2), "candidates": ("compiled",), "fingerprint": HERE}
+    return Started(execution=name, when=day(number), who="schedule", **{**given, **members})
+
+
+def seen(outcome: Outcome, *, difference: float = 0.0, value: float = 0.9, **members: Any) -> Seen:
+    """What the gate found of the candidate, whose margin is 0.02."""
+    compared = Difference(
+        metric="accuracy", difference=difference, standard_error=0.01, margin=0.02
     )
-
-
-def seen(
-    outcome: Outcome,
-    *,
-    arm: str = "compiled",
-    difference: float = 0.0,
-    value: float = 0.9,
-    speedup: float = 1.4,
-) -> Seen:
     return Seen(
-        arm=arm,
         outcome=outcome,
         reason=f"{outcome} by the gate",
-        speedup=speedup,
-        differences=(
-            Difference(metric="accuracy", difference=difference, standard_error=0.01, margin=0.02),
-        ),
+        differences=(compared,),
         values={"accuracy": value},
+        **{"arm": "compiled", "speedup": 1.4, **members},
     )
 
 
-def settled(
-    name: str,
-    number: float,
-    *what: Seen,
-    nothing: str = "",
-    lost: str = "",
-    registered: str = "baseline",
-) -> Settled:
-    return Settled(
-        execution=name,
-        when=day(number),
-        who="gate",
-        seen=what,
-        registered=registered,
-        nothing_learned=nothing,
-        lost=lost,
-    )
-
-
-def benchmark(number: float = 0) -> Chosen:
-    reason = "reset by anna: a new compiler to try"
-    return Chosen(posture=Posture.BENCHMARK, when=day(number), who="anna", reason=reason)
+def settled(name: str, number: float, *what: Seen, **members: Any) -> Settled:
+    """An execution ends, with the baseline registered."""
+    given = {"registered": "baseline", **members}
+    return Settled(execution=name, when=day(number), who="gate", seen=what, **given)
 
 
 def put(posture: Posture, number: float = 0, arm: str = "") -> Chosen:
@@ -96,24 +59,25 @@ def put(posture: Posture, number: float = 0, arm: str = "") -> Chosen:
     return Chosen(posture=posture, when=day(number), who="anna", reason=reason, arm=arm)
 
 
+def benchmark(number: float = 0) -> Chosen:
+    return put(Posture.BENCHMARK, number)
+
+
 def after(*events: Event) -> Record:
     return Record(workload="news").after(*events)
 
 
-def executed(record: Record, number: float, *what: Seen, **kept: object) -> Record:
+def executed(record: Record, number: float, *what: Seen, **start: Any) -> Record:
     """One execution, from its start to its end."""
     name = f"e{number:g}"
-    record = record.after(started(name, number, **kept))  # type: ignore[arg-type]
-    return record.after(settled(name, number + 0.1, *what))
+    return record.after(started(name, number, **start), settled(name, number + 0.1, *what))
 
 
-def planned(record: Record, number: float, **kept: object) -> Plan:
+def planned(record: Record, number: float, **start: Any) -> Plan:
     """What an execution that starts now would train."""
-    opened = record.after(started("asked", number, **kept))  # type: ignore[arg-type]
-    return opened.state.open["asked"]
+    return record.after(started("asked", number, **start)).state.open["asked"]
 
 
 def turned_on() -> Record:
     """A record in which the candidate was promoted on day 7."""
-    record = executed(after(benchmark()), 0, seen("pass"))
-    return executed(record, 7.1, seen("pass"))
+    return executed(executed(after(benchmark()), 0, seen("pass")), 7.1, seen("pass"))

@@ -28,12 +28,6 @@ def table_in(aws: AwsServer) -> DynamoRecords:
     return DynamoRecords(aws.client("dynamodb"), TABLE)
 
 
-def parts_in(aws: AwsServer) -> list[str]:
-    """The sort keys of all items, in order."""
-    items = aws.client("dynamodb").scan(TableName=TABLE)["Items"]
-    return sorted(item["part"]["S"] for item in items)
-
-
 def streamed(aws: AwsServer, table: str = TABLE) -> list[dict[str, Any]]:
     """What the stream hands to a function: every record of its one shard."""
     arn = aws.client("dynamodb").describe_table(TableName=table)["Table"]["LatestStreamArn"]

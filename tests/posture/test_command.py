@@ -9,55 +9,38 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compilegate.cli import main
-from compilegate.posture.records import current
-from tests.account.command import environment
-from tests.account.deployed import create_stack
-from tests.aws_server.client import AwsServer
-from tests.posture.scenes import day
-from tests.posture.table import TABLE, table_in
 
 TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").mkdir()
     text = TOPICS.read_text(encoding="utf-8")
     (tmp_path / "workloads" / "topics.toml").write_text(text + "\n[posture]\npasses = 2\n")
     plain = text.replace('name = "topics"', 'name = "plain"')
     (tmp_path / "workloads" / "plain.toml").write_text(plain)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
-def posture(*arguments: str, env: dict[str, str] | None = None) -> Result:
-    return CliRunner().invoke(main, ["posture", *arguments], env=env)
+def posture(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["posture", *arguments])
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_workload_is_shown_with_what_happens_next() -> None:
-    shown = posture("topics").output
-    assert "topics: shadow" in shown
-    assert "next: shadow: all arms train" in shown
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_person_resets_and_sets_with_a_reason_that_is_kept() -> None:
-    assert "shadow -> benchmark" in posture("topics", "reset", "--reason", "new").output
-    assert "benchmark -> off" in posture("topics", "off", "--reason", "a freeze").output
-    document = json.loads(posture("topics", "--json").output)
-    assert (document["state"]["posture"], document["next"]["arms"]) == ("off", "baseline")
-    assert [one["after"] for one in document["decisions"]] == ["benchmark", "off"]
+def test_a_person_sees_what_is_next_and_sets_it_with_a_reason_that_is_kept() -> None:
+    assert "next: shadow: all arms train" in posture("topics").output
+    for arguments, moved, following in (
+        (("reset", "--reason", "new"), "shadow -> benchmark", "all"),
+        (("on", "--arm", "compiled", "--reason", "x"), "benchmark -> on", "all"),
+        (("off", "--reason", "a freeze"), "on -> off", "baseline"),
+    ):
+        assert moved in posture("topics", *arguments).output
+        document = json.loads(posture("topics", "--json").output)
+        assert document["next"]["arms"] == following
+    assert [one["after"] for one in document["decisions"]] == ["benchmark", "on", "off"]
     assert "a freeze" in posture("topics").output
 
 
-@pytest.mark.usefixtures("folder")
-def test_turning_on_by_hand_names_a_candidate_and_begins_with_an_audit() -> None:
-    assert posture("topics", "on", "--arm", "compiled", "--reason", "x").exit_code == 0
-    assert "next: on: an audit of all arms" in posture("topics").output
-
-
-@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -71,24 +54,4 @@ def test_turning_on_by_hand_names_a_candidate_and_begins_with_an_audit() -> None
 )
 def test_what_does_not_fit_is_refused(arguments: tuple[str, ...], named: str) -> None:
     result = posture(*arguments)
-    assert result.exit_code == 2
-    assert named in result.output
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("folder")
-def test_the_deployed_posture_is_shown_and_set_in_its_table(aws: AwsServer) -> None:
-    def deployed(*arguments: str) -> Result:
-        return posture(*arguments, "--aws", env=environment(aws))
-
-    absent = deployed("topics")
-    assert absent.exit_code == 2
-    assert "compilegate-workload-topics" in absent.output
-    create_stack(aws, "compilegate-workload-topics", {"PostureTableName": TABLE})
-    assert deployed("topics").exit_code == 2, "there is no table"
-    records = table_in(aws)
-    assert "shadow -> benchmark" in deployed("topics", "reset", "--reason", "new").output
-    assert "topics: benchmark" in deployed("topics").output
-    assert "topics: shadow" in posture("topics").output, "this machine's is another one"
-    (decision,) = current(records, "topics", when=day(0), who="test").decisions
-    assert decision.event.who
+    assert (result.exit_code, named in result.output) == (2, True)

@@ -1,0 +1,140 @@
+"""Weekly executions on this machine: the compiled definition, with trivial programs.
+
+What a job measures is planted week by week, and the days are the test's. All else is real: the
+runner, the Lambda steps and their function, the record, the registry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compilegate.cli.posture import posture_functions, records_in, settle_failed
+from compilegate.execution.result import ExecutionResult
+from compilegate.execution.status import ExecutionStatus
+from compilegate.local import FunctionSources, ImageSources, LocalExecutor, list_packages
+from compilegate.pipelines.deployment import local_deployment
+from compilegate.posture.contract import DAY_VARIABLE
+from compilegate.posture.records import current, decide, encoded
+from compilegate.posture.state import Observed
+from compilegate.workload.file import Posture as Declared
+from tests.posture.scenes import benchmark, day, seen
+from tests.posture.test_definition import definition, named, topics
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
+CANDIDATE = "compiled"
+OUTPUT = "/opt/ml/processing/output"
+
+
+def trivial(compiled: str, planted: Path) -> str:
+    """The definition with programs that only hand over what is planted."""
+    document = json.loads(compiled)
+    for name, step in named(document["Steps"]).items():
+        request, script = step["Arguments"], "true"
+        if step["Type"] == "Training":
+            crash = f"test -e {planted}/crash && exit 3;" if CANDIDATE in name else ""
+            script = f"{crash} echo 1 > /opt/ml/model/m; echo 1 > /opt/ml/output/data/e"
+            request["AlgorithmSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", script]
+            request["InputDataConfig"], request["HyperParameters"] = [], {}
+        elif step["Type"] == "Processing":
+            if name.startswith("Gate"):
+                source = name.removeprefix("Gate").strip("-") or "together"
+                script = f"cp {planted}/{source}.json {OUTPUT}/verdict/posture.json"
+            elif name.startswith("Package"):
+                script = f"echo 1 > {OUTPUT}/model/model.tar.gz"
+            request["AppSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", script]
+            request["AppSpecification"]["ContainerArguments"] = []
+            inputs = request["ProcessingInputs"]
+            request["ProcessingInputs"] = [
+                each for each in inputs if each["InputName"].startswith("evidence")
+            ]
+    return json.dumps(document)
+
+
+@dataclasses.dataclass
+class Weeks:
+    """A home, and a workload of two arms and one seed whose weeks are played."""
+
+    home: Path
+    planted: Path
+    monkeypatch: pytest.MonkeyPatch
+
+    def __post_init__(self) -> None:
+        arms = {name: topics().arms[name] for name in ("baseline", CANDIDATE)}
+        self.declared = topics(arms=arms, seeds=(1,), posture=Declared(passes=2))
+        self.planted.mkdir()
+        together = seen("pass", arm=CANDIDATE)
+        alone = dataclasses.replace(together, differences=(), speedup=None)
+        for name, observed in {
+            "together": Observed(seen=(together,), registered=CANDIDATE),
+            "baseline-alone": Observed(registered="baseline"),
+            f"{CANDIDATE}-alone": Observed(seen=(alone,), registered=CANDIDATE),
+        }.items():
+            document = {"arm": observed.registered, "observed": json.dumps(encoded(observed))}
+            (self.planted / f"{name}.json").write_text(json.dumps(document))
+
+    def functions(self) -> FunctionSources:
+        """The product's, with the modules of this checkout."""
+        ((pattern, handler),) = posture_functions(self.home).patterns
+        environment = {**handler.environment, "PYTHONPATH": str(Path(__file__).parents[2])}
+        return FunctionSources(((pattern, dataclasses.replace(handler, environment=environment)),))
+
+    def execute(self, week: int) -> ExecutionResult:
+        self.monkeypatch.setenv(DAY_VARIABLE, day(7 * week))
+        images = {"training": "1111", "gate": "2222", "training-xla": "3333"}
+        compiled = definition(self.declared, local_deployment(images))
+        executor = LocalExecutor(
+            home=self.home,
+            images=ImageSources(patterns=(("*", "here"),)),
+            functions=self.functions(),
+            shared=[self.planted],
+            definition=trivial(compiled, self.planted),
+            use_cache=False,
+        )
+        result = executor.follow(executor.start(self.declared.name, {}))
+        state = settle_failed(self.declared, self.home, result)
+        if state is not None and state.rescue:
+            return executor.follow(executor.start(self.declared.name, {}))
+        return result
+
+
+def test_weekly_executions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmark, a week of shadow, the candidate alone; a crash is a refusal, and the baseline
+    still ships; a lost record means shadow."""
+    weeks = Weeks(tmp_path / "home", tmp_path / "planted", monkeypatch)
+    records, name, crash = records_in(weeks.home), weeks.declared.name, weeks.planted / "crash"
+    decide(records, name, benchmark())
+    events: dict[int, Callable[[], object]] = {
+        3: crash.touch,
+        4: crash.unlink,
+        5: records.path(name).unlink,
+    }
+    found = []
+    for week in range(7):
+        events.get(week, lambda: None)()
+        result = weeks.execute(week)
+        assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+        trained = {
+            step.removeprefix("Train-")
+            for step, ran in result.steps.items()
+            if step.startswith("Train-") and ran.attempts
+        }
+        newest = list_packages(weeks.home, weeks.declared.model_package_group)[-1]
+        arm = newest.description["CustomerMetadataProperties"]["arm"]
+        posture = current(records, name, when=day(0), who="test").state.posture
+        found.append((str(posture), trained, arm))
+    together = {"baseline-1", f"{CANDIDATE}-1"}
+    assert found == [
+        ("shadow", together, "baseline"),
+        ("on", together, CANDIDATE),
+        ("on", {f"{CANDIDATE}-alone"}, CANDIDATE),
+        ("reverted", {"baseline-alone"}, "baseline"),
+        ("reverted", {"baseline-alone"}, "baseline"),
+        ("shadow", together, CANDIDATE),
+        ("on", together, CANDIDATE),
+    ]
