@@ -141,19 +141,18 @@ def _speed(speed: SpeedJudgement) -> list[tuple[str, str]]:
     rows = []
     if (paired := speed.paired) is not None:
         steps = (paired.candidate_step_seconds, paired.baseline_step_seconds)
+        times = formats.against(formats.seconds, *steps)
         rows += [
             ("Speed measured by", f"{paired.pairs} pairs of alternating blocks of steps"),
             (
                 "Forward, backward and update only",
-                f"{formats.times(paired.steps_alone)} "
-                f"({' against '.join(map(formats.seconds, steps))}); the rest is "
+                f"{formats.times(paired.steps_alone)} ({times}); the rest is "
                 f"{paired.rest_share:.0%} of a step",
             ),
         ]
     if paired is not None and (jobs := speed.by_jobs) is not None:
-        bounds = f"{formats.times(jobs.lower)} to {formats.times(jobs.upper)}"
         contradicts = ", which contradicts the pairs" if speed.disagree else ""
-        by_jobs = f"{formats.times(jobs.estimate)} ({bounds}){contradicts}"
+        by_jobs = f"{formats.times(jobs.estimate)} ({formats.bounds(jobs)}){contradicts}"
         rows.append(("Speed-up by the jobs' own step times", by_jobs))
     if speed.run is not None:
         rows += _compilation(speed.run)
@@ -165,12 +164,12 @@ def _speed(speed: SpeedJudgement) -> list[tuple[str, str]]:
 def _compilation(run: RunJudgement) -> list[tuple[str, str]]:
     states = ((run.compile_cold, CompileState.COLD), (run.compile_warm, CompileState.WARM))
     trained = (run.candidate_train_seconds, run.baseline_train_seconds)
+    times = formats.against(formats.seconds, *trained)
     return [
         ("Compilation, mean", ", ".join(_compile_time(time, state) for time, state in states)),
         (
             "Whole training, compilation included",
-            f"{formats.times(run.train_time_ratio)} as fast: "
-            f"{' against '.join(map(formats.seconds, trained))}",
+            f"{formats.times(run.train_time_ratio)} as fast: {times}",
         ),
     ]
 

@@ -120,12 +120,11 @@ def _confusion(examples: Examples) -> IntArray:
 def _of_classes(matrix: IntArray) -> Values:
     """The rates of the second of two classes, the positive one; of more classes, averages weighted
     by how many examples each has."""
-    right, true = np.diag(matrix), matrix.sum(axis=1)
-    recall, precision = _shares(right, true), _shares(right, matrix.sum(axis=0))
+    right, true, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
     values = {
-        "recall": recall,
-        "precision": precision,
-        "f1": _shares(2 * precision * recall, precision + recall),
+        "recall": _shares(right, true),
+        "precision": _shares(right, predicted),
+        "f1": _shares(2 * right, true + predicted),
     }
     accuracy = {"accuracy": float(right.sum() / true.sum())}
     if len(matrix) > 2:
@@ -135,9 +134,9 @@ def _of_classes(matrix: IntArray) -> Values:
     return accuracy | negatives | {name: float(it[1]) for name, it in values.items()}
 
 
-def _shares(part: IntArray | FloatArray, whole: IntArray | FloatArray) -> FloatArray:
+def _shares(part: IntArray, whole: IntArray) -> FloatArray:
     """Zero of nothing, as Model Monitor's metrics have it."""
-    return np.divide(part, whole, out=np.zeros(len(part)), where=np.asarray(whole) > 0)
+    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
 
 
 # The card.

@@ -13,6 +13,7 @@ from compilegate.gate.findings import Code, Reason, counted
 from compilegate.gate.metrics import unit_of
 from compilegate.gate.verdict import (
     BaselineVerdict,
+    CandidateCost,
     CandidateVerdict,
     RunJudgement,
     SpeedJudgement,
@@ -109,20 +110,22 @@ def baseline_remedies(baseline: BaselineVerdict) -> list[str]:
     return list(dict.fromkeys(_remedy(None, reason) for reason in baseline.reasons))
 
 
+def figures_of(verdict: Verdict, arm: str) -> CandidateCost | None:
+    """What a candidate costs and saves; None where that is not known."""
+    figures = () if verdict.cost is None else verdict.cost.candidates
+    return next((each for each in figures if each.arm == arm), None)
+
+
 def _ways(verdict: Verdict, arm: str) -> list[str]:
     """What would decide an undecided candidate, with its cost: the cheapest first, but what is out
     of reach last."""
-    figures = () if verdict.cost is None else verdict.cost.candidates
-    candidate = next((each for each in figures if each.arm == arm), None)
-    if candidate is None:
-        return []
-    ways = []
-    if (more := candidate.more_seeds) is not None:
+    figures, ways = figures_of(verdict, arm), []
+    if figures is not None and (more := figures.more_seeds) is not None:
         jobs = counted(2 * more.seeds, "job")
         cost = f"{jobs}, {formats.amount(more.amount)} of machine time"
         text = f"add about {counted(more.seeds, 'seed')} ({cost})"
         ways.append((more.seeds > _MANY_SEEDS, more.amount.seconds, text))
-    if (rows := candidate.more_examples) is not None:
+    if figures is not None and (rows := figures.more_examples) is not None:
         cost = f"{formats.amount(rows.amount)} of machine time, besides the examples' own cost"
         times = f"{rows.growth:.1f} times as many"
         text = f"judge on about {rows.examples:,} validation examples, {times} ({cost})"
@@ -163,9 +166,9 @@ def _of_value(reason: Reason) -> str:
     met, passing = f"the value is {value:.5g}", None
     if isinstance(before, float):
         met = f"{met}, the registered model's {before:.5g}"
-        passing = formats.rounded_up(abs(value - before)) if value != before else None
+        passing = formats.rounded(abs(value - before)) if value != before else None
     elif value > 0.0:
-        passing = (formats.rounded_down if value < declared else formats.rounded_up)(value)
+        passing = formats.rounded(value, up=value >= declared)
     return _binds(key, f"[gate.metrics.{numbers.get('metric')}]", declared, met, passing)
 
 
@@ -183,7 +186,7 @@ def _margin(candidate: CandidateVerdict, reason: Reason) -> str:
     where = f"[gate.metrics.{metric.metric}]"
     where = where if metric.part is None else f"[[gate.slices]] {metric.part}"
     met = f"the metric may be worse by up to {unit_of(metric.metric).amount(harm)}"
-    return _binds("margin", where, declared, met, formats.rounded_up(harm / size))
+    return _binds("margin", where, declared, met, formats.rounded(harm / size))
 
 
 def _speed(candidate: CandidateVerdict, reason: Reason) -> str:
@@ -219,7 +222,7 @@ def _runs_that_repay(speed: SpeedJudgement, run: RunJudgement) -> float | None:
     gained = sample * (1.0 - 1.0 / lower) - max(lost, 0.0)
     if gained <= 0.0 or compiling <= 0.0:
         return None
-    return formats.rounded_up(compiling / gained / run.candidate_steps)
+    return formats.rounded(compiling / gained / run.candidate_steps)
 
 
 def _memory(candidate: CandidateVerdict, reason: Reason) -> str:
@@ -227,7 +230,7 @@ def _memory(candidate: CandidateVerdict, reason: Reason) -> str:
     if memory is None or memory.increase is None or memory.max_increase is None:
         return ""
     met = f"the increase is {memory.increase:.3g} of the baseline's memory"
-    passing = formats.rounded_up(memory.increase)
+    passing = formats.rounded(memory.increase)
     return _binds("max_memory_increase", "[gate]", memory.max_increase, met, passing)
 
 
@@ -240,7 +243,7 @@ def _parity(candidate: CandidateVerdict, reason: Reason) -> str:
     met = f"the largest error is {formats.error_ratio(ratio)} eager's rounding"
     script = f" {parity.repro} reproduces it." if parity.repro else ""
     key = f"{parity.precision}_limit"
-    passing = formats.rounded_up(ratio) if ratio is not None and near else None
+    passing = formats.rounded(ratio) if ratio is not None and near else None
     return _binds(key, "[gate.parity]", parity.limit, met, passing) + script
 
 
