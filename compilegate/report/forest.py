@@ -29,10 +29,9 @@ from compilegate.report.svg import (
     WIDTH,
     Scale,
     chart,
-    circle,
     element,
     line,
-    polygon,
+    polyline,
     rectangle,
     spread,
     text,
@@ -220,7 +219,7 @@ def _bar(row: Row, estimate: float, y: float, scale: Scale, colour: str) -> Mark
         left, right = sorted(map(scale, row.bounds))
         drawn.append(line(left, y, right, y, f"interval {colour}"))
         drawn += [_end(scale, bound, y, colour) for bound in row.bounds]
-    drawn.append(circle(scale(estimate), y, 5.0, f"estimate {colour}"))
+    drawn.append(element("circle", cx=scale(estimate), cy=y, r=5, class_=f"estimate {colour}"))
     return element("g", *drawn, class_="mark")
 
 
@@ -230,9 +229,8 @@ def _end(scale: Scale, bound: float, y: float, colour: str) -> Markup:
     if scale.low <= bound <= scale.high:
         return line(x, y - _CAP, x, y + _CAP, f"interval {colour}")
     way = -1.0 if x < WIDTH / 2 else 1.0
-    return polygon(
-        [(x + 7 * way, y), (x - 3 * way, y - 6), (x - 3 * way, y + 6)], f"beyond {colour}"
-    )
+    corners = [(x + 7 * way, y), (x - 3 * way, y - 6), (x - 3 * way, y + 6)]
+    return polyline(corners, f"beyond {colour}", "polygon")
 
 
 # The pictures of a verdict.

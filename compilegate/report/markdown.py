@@ -53,7 +53,7 @@ def _summary(verdict: Verdict) -> str:
     header = ("", *(escaped(candidate.arm) for candidate in verdict.candidates))
     outcomes = [candidate.outcome for candidate in verdict.candidates]
     verdicts = ("**Verdict**", *(f"**{formats.MARKS[it]} {it}**" for it in outcomes))
-    lines = ((escaped(line.name), *map(_cell, line.cells)) for line in summary_table(verdict))
+    lines = ((escaped(name), *map(_cell, cells)) for name, cells in summary_table(verdict))
     return _table(header, (verdicts, *lines))
 
 

@@ -247,14 +247,8 @@ class Cell:
         return f"{self.value} ({more})" if more else self.value
 
 
-@dataclass(frozen=True)
-class Line:
-    """What was found in one respect; a cell for each candidate, in the verdict's order."""
-
-    name: str
-    cells: tuple[Cell, ...]
-
-
+Line = tuple[str, tuple[Cell, ...]]
+"""What was found in one respect: its name, and a cell for each candidate."""
 NOT_JUDGED = Cell(formats.NOTHING)
 
 
@@ -271,18 +265,13 @@ def on_all_examples(candidate: CandidateVerdict, metric: str) -> MetricJudgement
 
 def summary_table(verdict: Verdict) -> list[Line]:
     """What was judged of the candidates; what none of them has is left out."""
+    judged = verdict.candidates
     lines = [
-        Line(
-            formats.metric_name(name),
-            tuple(metric_cell(on_all_examples(it, name)) for it in verdict.candidates),
-        )
+        (formats.metric_name(name), tuple(metric_cell(on_all_examples(it, name)) for it in judged))
         for name in compared(verdict)
     ]
-    lines += [
-        Line(name, tuple(cell_of(candidate) for candidate in verdict.candidates))
-        for name, cell_of in _LINES
-    ]
-    return [line for line in lines if any(cell != NOT_JUDGED for cell in line.cells)]
+    lines += [(name, tuple(map(cell_of, judged))) for name, cell_of in _LINES]
+    return [(name, cells) for name, cells in lines if any(it != NOT_JUDGED for it in cells)]
 
 
 def metric_cell(metric: MetricJudgement | None) -> Cell:
@@ -391,11 +380,8 @@ def _memory(candidate: CandidateVerdict) -> Cell:
 
 def _other(candidate: CandidateVerdict) -> Cell:
     """The codes of all other reasons."""
-    found = [
-        reason
-        for reason in candidate.reasons
-        if reason.outcome is not Outcome.PASS and reason.code.subject not in JUDGED_IN_CELLS
-    ]
+    others = (it for it in candidate.reasons if it.code.subject not in JUDGED_IN_CELLS)
+    found = [reason for reason in others if reason.outcome is not Outcome.PASS]
     if not found:
         return NOT_JUDGED
     codes = dict.fromkeys(str(reason.code) for reason in found)
