@@ -270,24 +270,17 @@ def _metric(verdict: Verdict, name: str, colours: Mapping[str, str]) -> Forest:
 
 
 def _metric_row(candidate: CandidateVerdict, name: str) -> Row:
-    metric = on_all_examples(candidate, name)
+    metric, size = on_all_examples(candidate, name), unit_of(name).size
     if metric is None:
         return Row(candidate.arm, NOT_JUDGED)
-    size = unit_of(name).size
-    return Row(
-        candidate.arm,
-        metric_cell(metric),
-        metric.delta.estimate / size,
-        (metric.delta.lower / size, metric.delta.upper / size),
-        None if metric.limit is None else metric.limit / size,
-    )
+    delta, limit = metric.delta, None if metric.limit is None else metric.limit / size
+    bounds = (delta.lower / size, delta.upper / size)
+    return Row(candidate.arm, metric_cell(metric), delta.estimate / size, bounds, limit)
 
 
 def _speed(verdict: Verdict, colours: Mapping[str, str]) -> Forest:
     measured = [it.speed for it in verdict.candidates if it.speed is not None]
     rate = formats.rate(measured[0].baseline_samples_per_second)
-    required = measured[0].required_speedup
-    limit = "no speed-up is enough" if required is None else f"required {formats.times(required)}"
     return Forest(
         name="Speed-up",
         detail=f"over the baseline's {rate} samples/s",
@@ -296,7 +289,7 @@ def _speed(verdict: Verdict, colours: Mapping[str, str]) -> Forest:
         rows=[_speed_row(it) for it in verdict.candidates],
         reference=1.0,
         reference_label="same speed",
-        limit_label=limit,
+        limit_label=formats.required(measured[0].required_speedup),
         unit="times the baseline's samples per second",
     )
 
@@ -306,13 +299,8 @@ def _speed_row(candidate: CandidateVerdict) -> Row:
     if speed is None:
         return Row(candidate.arm, cell)
     found, limit = speed.speedup, speed.required_speedup
-    return Row(
-        candidate.arm,
-        cell,
-        found.estimate,
-        (found.lower, found.upper),
-        math.inf if limit is None else limit,
-    )
+    bounds = (found.lower, found.upper)
+    return Row(candidate.arm, cell, found.estimate, bounds, math.inf if limit is None else limit)
 
 
 def _parity(verdict: Verdict, colours: Mapping[str, str]) -> Forest:

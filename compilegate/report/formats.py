@@ -75,6 +75,11 @@ def times(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.2f}×"  # noqa: RUF001
 
 
+def required(speedup: float | None) -> str:
+    """A limit of the speed-up; None where no value is enough."""
+    return "no speed-up is enough" if speedup is None else f"required {times(speedup)}"
+
+
 def bounds(interval: Interval) -> str:
     """From where to where a ratio lies."""
     return f"{times(interval.lower)} to {times(interval.upper)}"

@@ -193,21 +193,16 @@ def _speed(candidate: CandidateVerdict, reason: Reason) -> str:
     speed = candidate.speed
     if speed is None:
         return ""
-    met, floor = speed.speedup.lower, math.floor(speed.speedup.lower * 100) / 100
-    if speed.binding != "repayment" or speed.run is None:
+    lower, needed, run = speed.speedup.lower, speed.required_speedup, speed.run
+    met = f"the speed-up is at least {formats.times(lower)}"
+    if speed.binding != "repayment" or run is None:
+        floor = math.floor(lower * 100) / 100
         passing = floor if 1.0 <= floor < speed.min_speedup else None
-        found = f"the speed-up is at least {formats.times(met)}"
-        return _binds("min_speedup", "[gate]", speed.min_speedup, found, passing)
-    runs = speed.run.repaid_within_steps / max(speed.run.candidate_steps, 1)
-    required = speed.required_speedup
-    limit = "no speed-up is enough" if required is None else f"{formats.times(required)} is needed"
-    return _binds(
-        "repaid_within_runs",
-        "[gate]",
-        float(f"{runs:.3g}"),
-        f"{limit} to repay compilation, the speed-up is at least {formats.times(met)}",
-        _runs_that_repay(speed, speed.run),
-    )
+        return _binds("min_speedup", "[gate]", speed.min_speedup, met, passing)
+    limit = "no speed-up is enough" if needed is None else f"{formats.times(needed)} is needed"
+    met = f"{limit} to repay compilation, {met}"
+    runs = float(f"{run.repaid_within_steps / max(run.candidate_steps, 1):.3g}")
+    return _binds("repaid_within_runs", "[gate]", runs, met, _runs_that_repay(speed, run))
 
 
 def _runs_that_repay(speed: SpeedJudgement, run: RunJudgement) -> float | None:
@@ -238,22 +233,22 @@ def _parity(candidate: CandidateVerdict, reason: Reason) -> str:
     parity = candidate.parity
     if parity is None or parity.worst is None or parity.limit is None:
         return ""
-    ratio = parity.worst.ratio
-    near = ratio is not None and parity.limit < ratio <= _NEARLY * parity.limit
+    ratio, limit, passing = parity.worst.ratio, parity.limit, None
+    if ratio is not None and limit < ratio <= _NEARLY * limit:
+        passing = formats.rounded(ratio)
     met = f"the largest error is {formats.error_ratio(ratio)} eager's rounding"
     script = f" {parity.repro} reproduces it." if parity.repro else ""
-    key = f"{parity.precision}_limit"
-    passing = formats.rounded(ratio) if ratio is not None and near else None
-    return _binds(key, "[gate.parity]", parity.limit, met, passing) + script
+    return _binds(f"{parity.precision}_limit", "[gate.parity]", limit, met, passing) + script
 
 
 def _recompiled(candidate: CandidateVerdict, reason: Reason) -> str:
-    numbers = [each.numbers for each in candidate.reasons if each.code is reason.code]
-    found = [it for each in numbers if isinstance(it := each.get("recompilations"), int)]
+    counts = (
+        it.numbers.get("recompilations") for it in candidate.reasons if it.code is reason.code
+    )
+    most = max((it for it in counts if isinstance(it, int)), default=None)
     allowed = reason.numbers.get("allowed")
-    if not found or not isinstance(allowed, int):
+    if most is None or not isinstance(allowed, int):
         return ""
-    most = max(found)
     met = f"a job recompiled {counted(most, 'time')}"
     return _binds("max_recompilations", "[gate]", allowed, met, most)
 
@@ -273,9 +268,6 @@ _RULES: Mapping[Code, Callable[[CandidateVerdict, Reason], str]] = {
 def _do_without(verdict: Verdict, candidate: CandidateVerdict) -> str:
     if len(verdict.candidates) > 1:
         return f"Or turn it off: remove [arms.{candidate.arm}] from the workload's file."
-    released = (
-        "Until then the baseline's model is released"
-        if verdict.decision.arm == verdict.baseline.arm
-        else "Until then nothing is released"
-    )
-    return f"Or stop comparing: set `enabled = false` in [schedule]. {released}."
+    released = verdict.decision.arm == verdict.baseline.arm
+    what = "the baseline's model" if released else "nothing"
+    return f"Or stop comparing: set `enabled = false` in [schedule]. Until then {what} is released."

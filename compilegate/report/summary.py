@@ -340,7 +340,7 @@ def _required(speed: SpeedJudgement) -> str:
     """The one limit that decides, and where it comes from: the declared minimum, or what it takes
     to repay compilation where that is more."""
     value, run = speed.required_speedup, speed.run
-    limit = "no speed-up is enough" if value is None else f"required {formats.times(value)}"
+    limit = formats.required(value)
     if run is None or (value is not None and value <= speed.min_speedup):
         return limit
     return (
