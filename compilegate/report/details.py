@@ -66,8 +66,6 @@ class Link:
 
 
 Block = str | Table | Link | tuple[Point, ...]
-
-
 Section = tuple[str, tuple[Block, ...]]
 """A title, and what stands below it."""
 
@@ -88,10 +86,9 @@ def sections(verdict: Verdict, observations: Observations) -> list[Section]:
 
 
 def _points(findings: Sequence[Reason | Note]) -> tuple[Point, ...]:
-    outcomes = (it.outcome if isinstance(it, Reason) else formats.NOTE for it in findings)
     return tuple(
-        Point(it.sentence, str(outcome), str(it.code))
-        for it, outcome in zip(findings, outcomes, strict=True)
+        Point(it.sentence, it.outcome if isinstance(it, Reason) else formats.NOTE, it.code)
+        for it in findings
     )
 
 
@@ -168,13 +165,12 @@ def _compile_time(time: CompileTime | None, state: CompileState) -> str:
 
 def _confounds(candidate: CandidateVerdict) -> Block:
     if candidate.confounds:
-        return Table(
-            ("Differs from the baseline", "Baseline", "Candidate", "Intended?"),
-            tuple(
-                (it.name, it.baseline, it.candidate, f"{'yes' if it.intended else 'no'}, {it.why}")
-                for it in candidate.confounds
-            ),
+        rows = (
+            (it.name, it.baseline, it.candidate, f"{'yes' if it.intended else 'no'}, {it.why}")
+            for it in candidate.confounds
         )
+        header = ("Differs from the baseline", "Baseline", "Candidate", "Intended?")
+        return Table(header, tuple(rows))
     if not candidate.metrics:
         return ""
     if any(note.code is Code.PRINTED_ONLY for note in candidate.notes):

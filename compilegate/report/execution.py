@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from compilegate.gate.findings import counted
 from compilegate.report import formats
 from compilegate.report.markdown import escaped
 from compilegate.report.page import rendered
@@ -133,7 +134,7 @@ class ExecutionFacts:
         if self.failed:
             first = self.failed[0]
             more = len(self.failed) - 1
-            others = f" ({more} more step{'' if more == 1 else 's'} failed)" if more else ""
+            others = f" ({counted(more, 'more step')} failed)" if more else ""
             return f"{first.name} failed: {first.reason}{others}"
         if self.failure:
             return self.failure.splitlines()[0]

@@ -32,7 +32,6 @@ _MOST_AT_A_GLANCE = 2
 
 def render_html(verdict: Verdict, observations: Observations, about: About | None = None) -> str:
     """The whole page. Everything that comes from outside is escaped."""
-    colours = arm_colours(observations)
     return rendered(
         "page.html.jinja",
         verdict=verdict,
@@ -41,11 +40,11 @@ def render_html(verdict: Verdict, observations: Observations, about: About | Non
         registered=registered(verdict, () if about is None else about.models),
         arms=arm_summaries(verdict),
         most=_MOST_AT_A_GLANCE,
-        pictures=pictures(verdict, colours),
+        pictures=pictures(verdict),
         summary_table=summary_table(verdict),
         losses=loss_charts(observations),
         sections=sections(verdict, observations),
-        arm_colours=colours,
+        arm_colours=arm_colours(observations),
     )
 
 

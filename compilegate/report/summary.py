@@ -216,11 +216,6 @@ def summary_lines(verdict: Verdict) -> list[str]:
 
 JUDGED_IN_CELLS = ("quality", "speed", "parity", "memory")
 """Reasons of these subjects stand in cells of their own."""
-_OUTCOMES = {
-    ParityAnswer.PASS: Outcome.PASS,
-    ParityAnswer.FAIL: Outcome.FAIL,
-    ParityAnswer.CANNOT_TELL: Outcome.INCONCLUSIVE,
-}
 
 
 @dataclass(frozen=True)
@@ -309,7 +304,8 @@ def parity_cell(candidate: CandidateVerdict) -> Cell:
     parity = candidate.parity
     if parity is None:
         return NOT_JUDGED
-    outcome, found = _OUTCOMES[parity.answer], parity.worst
+    silent, found = parity.answer is ParityAnswer.CANNOT_TELL, parity.worst
+    outcome = Outcome.INCONCLUSIVE if silent else Outcome(parity.answer)
     if found is None or parity.limit is None:
         return Cell(parity.answer.replace("_", " "), outcome=outcome)
     limit = f"limit {parity.limit:g} times eager's rounding"
