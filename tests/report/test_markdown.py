@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 from compilegate.report import render_markdown
@@ -18,5 +19,5 @@ def test_the_markdown_of_a_fixed_verdict_is_the_golden_one(verdict, observations
         GOLDEN.write_text(rendered, encoding="utf-8")
     assert rendered == GOLDEN.read_text(encoding="utf-8")
     lines = rendered.replace("\\|", "").splitlines()
-    for above, line in zip(lines, lines[1:], strict=False):
+    for above, line in pairwise(lines):
         assert above[:1] != "|" or line[:1] != "|" or above.count("|") == line.count("|")
