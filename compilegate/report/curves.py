@@ -70,10 +70,9 @@ def _panel(
     if baseline and curves is not baseline:
         drawn.append(_band(baseline, y))
         against = f"; the baseline's ends at {np.mean(baseline, axis=0)[-1]:.4g}"
-    weight = "curve" if len(curves) == 1 else "thin"
-    drawn += [polyline(_places(it, y), f"{weight} {colour}") for it in curves]
     if len(curves) > 1:
-        drawn.append(polyline(_places(mean, y), f"curve {colour}"))
+        drawn += [polyline(_places(it, y), f"thin {colour}") for it in curves]
+    drawn.append(polyline(_places(mean, y), f"curve {colour}"))
     seeds = counted(len(curves), "seed")
     return chart(
         *drawn,

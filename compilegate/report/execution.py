@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from compilegate.gate.findings import counted
 from compilegate.report import formats
-from compilegate.report.markdown import escaped
+from compilegate.report.markdown import escaped, table
 from compilegate.report.page import rendered
 from compilegate.report.summary import About, facts_of
 
@@ -160,10 +160,8 @@ def render_execution_markdown(facts: ExecutionFacts) -> str:
     lines += [f"What to do: {facts.failed[0].remedy}"] if facts.failed else []
     lines += [f"Then continue it: `{facts.resume}`"] if facts.resume else []
     lines += [f"- {name}: {escaped(value)}" for name, value in facts_of(facts.about)]
-    lines += ["", "| Step | Type | Status | Took |", "| --- | --- | --- | --- |"]
-    lines += [
-        f"| {step.name} | {step.type} | {step.status} | {took(step)} |" for step in facts.steps
-    ]
+    rows = ((step.name, step.type, step.status, took(step)) for step in facts.steps)
+    lines += ["", table(("Step", "Type", "Status", "Took"), rows)]
     for step in facts.steps:
         if step.metrics:
             values = ", ".join(f"{name} {value:.6g}" for name, value in step.metrics.items())
