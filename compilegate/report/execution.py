@@ -94,6 +94,13 @@ class StepFacts:
         return bool(self.seconds or self.cached or self.failure)
 
     @property
+    def took(self) -> str:
+        """How long it took, or that an earlier result was used."""
+        if self.cached:
+            return "from the cache"
+        return formats.seconds(self.seconds) if self.seconds else formats.NOTHING
+
+    @property
     def reason(self) -> str | None:
         """What went wrong: the last exception that was printed, else the last error message, else
         what is known from outside."""
@@ -143,14 +150,7 @@ class ExecutionFacts:
 
 def render_execution_html(facts: ExecutionFacts) -> str:
     """A page that needs nothing from anywhere, like that of a verdict."""
-    return rendered(
-        "execution.html.jinja",
-        execution=facts,
-        took=took,
-        facts=facts_of(facts.about),
-        ran=[step for step in facts.steps if step.reached],
-        left=[step for step in facts.steps if not step.reached],
-    )
+    return rendered("execution.html.jinja", execution=facts, facts=facts_of(facts.about))
 
 
 def render_execution_markdown(facts: ExecutionFacts) -> str:
@@ -160,7 +160,7 @@ def render_execution_markdown(facts: ExecutionFacts) -> str:
     lines += [f"What to do: {facts.failed[0].remedy}"] if facts.failed else []
     lines += [f"Then continue it: `{facts.resume}`"] if facts.resume else []
     lines += [f"- {name}: {escaped(value)}" for name, value in facts_of(facts.about)]
-    rows = ((step.name, step.type, step.status, took(step)) for step in facts.steps)
+    rows = ((step.name, step.type, step.status, step.took) for step in facts.steps)
     lines += ["", table(("Step", "Type", "Status", "Took"), rows)]
     for step in facts.steps:
         if step.metrics:
@@ -173,10 +173,3 @@ def render_execution_markdown(facts: ExecutionFacts) -> str:
             lines += [f"      {line}" for line in step.last_lines]
             lines += [f"    log: {step.log}"] if step.log else []
     return "\n".join(lines) + "\n"
-
-
-def took(step: StepFacts) -> str:
-    """How long it took, or that an earlier result was used."""
-    if step.cached:
-        return "from the cache"
-    return formats.seconds(step.seconds) if step.seconds else formats.NOTHING

@@ -21,19 +21,15 @@ from compilegate.gate.verdict import (
 )
 from compilegate.report import formats
 
-_BENCHMARK_LONGER = (
-    "Benchmark longer, until the speed-up is certain: raise `epochs` in [recipe] (or your own "
-    "program's setting), or add seeds."
-)
 _ACTIONS: Mapping[str, str] = {
     Code.QUALITY_UNDECIDED: "More seeds alone would not decide this: judge on more validation "
     "examples, or declare a wider margin.",
     Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: one seed shows nothing about chance.",
     "quality": "Change `batch_size` or `learning_rate`, the most frequent causes of harm.",
-    "seeds": "Make training more stable, for example with a lower `learning_rate`, or declare "
-    "more `seeds`.",
+    "seeds": "Lower `learning_rate`, so that training is more stable, or declare more `seeds`.",
     "groups": "Have the program write the declared `groups` beside its examples.",
-    "speed": _BENCHMARK_LONGER,
+    "speed": "Benchmark longer, until the speed-up is certain: raise `epochs` in [recipe] (or your "
+    "own program's setting), or add seeds.",
     Code.SPEED_BELOW_MINIMUM: "Try a larger `batch_size` or another backend to make it faster.",
     Code.SPEED_NOT_REPAID: "Keep the compile cache on, train longer, or, if the real "
     "training is longer, set `repaid_within_runs` to how many times as long it is.",

@@ -112,16 +112,7 @@ BROKEN = judged.CandidateVerdict(
 )
 HOUR = judged.Amount(3600.0, 1.408)
 EAGER_COST = judged.ArmCost(
-    arm="baseline",
-    jobs=2,
-    training=HOUR,
-    retraining=HOUR,
-    job=judged.Amount(3780.0, 1.4784),
-    samples_per_second=480.2,
-    samples_per_dollar=1_227_784.0,
-    instance_type="ml.g5.xlarge",
-    usd_per_hour=1.408,
-    price_note="on demand in us-east-1",
+    "baseline", 2, HOUR, HOUR, HOUR, 480.2, 1_227_784.0, "ml.g5.xlarge", 1.408, "in us-east-1"
 )
 SAVINGS = judged.CandidateCost(
     arm="larger-batch",
