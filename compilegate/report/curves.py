@@ -41,13 +41,11 @@ def loss_charts(observations: Observations) -> list[tuple[str, Markup]]:
         return []
     y = _loss_scale(np.concatenate([one for found in curves.values() for one in found]))
     colours, baseline = arm_colours(observations), curves.get(observations.baseline, [])
-    return [
-        (
-            arm,
-            _panel(arm, found, baseline, y, colour=colours.get(arm, ""), identity=f"loss-{index}"),
-        )
-        for index, (arm, found) in enumerate(curves.items(), start=1)
-    ]
+    charts = []
+    for index, (arm, found) in enumerate(curves.items(), start=1):
+        look = {"colour": colours.get(arm, ""), "identity": f"loss-{index}"}
+        charts.append((arm, _panel(arm, found, baseline, y, **look)))
+    return charts
 
 
 def _at_shares(curve: Curve, steps: int | None) -> FloatArray:

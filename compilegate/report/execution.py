@@ -26,8 +26,7 @@ _REMEDIES: Mapping[str, str] = {
         "`--max-parallel`, or choose a larger `instance_type`."
     ),
     r"ModuleNotFoundError|No module named|ImportError": (
-        "The image lacks a library: add it to the program's requirements.txt, or choose an image "
-        "that has it."
+        "The image lacks a library: add it to requirements.txt, or choose an image that has it."
     ),
     r"No space left|ENOSPC|disk quota": (
         "The disk is full: free some space, or raise `volume_gb` in [compute]."
@@ -47,8 +46,7 @@ _REMEDIES: Mapping[str, str] = {
         "The script does not call compilegate.job: add the five lines in docs/programs.md."
     ),
     r"AccessDenied|not authorized|is not authorised|UnauthorizedOperation": (
-        "A role lacks a permission: grant the action that the message names (docs/aws.md has the "
-        "roles)."
+        "A role lacks a permission: grant the action that the message names (roles: docs/aws.md)."
     ),
     r"CapacityError|CAPACITY_ERROR|InsufficientCapacity|ResourceLimitExceeded": (
         "The account has no such machine at the moment, or no quota for it: try again later, "

@@ -23,7 +23,7 @@ import numpy as np
 from compilegate.gate.evidence import Replicate
 from compilegate.gate.findings import clipped
 from compilegate.gate.observations import ArmObservation, Observations, ReplicateObservation
-from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, Verdict
+from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.job.evidence import Examples, FloatArray, IntArray
 from compilegate.report.remedies import deciding
 from compilegate.report.summary import metric_cell, speed_cell
@@ -230,25 +230,20 @@ def _released(verdict: Verdict, quality: Mapping[str, Any]) -> Card:
 
 def _compared(verdict: Verdict, candidate: CandidateVerdict) -> Card:
     """A candidate against the baseline, whichever of them was released."""
+    quality, speed = [], []
+    for each in candidate.metrics:
+        name = each.metric if each.part is None else f"{each.metric} of {each.part}"
+        quality.append(_number(f"{name}, baseline", each.baseline))
+        quality.append(_number(f"{name}, candidate", each.candidate))
+        difference = each.delta.estimate
+        quality.append(_number(f"{name}, difference", difference, metric_cell(each).text))
+    if (measured := candidate.speed) is not None:
+        estimate = measured.speedup.estimate
+        speed.append(_number("speed-up", estimate, speed_cell(candidate).text))
     reasons = [reason.sentence for reason in deciding(candidate)]
-    speed, figures = candidate.speed, []
-    if speed is not None:
-        figures = [_number("speed-up", speed.speedup.estimate, speed_cell(candidate).text)]
-    return _evaluation(
-        f"{candidate.arm} against {verdict.baseline.arm}",
-        " ".join([f"Verdict: {candidate.outcome}.", *reasons]),
-        quality=[item for each in candidate.metrics for item in _difference(each)],
-        speed=figures,
-    )
-
-
-def _difference(judged: MetricJudgement) -> list[Card]:
-    name = judged.metric if judged.part is None else f"{judged.metric} of {judged.part}"
-    return [
-        _number(f"{name}, baseline", judged.baseline),
-        _number(f"{name}, candidate", judged.candidate),
-        _number(f"{name}, difference", judged.delta.estimate, metric_cell(judged).text),
-    ]
+    observed = " ".join([f"Verdict: {candidate.outcome}.", *reasons])
+    title = f"{candidate.arm} against {verdict.baseline.arm}"
+    return _evaluation(title, observed, quality=quality, speed=speed)
 
 
 def _number(name: str, value: float, note: str = "") -> Card:
