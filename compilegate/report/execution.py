@@ -153,8 +153,7 @@ def render_execution_html(facts: ExecutionFacts) -> str:
 
 def render_execution_markdown(facts: ExecutionFacts) -> str:
     """The same facts as Markdown."""
-    lines = [f"# {escaped(facts.headline)}", ""]
-    lines += [f"Pipeline {facts.pipeline}, {facts.status}."]
+    lines = [f"# {escaped(facts.headline)}", "", f"Pipeline {facts.pipeline}, {facts.status}."]
     lines += [f"What to do: {facts.failed[0].remedy}"] if facts.failed else []
     lines += [f"Then continue it: `{facts.resume}`"] if facts.resume else []
     lines += [f"- {name}: {escaped(value)}" for name, value in facts_of(facts.about)]

@@ -42,26 +42,22 @@ class Scale:
 
     def ticks(self, most: int = 5) -> list[float]:
         """Round values within the scale, about `most` of them."""
-        return self._decade_ticks() if self.logarithmic else self._round_ticks(most)
-
-    def _place(self, value: float) -> float:
-        return math.log10(max(value, 1e-300)) if self.logarithmic else value
-
-    def _round_ticks(self, most: int) -> list[float]:
+        if self.logarithmic:
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            decades = range(first, last + 1)
+            # Of many decades only every other one, or every third: their names would meet.
+            each = -(-len(decades) // _MOST_DECADES)
+            factors = (1, 2, 5) if len(decades) <= _FEW_DECADES else (1,)
+            ticks = [factor * 10.0**decade for decade in decades[::each] for factor in factors]
+            return [tick for tick in ticks if self.low <= tick <= self.high]
         exact = (self.high - self.low) / most
         size = 10.0 ** math.floor(math.log10(exact))
         step = next((factor * size for factor in (1, 2, 5) if factor * size >= exact), 10 * size)
-        first = math.ceil(self.low / step - 1e-9)
-        last = math.floor(self.high / step + 1e-9)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [index * step for index in range(first, last + 1)]
 
-    def _decade_ticks(self) -> list[float]:
-        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        # Of many decades only every other one, or every third: their names would meet.
-        each = -(-len(decades) // _MOST_DECADES)
-        factors = (1, 2, 5) if len(decades) <= _FEW_DECADES else (1,)
-        ticks = [factor * 10.0**decade for decade in decades[::each] for factor in factors]
-        return [tick for tick in ticks if self.low <= tick <= self.high]
+    def _place(self, value: float) -> float:
+        return math.log10(max(value, 1e-300)) if self.logarithmic else value
 
 
 def spread(low: float, high: float) -> tuple[float, float]:
