@@ -57,20 +57,16 @@ def test_nobody_is_disturbed_unless_something_was_refused_or_is_open(verdict, se
     assert json.loads(notice.to_json()) == asdict(notice)
 
 
-def test_each_candidate_that_did_not_pass_has_why_and_what_to_do(verdict):
-    message = notice_of(verdict).message
+def test_each_arm_that_did_not_pass_has_why_and_what_to_do(verdict):
+    diverged = failure(Code.ARM_FAILED, "Diverged.")
+    unsound = replace(verdict.baseline, sound=False, reasons=(diverged,))
+    message = notice_of(replace(verdict, baseline=unsound)).message
     undecided, passed = verdict.candidates[0].reasons
-    for sentence in (undecided.sentence, verdict.candidates[1].reasons[0].sentence):
-        assert f"  - {sentence}\n" in message
+    for reason in (diverged, undecided, *verdict.candidates[1].reasons):
+        assert f"\n  Why:\n  - {reason.sentence}\n  What to do:\n  - " in message
     assert "[gate.metrics.log_loss]" in message
     assert "[arms.broken]" in message
     assert passed.sentence not in message, "it decides nothing here"
-
-
-def test_a_baseline_that_may_not_be_released_has_them_as_well():
-    baseline = BaselineVerdict("baseline", False, (failure(Code.ARM_FAILED, "Diverged."),), ())
-    message = notice_of(replace(verdict_of(released="none"), baseline=baseline)).message
-    assert "\n  Why:\n  - Diverged.\n  What to do:\n" in message
 
 
 @pytest.mark.parametrize("code", Code)

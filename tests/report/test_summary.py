@@ -115,14 +115,8 @@ def test_each_rule_is_named_with_its_value_the_value_met_and_what_would_have_pas
     assert f"{rule} binds" in found
     assert met in found
     assert f"{passing}` would have passed." in found
-
-
-def test_no_value_is_offered_where_none_would_have_passed(verdict):
-    first = verdict.candidates[0]
     slower = replace(first, speed=replace(first.speed, speedup=Interval(0.9, 0.8, 0.95)))
-    found = advice(slower, verdict, Code.SPEED_BELOW_MINIMUM)
-    assert "min_speedup" in found
-    assert "would have passed" not in found
+    assert "would have passed" not in advice(slower, verdict, Code.SPEED_BELOW_MINIMUM)
 
 
 def test_the_runs_that_repay_compilation_are_those_at_which_the_lower_bound_repays(verdict):
