@@ -17,7 +17,6 @@ from compilegate.report.svg import (
     arm_colours,
     chart,
     line,
-    polygon,
     polyline,
     spread,
     text,
@@ -41,13 +40,11 @@ def loss_charts(observations: Observations) -> list[tuple[str, Markup]]:
     if not curves:
         return []
     y = _loss_scale(np.concatenate([one for found in curves.values() for one in found]))
-    colours, baseline = arm_colours(observations), observations.baseline
+    colours, baseline = arm_colours(observations), curves.get(observations.baseline, [])
     charts = []
     for index, (arm, found) in enumerate(curves.items(), start=1):
-        behind = [] if arm == baseline else curves.get(baseline, [])
-        colour, identity = colours.get(arm, ""), f"loss-{index}"
-        drawn = _panel(arm, found, baseline=behind, y=y, colour=colour, identity=identity)
-        charts.append((arm, drawn))
+        look = {"colour": colours.get(arm, ""), "identity": f"loss-{index}"}
+        charts.append((arm, _panel(arm, found, baseline, y, **look)))
     return charts
 
 
@@ -60,21 +57,20 @@ def _at_shares(curve: Curve, steps: int | None) -> FloatArray:
 def _panel(
     arm: str,
     curves: list[FloatArray],
-    *,
     baseline: list[FloatArray],
     y: Scale,
+    *,
     colour: str,
     identity: str,
 ) -> Markup:
-    """One arm's curves and their mean, over the band of the baseline's (empty in its own chart)."""
+    """One arm's curves and their mean, over the band of the baseline's where it is not its own."""
     mean, drawn, against = np.mean(curves, axis=0), _axes(y), ""
-    if baseline:
+    if baseline and curves is not baseline:
         drawn.append(_band(baseline, y))
         against = f"; the baseline's ends at {np.mean(baseline, axis=0)[-1]:.4g}"
-    weight = "curve" if len(curves) == 1 else "thin"
-    drawn += [polyline(_places(it, y), f"{weight} {colour}") for it in curves]
     if len(curves) > 1:
-        drawn.append(polyline(_places(mean, y), f"curve {colour}"))
+        drawn += [polyline(_places(it, y), f"thin {colour}") for it in curves]
+    drawn.append(polyline(_places(mean, y), f"curve {colour}"))
     seeds = counted(len(curves), "seed")
     return chart(
         *drawn,
@@ -93,10 +89,9 @@ def _places(curve: FloatArray, y: Scale) -> list[tuple[float, float]]:
 def _band(curves: list[FloatArray], y: Scale) -> Markup:
     """From the least to the greatest of the baseline's curves; a line's width at least."""
     upper, lower = _places(np.max(curves, axis=0), y), _places(np.min(curves, axis=0), y)
-    return polygon(
-        [(at, top - 1.5) for at, top in upper] + [(at, low + 1.5) for at, low in lower[::-1]],
-        "band arm-0",
-    )
+    corners = [(at, top - 1.5) for at, top in upper]
+    corners += [(at, low + 1.5) for at, low in lower[::-1]]
+    return polyline(corners, "band arm-0", "polygon")
 
 
 def _loss_scale(losses: FloatArray) -> Scale:

@@ -7,7 +7,7 @@ The page folds them and Markdown writes them out; neither knows what is in them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from compilegate.gate.findings import Code, Note, Reason
@@ -19,7 +19,6 @@ from compilegate.gate.verdict import (
     CompileState,
     CompileTime,
     ParityJudgement,
-    RunJudgement,
     SpeedJudgement,
     Verdict,
 )
@@ -67,8 +66,6 @@ class Link:
 
 
 Block = str | Table | Link | tuple[Point, ...]
-
-
 Section = tuple[str, tuple[Block, ...]]
 """A title, and what stands below it."""
 
@@ -90,9 +87,7 @@ def sections(verdict: Verdict, observations: Observations) -> list[Section]:
 
 def _points(findings: Sequence[Reason | Note]) -> tuple[Point, ...]:
     return tuple(
-        Point(
-            it.sentence, str(it.outcome) if isinstance(it, Reason) else formats.NOTE, str(it.code)
-        )
+        Point(it.sentence, it.outcome if isinstance(it, Reason) else formats.NOTE, it.code)
         for it in findings
     )
 
@@ -103,8 +98,7 @@ def _points(findings: Sequence[Reason | Note]) -> tuple[Point, ...]:
 def _candidates(verdict: Verdict) -> Iterator[tuple[str, list[Block]]]:
     lines = summary_table(verdict)
     for index, candidate in enumerate(verdict.candidates):
-        cells = ((line.name, line.cells[index]) for line in lines)
-        rows = [(name, cell.text) for name, cell in cells if cell.evidence]
+        rows = [(name, cells[index].text) for name, cells in lines if cells[index].evidence]
         yield f"{candidate.arm}: {candidate.outcome}", _candidate(candidate, rows)
 
 
@@ -126,53 +120,39 @@ def _candidate(candidate: CandidateVerdict, rows: list[tuple[str, str]]) -> list
     return [*blocks, _confounds(candidate)]
 
 
-def _parity(parity: ParityJudgement) -> list[tuple[str, str]]:
+def _parity(parity: ParityJudgement) -> Iterator[tuple[str, str]]:
     if parity.worst is None:
-        return [("Parity", parity.sentence)]
-    rows = []
+        yield "Parity", parity.sentence
+        return
     if parity.median_ratio is not None:
-        rows.append(("Parity, median error", f"{parity.median_ratio:.3g} times eager's rounding"))
+        yield "Parity, median error", f"{parity.median_ratio:.3g} times eager's rounding"
     compared = f"{parity.steps} steps, {parity.judged} of {parity.tensors} tensors"
-    rows.append(("Parity, compared", f"{compared}, in {parity.precision}"))
-    return rows + ([("Parity, first difference", parity.departs)] if parity.departs else [])
+    yield "Parity, compared", f"{compared}, in {parity.precision}"
+    if parity.departs:
+        yield "Parity, first difference", parity.departs
 
 
-def _speed(speed: SpeedJudgement) -> list[tuple[str, str]]:
-    rows = []
+def _speed(speed: SpeedJudgement) -> Iterator[tuple[str, str]]:
     if (paired := speed.paired) is not None:
+        yield "Speed measured by", f"{paired.pairs} pairs of alternating blocks of steps"
         steps = (paired.candidate_step_seconds, paired.baseline_step_seconds)
-        rows += [
-            ("Speed measured by", f"{paired.pairs} pairs of alternating blocks of steps"),
-            (
-                "Forward, backward and update only",
-                f"{formats.times(paired.steps_alone)} "
-                f"({' against '.join(map(formats.seconds, steps))}); the rest is "
-                f"{paired.rest_share:.0%} of a step",
-            ),
-        ]
-    if paired is not None and (jobs := speed.by_jobs) is not None:
-        bounds = f"{formats.times(jobs.lower)} to {formats.times(jobs.upper)}"
-        contradicts = ", which contradicts the pairs" if speed.disagree else ""
-        by_jobs = f"{formats.times(jobs.estimate)} ({bounds}){contradicts}"
-        rows.append(("Speed-up by the jobs' own step times", by_jobs))
-    if speed.run is not None:
-        rows += _compilation(speed.run)
-    return rows + (
-        [("Other load on the machine", speed.busy_machine)] if speed.busy_machine else []
-    )
-
-
-def _compilation(run: RunJudgement) -> list[tuple[str, str]]:
-    states = ((run.compile_cold, CompileState.COLD), (run.compile_warm, CompileState.WARM))
-    trained = (run.candidate_train_seconds, run.baseline_train_seconds)
-    return [
-        ("Compilation, mean", ", ".join(_compile_time(time, state) for time, state in states)),
-        (
-            "Whole training, compilation included",
-            f"{formats.times(run.train_time_ratio)} as fast: "
-            f"{' against '.join(map(formats.seconds, trained))}",
-        ),
-    ]
+        both = formats.against(formats.seconds, *steps)
+        alone = f"{formats.times(paired.steps_alone)} ({both})"
+        rest = f"the rest is {paired.rest_share:.0%} of a step"
+        yield "Forward, backward and update only", f"{alone}; {rest}"
+        if (jobs := speed.by_jobs) is not None:
+            by_jobs = f"{formats.times(jobs.estimate)} ({formats.bounds(jobs)})"
+            contradicts = ", which contradicts the pairs" if speed.disagree else ""
+            yield "Speed-up by the jobs' own step times", by_jobs + contradicts
+    if (run := speed.run) is not None:
+        states = ((run.compile_cold, CompileState.COLD), (run.compile_warm, CompileState.WARM))
+        yield "Compilation, mean", ", ".join(_compile_time(*it) for it in states)
+        trained = (run.candidate_train_seconds, run.baseline_train_seconds)
+        both = formats.against(formats.seconds, *trained)
+        ratio = formats.times(run.train_time_ratio)
+        yield "Whole training, compilation included", f"{ratio} as fast: {both}"
+    if speed.busy_machine:
+        yield "Other load on the machine", speed.busy_machine
 
 
 def _compile_time(time: CompileTime | None, state: CompileState) -> str:
@@ -185,13 +165,12 @@ def _compile_time(time: CompileTime | None, state: CompileState) -> str:
 
 def _confounds(candidate: CandidateVerdict) -> Block:
     if candidate.confounds:
-        return Table(
-            ("Differs from the baseline", "Baseline", "Candidate", "Intended?"),
-            tuple(
-                (it.name, it.baseline, it.candidate, f"{'yes' if it.intended else 'no'}, {it.why}")
-                for it in candidate.confounds
-            ),
+        rows = (
+            (it.name, it.baseline, it.candidate, f"{'yes' if it.intended else 'no'}, {it.why}")
+            for it in candidate.confounds
         )
+        header = ("Differs from the baseline", "Baseline", "Candidate", "Intended?")
+        return Table(header, tuple(rows))
     if not candidate.metrics:
         return ""
     if any(note.code is Code.PRINTED_ONLY for note in candidate.notes):
@@ -261,19 +240,17 @@ def _noticed(observations: Observations) -> tuple[Point, ...]:
 
 def _jobs(replicates: Sequence[ReplicateObservation]) -> Table:
     metrics = dict.fromkeys(name for item in replicates for name in item.metrics)
-    header = ("Arm", "Seed", *map(formats.metric_name, metrics), *(name for name, _ in _OF_JOBS))
-    return Table(
-        header,
-        tuple(
-            (
-                item.arm,
-                str(item.seed),
-                *(formats.metric_value(name, item.metrics.get(name)) for name in metrics),
-                *(show(item) for _, show in _OF_JOBS),
-            )
-            for item in replicates
-        ),
+    header = ("Arm", "Seed", *map(formats.metric_name, metrics), *_OF_JOBS)
+    rows = (
+        (
+            item.arm,
+            str(item.seed),
+            *(formats.metric_value(name, item.metrics.get(name)) for name in metrics),
+            *(show(item) for show in _OF_JOBS.values()),
+        )
+        for item in replicates
     )
+    return Table(header, tuple(rows))
 
 
 def _median_step(job: ReplicateObservation) -> str:
@@ -281,39 +258,33 @@ def _median_step(job: ReplicateObservation) -> str:
 
 
 def _job_compilation(job: ReplicateObservation) -> str:
-    if not job.graphs:
-        return NOTHING
     cache = f" ({job.compile_cache})" if job.compile_cache else ""
-    return f"{formats.seconds(job.compile_seconds)}{cache}"
+    return f"{formats.seconds(job.compile_seconds)}{cache}" if job.graphs else NOTHING
 
 
-_OF_JOBS: tuple[tuple[str, Callable[[ReplicateObservation], str]], ...] = (
-    ("Samples/s", lambda job: formats.rate(job.samples_per_second)),
-    ("Steps", lambda job: formats.count(job.steps)),
-    ("Median step", _median_step),
-    ("Compilation", _job_compilation),
-    ("Recompiled", lambda job: formats.count(job.recompilations)),
-    ("Graph breaks", lambda job: formats.count(job.graph_breaks)),
-    ("Training", lambda job: formats.seconds(job.train_seconds)),
-    ("Memory", lambda job: formats.memory(job.peak_memory_bytes)),
-    ("Job or problem", lambda job: job.problem or job.job or NOTHING),
-)
+_OF_JOBS: Mapping[str, Callable[[ReplicateObservation], str]] = {
+    "Samples/s": lambda job: formats.rate(job.samples_per_second),
+    "Steps": lambda job: formats.count(job.steps),
+    "Median step": _median_step,
+    "Compilation": _job_compilation,
+    "Recompiled": lambda job: formats.count(job.recompilations),
+    "Graph breaks": lambda job: formats.count(job.graph_breaks),
+    "Training": lambda job: formats.seconds(job.train_seconds),
+    "Memory": lambda job: formats.memory(job.peak_memory_bytes),
+    "Job or problem": lambda job: job.problem or job.job or NOTHING,
+}
 
 
 def _printed(observations: Observations) -> list[Block]:
-    """The values of metrics, of jobs that only printed them."""
-    rows = tuple(
-        (item.arm, str(item.seed), name, ", ".join(_ends(values)))
-        for item in observations.replicates
-        for name, values in item.printed.items()
-    )
-    return [Table(("Arm", "Seed", "Metric", "Printed values, in order"), rows)] if rows else []
-
-
-def _ends(values: Sequence[float]) -> list[str]:
-    """The first and the last five values."""
-    shown = [f"{value:.5g}" for value in values]
-    return shown if len(shown) <= 10 else [*shown[:5], "...", *shown[-5:]]
+    """The values of metrics, of jobs that only printed them: the first and the last five."""
+    rows = []
+    for item in observations.replicates:
+        for name, values in item.printed.items():
+            shown = [f"{value:.5g}" for value in values]
+            shown = shown if len(shown) <= 10 else [*shown[:5], "...", *shown[-5:]]
+            rows.append((item.arm, str(item.seed), name, ", ".join(shown)))
+    header = ("Arm", "Seed", "Metric", "Printed values, in order")
+    return [Table(header, tuple(rows))] if rows else []
 
 
 def _padding(observations: Observations) -> Iterator[Point]:
@@ -332,20 +303,16 @@ def _padding(observations: Observations) -> Iterator[Point]:
 
 def _arms(observations: Observations) -> Table:
     arms = observations.arms
-    rates = (arm.learning_rate for arm in arms)
-    proofs = (", ".join(map(" ".join, arm.proof.items())) for arm in arms)
-    declared = (
+    rows: list[tuple[str, list[object]]] = [
         ("compiler", [arm.compiler for arm in arms]),
-        ("proof of the compiler", list(proofs)),
+        ("proof of the compiler", [", ".join(map(" ".join, arm.proof.items())) for arm in arms]),
         ("batch size", [arm.batch_size for arm in arms]),
-        ("learning rate", [rate and f"{rate:g}" for rate in rates]),
+        ("learning rate", [arm.learning_rate and f"{arm.learning_rate:g}" for arm in arms]),
         ("precision", [arm.precision for arm in arms]),
-    )
-    rows = [(name, *(str(it or NOTHING) for it in values)) for name, values in declared]
-    accelerated = any(it.environment.get("accelerator") != "none" for it in arms if it.environment)
-    names = {name for arm in arms for name in arm.environment}
-    names = {name for name in names if accelerated or not _OF_GPUS.fullmatch(name)}
-    rows += [
-        (name, *(arm.environment.get(name, NOTHING) for arm in arms)) for name in sorted(names)
     ]
-    return Table(("", *(arm.arm for arm in arms)), tuple(rows))
+    accelerated = any(it.environment.get("accelerator") != "none" for it in arms if it.environment)
+    for name in sorted({name for arm in arms for name in arm.environment}):
+        if accelerated or not _OF_GPUS.fullmatch(name):
+            rows.append((name, [arm.environment.get(name) for arm in arms]))
+    cells = ((name, *(str(it or NOTHING) for it in values)) for name, values in rows)
+    return Table(("", *(arm.arm for arm in arms)), tuple(cells))

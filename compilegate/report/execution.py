@@ -8,78 +8,63 @@ that says what went wrong, and what to do about it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from compilegate.gate.findings import counted
 from compilegate.report import formats
-from compilegate.report.markdown import escaped
+from compilegate.report.markdown import escaped, table
 from compilegate.report.page import rendered
 from compilegate.report.summary import About, facts_of
 
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)\b")
 _ERROR = re.compile(r"^(?:error|fatal|usage error): ", re.IGNORECASE)
-_REMEDIES: tuple[tuple[str, str], ...] = (
-    (
-        r"out of memory|OutOfMemory|MemoryError|std::bad_alloc|SIGKILL|killed by signal 9"
-        r"|exit code 137|Cannot allocate",
+_REMEDIES: Mapping[str, str] = {
+    r"(?i:out ?of ?memory)|MemoryError|bad_alloc|SIGKILL|by signal 9|code 137|Cannot allocate": (
         "The job ran out of memory: give the arm a smaller `batch_size` (`compilegate profile NAME "
         "--largest-batch` finds the largest that fits), run fewer jobs at once with "
-        "`--max-parallel`, or choose a larger `instance_type`.",
+        "`--max-parallel`, or choose a larger `instance_type`."
     ),
-    (
-        r"ModuleNotFoundError|No module named|ImportError",
-        "The image lacks a library: add it to the program's requirements.txt, or choose an image "
-        "that has it.",
+    r"ModuleNotFoundError|No module named|ImportError": (
+        "The image lacks a library: add it to requirements.txt, or choose an image that has it."
     ),
-    (
-        r"No space left|ENOSPC|disk quota",
-        "The disk is full: free some space, or raise `volume_gb` in [compute].",
+    r"No space left|ENOSPC|disk quota": (
+        "The disk is full: free some space, or raise `volume_gb` in [compute]."
     ),
-    (
-        r"FileNotFoundError|No such file or directory",
+    r"FileNotFoundError|No such file or directory": (
         "The program looked for a file in the wrong place: read data from the folder in "
-        "SM_CHANNEL_NAME, and keep the program's own files in its folder.",
+        "SM_CHANNEL_NAME, and keep the program's own files in its folder."
     ),
-    (
-        r"MaxRuntimeInSeconds",
-        "The job took too long: raise `max_runtime_seconds` in [compute], or train for fewer "
-        "steps.",
+    r"MaxRuntimeInSeconds": (
+        "The job took too long: raise `max_runtime_seconds` in [compute], or train for fewer steps."
     ),
-    (
-        r"\bnan\b|not finite|non-finite|infinite",
+    r"\bnan\b|not finite|non-finite|infinite": (
         "The loss became NaN or infinite: lower the arm's `learning_rate`, clip gradients, or use "
-        "a wider `precision`.",
+        "a wider `precision`."
     ),
-    (
-        r"without evidence|compilegate\.job",
-        "The script does not call compilegate.job: add the five lines in docs/programs.md.",
+    r"without evidence|compilegate\.job": (
+        "The script does not call compilegate.job: add the five lines in docs/programs.md."
     ),
-    (
-        r"AccessDenied|not authorized|is not authorised|UnauthorizedOperation",
-        "A role lacks a permission: grant the action that the message names (docs/aws.md has the "
-        "roles).",
+    r"AccessDenied|not authorized|is not authorised|UnauthorizedOperation": (
+        "A role lacks a permission: grant the action that the message names (roles: docs/aws.md)."
     ),
-    (
-        r"CapacityError|CAPACITY_ERROR|InsufficientCapacity|ResourceLimitExceeded",
+    r"CapacityError|CAPACITY_ERROR|InsufficientCapacity|ResourceLimitExceeded": (
         "The account has no such machine at the moment, or no quota for it: try again later, "
-        "request a higher quota, or choose another `instance_type`.",
+        "request a higher quota, or choose another `instance_type`."
     ),
-    (
-        r"InductorError|torch\._dynamo|torch\._inductor|BackendCompilerFailed|CppCompileError",
+    r"InductorError|torch\._dynamo|torch\._inductor|BackendCompilerFailed|CppCompileError": (
         'The compiler failed: train with `compiler = "eager"` to check that the model works '
-        "without it, or update the framework.",
+        "without it, or update the framework."
     ),
-    (
-        r"CUDA error|no kernel image|CUDA driver",
+    r"CUDA error|no kernel image|CUDA driver": (
         "The GPU, its driver or its libraries failed: check with `nvidia-smi` on the machine that "
-        "the driver fits the image.",
+        "the driver fits the image."
     ),
-    (
-        r"could not be started",
-        "The job's process could not be started: check that the image's environment still exists.",
+    r"could not be started": (
+        "The job's process could not be started: check that the image's environment still exists."
     ),
-)
-"""(pattern of a reason, what to do). The first that matches is shown."""
+}
+"""By a pattern of a reason; the first that matches is shown."""
 _READ_ON = "Read the job's last lines below, and fix what they name."
 
 
@@ -107,14 +92,26 @@ class StepFacts:
         return bool(self.seconds or self.cached or self.failure)
 
     @property
+    def took(self) -> str:
+        """How long it took, or that an earlier result was used."""
+        if self.cached:
+            return "from the cache"
+        return formats.seconds(self.seconds) if self.seconds else formats.NOTHING
+
+    @property
     def reason(self) -> str | None:
-        """What went wrong: the most specific line that is known."""
-        return None if self.failure is None else reason_of(self.failure, self.last_lines)
+        """What went wrong: the last exception that was printed, else the last error message, else
+        what is known from outside."""
+        lines = [line.strip() for line in reversed(self.last_lines)]
+        said = (line for kind in (_EXCEPTION, _ERROR) for line in lines if kind.match(line))
+        return self.failure and _ERROR.sub("", next(said, self.failure))
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
-        return remedy_of((self.reason or "", *reversed(self.last_lines), self.failure or ""))
+        """What to do about it, by the reason, else by what was printed."""
+        texts = (self.reason or "", *reversed(self.last_lines), self.failure or "")
+        found = (_REMEDIES[it] for text in texts for it in _REMEDIES if re.search(it, text))
+        return next(found, _READ_ON)
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ class ExecutionFacts:
         if self.failed:
             first = self.failed[0]
             more = len(self.failed) - 1
-            others = f" ({more} more step{'' if more == 1 else 's'} failed)" if more else ""
+            others = f" ({counted(more, 'more step')} failed)" if more else ""
             return f"{first.name} failed: {first.reason}{others}"
         if self.failure:
             return self.failure.splitlines()[0]
@@ -151,27 +148,17 @@ class ExecutionFacts:
 
 def render_execution_html(facts: ExecutionFacts) -> str:
     """A page that needs nothing from anywhere, like that of a verdict."""
-    return rendered(
-        "execution.html.jinja",
-        execution=facts,
-        took=took,
-        facts=facts_of(facts.about),
-        ran=[step for step in facts.steps if step.reached],
-        left=[step for step in facts.steps if not step.reached],
-    )
+    return rendered("execution.html.jinja", execution=facts, facts=facts_of(facts.about))
 
 
 def render_execution_markdown(facts: ExecutionFacts) -> str:
     """The same facts as Markdown."""
-    lines = [f"# {escaped(facts.headline)}", ""]
-    lines += [f"Pipeline {facts.pipeline}, {facts.status}."]
+    lines = [f"# {escaped(facts.headline)}", "", f"Pipeline {facts.pipeline}, {facts.status}."]
     lines += [f"What to do: {facts.failed[0].remedy}"] if facts.failed else []
     lines += [f"Then continue it: `{facts.resume}`"] if facts.resume else []
     lines += [f"- {name}: {escaped(value)}" for name, value in facts_of(facts.about)]
-    lines += ["", "| Step | Type | Status | Took |", "| --- | --- | --- | --- |"]
-    lines += [
-        f"| {step.name} | {step.type} | {step.status} | {took(step)} |" for step in facts.steps
-    ]
+    rows = ((step.name, step.type, step.status, step.took) for step in facts.steps)
+    lines += ["", table(("Step", "Type", "Status", "Took"), rows)]
     for step in facts.steps:
         if step.metrics:
             values = ", ".join(f"{name} {value:.6g}" for name, value in step.metrics.items())
@@ -183,30 +170,3 @@ def render_execution_markdown(facts: ExecutionFacts) -> str:
             lines += [f"      {line}" for line in step.last_lines]
             lines += [f"    log: {step.log}"] if step.log else []
     return "\n".join(lines) + "\n"
-
-
-def took(step: StepFacts) -> str:
-    """How long it took, or that an earlier result was used."""
-    if step.cached:
-        return "from the cache"
-    return formats.seconds(step.seconds) if step.seconds else formats.NOTHING
-
-
-def reason_of(sentence: str, last_lines: Sequence[str]) -> str:
-    """The line that says what went wrong: the last exception that was printed, else the last error
-    message, else what is known from outside."""
-    lines = [line.strip() for line in last_lines]
-    for pattern in (_EXCEPTION, _ERROR):
-        found = next((line for line in reversed(lines) if pattern.match(line)), None)
-        if found is not None:
-            return _ERROR.sub("", found)
-    return sentence
-
-
-def remedy_of(texts: Iterable[str]) -> str:
-    """What to do, by what the reason and the last lines say."""
-    for text in texts:
-        for pattern, remedy in _REMEDIES:
-            if re.search(pattern, text):
-                return remedy
-    return _READ_ON

@@ -29,10 +29,9 @@ from compilegate.report.svg import (
     WIDTH,
     Scale,
     chart,
-    circle,
     element,
     line,
-    polygon,
+    polyline,
     rectangle,
     spread,
     text,
@@ -84,8 +83,6 @@ class Forest:
     """What stands above it."""
     identity: str
     """Unique on a page: its chart's."""
-    colours: Mapping[str, str]
-    """By arm."""
     rows: Sequence[Row]
     reference: float
     """The value that stands for "no difference"."""
@@ -103,16 +100,16 @@ class Forest:
         """Whether it shows what is not decided, or was decided against a candidate."""
         return any(row.cell.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE} for row in self.rows)
 
-    @property
-    def chart(self) -> Markup:
-        """The picture itself: each candidate's interval as a bar with its estimate and limit."""
+    def chart(self, colours: Mapping[str, str]) -> Markup:
+        """The picture itself: each candidate's interval as a bar with its estimate and limit, in
+        the arm's colour."""
         longest = max((len(row.name) + len(row.value) for row in self.rows), default=0)
         more = _LINE if longest > _MOST_CHARACTERS else 0.0
         scale, bottom = _scale(self), _TOP + len(self.rows) * (_ROW + more)
         grounds: list[Markup] = []
         rows: list[Markup] = []
         for index, row in enumerate(self.rows):
-            top, colour = _TOP + index * (_ROW + more), self.colours.get(row.name, "")
+            top, colour = _TOP + index * (_ROW + more), colours.get(row.name, "")
             grounds += _ground(row, top + more, scale)
             if index:
                 grounds.append(line(_LEFT, top, _RIGHT, top, "grid"))
@@ -220,7 +217,7 @@ def _bar(row: Row, estimate: float, y: float, scale: Scale, colour: str) -> Mark
         left, right = sorted(map(scale, row.bounds))
         drawn.append(line(left, y, right, y, f"interval {colour}"))
         drawn += [_end(scale, bound, y, colour) for bound in row.bounds]
-    drawn.append(circle(scale(estimate), y, 5.0, f"estimate {colour}"))
+    drawn.append(element("circle", cx=scale(estimate), cy=y, r=5, class_=f"estimate {colour}"))
     return element("g", *drawn, class_="mark")
 
 
@@ -230,36 +227,34 @@ def _end(scale: Scale, bound: float, y: float, colour: str) -> Markup:
     if scale.low <= bound <= scale.high:
         return line(x, y - _CAP, x, y + _CAP, f"interval {colour}")
     way = -1.0 if x < WIDTH / 2 else 1.0
-    return polygon(
-        [(x + 7 * way, y), (x - 3 * way, y - 6), (x - 3 * way, y + 6)], f"beyond {colour}"
-    )
+    corners = [(x + 7 * way, y), (x - 3 * way, y - 6), (x - 3 * way, y + 6)]
+    return polyline(corners, f"beyond {colour}", "polygon")
 
 
 # The pictures of a verdict.
 
 
-def pictures(verdict: Verdict, colours: Mapping[str, str]) -> list[Forest]:
+def pictures(verdict: Verdict) -> list[Forest]:
     """One picture for each thing that was compared; first those that decided against something."""
-    drawn = [_metric(verdict, name, colours) for name in compared(verdict)]
+    drawn = [_metric(verdict, name) for name in compared(verdict)]
     if any(it.speed for it in verdict.candidates):
-        drawn.append(_speed(verdict, colours))
+        drawn.append(_speed(verdict))
     # What parity cannot tell has no number, and stands in the table.
     if any(it.parity and it.parity.worst for it in verdict.candidates):
-        drawn.append(_parity(verdict, colours))
+        drawn.append(_parity(verdict))
     return sorted(drawn, key=lambda forest: not forest.open)
 
 
-def _metric(verdict: Verdict, name: str, colours: Mapping[str, str]) -> Forest:
+def _metric(verdict: Verdict, name: str) -> Forest:
     unit = unit_of(name)
     judged = [on_all_examples(it, name) for it in verdict.candidates]
     first = next(one for one in judged if one is not None)
     floor = next((one for one in verdict.baseline.noise_floor if one.metric == name), None)
+    baseline = formats.metric_value(name, first.baseline)
     watched = "" if first.margin is not None else "; watched, decides nothing"
     return Forest(
         name=formats.metric_name(name),
-        detail=f"difference from the baseline's {formats.metric_value(name, first.baseline)}"
-        f"{watched}",
-        colours=colours,
+        detail=f"difference from the baseline's {baseline}{watched}",
         identity=name,
         rows=[_metric_row(it, name) for it in verdict.candidates],
         reference=0.0,
@@ -272,33 +267,25 @@ def _metric(verdict: Verdict, name: str, colours: Mapping[str, str]) -> Forest:
 
 
 def _metric_row(candidate: CandidateVerdict, name: str) -> Row:
-    metric = on_all_examples(candidate, name)
+    metric, size = on_all_examples(candidate, name), unit_of(name).size
     if metric is None:
         return Row(candidate.arm, NOT_JUDGED)
-    size = unit_of(name).size
-    return Row(
-        candidate.arm,
-        metric_cell(metric),
-        metric.delta.estimate / size,
-        (metric.delta.lower / size, metric.delta.upper / size),
-        None if metric.limit is None else metric.limit / size,
-    )
+    delta, limit = metric.delta, None if metric.limit is None else metric.limit / size
+    bounds = (delta.lower / size, delta.upper / size)
+    return Row(candidate.arm, metric_cell(metric), delta.estimate / size, bounds, limit)
 
 
-def _speed(verdict: Verdict, colours: Mapping[str, str]) -> Forest:
+def _speed(verdict: Verdict) -> Forest:
     measured = [it.speed for it in verdict.candidates if it.speed is not None]
     rate = formats.rate(measured[0].baseline_samples_per_second)
-    required = measured[0].required_speedup
-    limit = "no speed-up is enough" if required is None else f"required {formats.times(required)}"
     return Forest(
         name="Speed-up",
         detail=f"over the baseline's {rate} samples/s",
-        colours=colours,
         identity="speed",
         rows=[_speed_row(it) for it in verdict.candidates],
         reference=1.0,
         reference_label="same speed",
-        limit_label=limit,
+        limit_label=formats.required(measured[0].required_speedup),
         unit="times the baseline's samples per second",
     )
 
@@ -308,26 +295,20 @@ def _speed_row(candidate: CandidateVerdict) -> Row:
     if speed is None:
         return Row(candidate.arm, cell)
     found, limit = speed.speedup, speed.required_speedup
-    return Row(
-        candidate.arm,
-        cell,
-        found.estimate,
-        (found.lower, found.upper),
-        math.inf if limit is None else limit,
-    )
+    bounds = (found.lower, found.upper)
+    return Row(candidate.arm, cell, found.estimate, bounds, math.inf if limit is None else limit)
 
 
-def _parity(verdict: Verdict, colours: Mapping[str, str]) -> Forest:
-    rows = [_parity_row(it) for it in verdict.candidates]
+def _parity(verdict: Verdict) -> Forest:
+    cells = map(parity_cell, verdict.candidates)
     return Forest(
         name="Parity",
         detail="the compiled arithmetic's largest error",
-        colours=colours,
         identity="parity",
-        rows=rows,
+        rows=[_parity_row(it) for it in verdict.candidates],
         reference=1.0,
         reference_label="eager's rounding",
-        limit_label=next((row.cell.limit for row in rows if row.cell.limit), ""),
+        limit_label=next((cell.limit for cell in cells if cell.limit), ""),
         higher_is_better=False,
         unit="times eager's rounding, logarithmic",
         logarithmic=True,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from compilegate.gate.findings import Outcome
 from compilegate.gate.metrics import NATS, OWN, unit_of
-from compilegate.gate.verdict import Amount
+from compilegate.gate.verdict import Amount, Interval
 
 NOTE = "note"
 """In the place of an outcome, for what decides nothing."""
@@ -18,8 +19,6 @@ MARKS = {
 }
 """Beside each outcome's colour, for those who do not see it."""
 NOTHING = "–"  # noqa: RUF001 - an en dash stands for "not measured" in tables
-_WRITTEN_OUT = (1e3, 1e9)
-"""From where to where three digits are followed by noughts."""
 _METRIC_NAMES = {
     "accuracy": "Accuracy",
     "balanced_accuracy": "Balanced accuracy",
@@ -64,7 +63,7 @@ def amount(value: Amount) -> str:
     return f"{seconds(value.seconds)} ({dollars(value.usd)})"
 
 
-def memory(value: int | None) -> str:
+def memory(value: float | None) -> str:
     """Bytes in MB or GB (powers of ten)."""
     if not value:
         return "not measured"
@@ -74,6 +73,23 @@ def memory(value: int | None) -> str:
 def times(value: float | None) -> str:
     """A ratio to two decimals, with a multiplication sign."""
     return NOTHING if value is None else f"{value:.2f}×"  # noqa: RUF001
+
+
+def required(speedup: float | None) -> str:
+    """A limit of the speed-up; None where no value is enough."""
+    return "no speed-up is enough" if speedup is None else f"required {times(speedup)}"
+
+
+def bounds(interval: Interval) -> str:
+    """From where to where a ratio lies."""
+    return f"{times(interval.lower)} to {times(interval.upper)}"
+
+
+def against(
+    write: Callable[[float | None], str], candidate: float | None, baseline: float | None
+) -> str:
+    """A candidate's value beside the baseline's."""
+    return f"{write(candidate)} against {write(baseline)}"
 
 
 def count(value: int | None) -> str:
@@ -90,21 +106,15 @@ def error_ratio(ratio: float | None) -> str:
     """An error as a multiple of what rounding explains: three digits, written out as people do."""
     if ratio is None:
         return "not a finite number"
-    if not _WRITTEN_OUT[0] <= abs(ratio) < _WRITTEN_OUT[1]:
-        return f"{ratio:.3g} times"
-    return f"{float(f'{ratio:.3g}'):,.0f} times"
+    written_out = 1e3 <= abs(ratio) < 1e9
+    return f"{float(f'{ratio:.3g}'):,.0f} times" if written_out else f"{ratio:.3g} times"
 
 
-def rounded_up(value: float) -> float:
-    """The least number of two significant digits that is not smaller; `value` is positive."""
+def rounded(value: float, *, up: bool = True) -> float:
+    """The nearest number of two significant digits above, or below; `value` is positive."""
     size = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / size - 1e-9) * size:.6g}")
-
-
-def rounded_down(value: float) -> float:
-    """The greatest number of two significant digits that is not larger; `value` is positive."""
-    size = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.floor(value / size + 1e-9) * size:.6g}")
+    digits = math.ceil(value / size - 1e-9) if up else math.floor(value / size + 1e-9)
+    return float(f"{digits * size:.6g}")
 
 
 def metric_name(metric: str) -> str:

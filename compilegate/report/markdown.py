@@ -53,8 +53,8 @@ def _summary(verdict: Verdict) -> str:
     header = ("", *(escaped(candidate.arm) for candidate in verdict.candidates))
     outcomes = [candidate.outcome for candidate in verdict.candidates]
     verdicts = ("**Verdict**", *(f"**{formats.MARKS[it]} {it}**" for it in outcomes))
-    lines = ((escaped(line.name), *map(_cell, line.cells)) for line in summary_table(verdict))
-    return _table(header, (verdicts, *lines))
+    lines = ((escaped(name), *map(_cell, cells)) for name, cells in summary_table(verdict))
+    return table(header, (verdicts, *lines))
 
 
 def _cell(cell: Cell) -> str:
@@ -68,7 +68,7 @@ def _block(block: Block) -> str:
     if isinstance(block, Link):
         return f"[{block.text}]({quote(block.target)}): {escaped(block.target)}"
     if isinstance(block, Table):
-        return _table(map(escaped, block.header), (map(escaped, row) for row in block.rows))
+        return table(map(escaped, block.header), (map(escaped, row) for row in block.rows))
     return "\n".join(map(_point, block))
 
 
@@ -77,7 +77,8 @@ def _point(point: Point) -> str:
     return f"- {outcome}{escaped(point.text)}" + (f" (`{point.code}`)" if point.code else "")
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table whose cells are escaped already."""
     columns: Sequence[str] = list(header)
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -11,14 +11,12 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from compilegate.gate.findings import Code, Outcome, clipped
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.job.names import NO_ARM, NOTHING_NEW
 from compilegate.report.summary import arm_summaries, gate_sentence
 
-SCHEMA_VERSION: Final = 1
 MOST_SUBJECT = 100
 """What Amazon SNS takes as a subject: 100 characters of ASCII, on one line."""
 MOST_BYTES = 250_000
@@ -37,7 +35,7 @@ class Notice:
     message: str
     lost: bool = False
     """Whether the machines lost a candidate's job, so that it is worth another start."""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 1
 
     def to_json(self) -> str:
         """`notice.json`: keys are the field names."""

@@ -26,13 +26,9 @@ from compilegate.report.summary import (
 )
 from compilegate.report.svg import arm_colours, with_minus_signs
 
-_MOST_AT_A_GLANCE = 2
-"""Reasons and remedies of an arm on the first screen, each in full; below it are all."""
-
 
 def render_html(verdict: Verdict, observations: Observations, about: About | None = None) -> str:
     """The whole page. Everything that comes from outside is escaped."""
-    colours = arm_colours(observations)
     return rendered(
         "page.html.jinja",
         verdict=verdict,
@@ -40,12 +36,11 @@ def render_html(verdict: Verdict, observations: Observations, about: About | Non
         facts=facts_of_verdict(verdict, observations, about),
         registered=registered(verdict, () if about is None else about.models),
         arms=arm_summaries(verdict),
-        most=_MOST_AT_A_GLANCE,
-        pictures=pictures(verdict, colours),
+        pictures=pictures(verdict),
         summary_table=summary_table(verdict),
         losses=loss_charts(observations),
         sections=sections(verdict, observations),
-        arm_colours=colours,
+        arm_colours=arm_colours(observations),
     )
 
 

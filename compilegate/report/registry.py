@@ -23,7 +23,7 @@ import numpy as np
 from compilegate.gate.evidence import Replicate
 from compilegate.gate.findings import clipped
 from compilegate.gate.observations import ArmObservation, Observations, ReplicateObservation
-from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, Verdict
+from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.job.evidence import Examples, FloatArray, IntArray
 from compilegate.report.remedies import deciding
 from compilegate.report.summary import metric_cell, speed_cell
@@ -51,73 +51,59 @@ def model_quality(
     differ. Metrics that the workload declares and Model Monitor does not know are in the same
     group, under their own names.
     """
-    declared = {
-        replicate.seed: dict(replicate.metrics)
-        for replicate in observations.replicates
-        if replicate.arm == released[0]
+    arm, seed = released
+    group, _ = _measured(scored.get(released))
+    by_seed: dict[int, Values] = {
+        job.seed: dict(job.metrics) for job in observations.replicates if job.arm == arm
     }
-    examples = {
-        seed: each
-        for (arm, seed), each in scored.items()
-        if arm == released[0] and _can_be_counted(each)
-    }
-    own = examples.get(released[1])
-    group = OTHERS if own is None else _group(own)
-    by_seed = {
-        seed: {**declared.get(seed, {}), **_measured(examples.get(seed), group)}
-        for seed in sorted({*declared, *examples})
-    }
+    for (name, each), examples in scored.items():
+        found, values = _measured(examples)
+        if (name, found) == (arm, group):
+            by_seed[each] = by_seed.get(each, {}) | values
     metrics: dict[str, Any] = {
         name: {"value": value, "standard_deviation": _spread(name, by_seed)}
-        for name, value in sorted(by_seed.get(released[1], {}).items())
+        for name, value in sorted(by_seed.get(seed, {}).items())
         if math.isfinite(value)
     }
-    if own is not None and group in (BINARY, MULTICLASS) and own.scores.shape[1] <= MOST_CLASSES:
-        metrics = {"confusion_matrix": _by_class(_confusion(own)), **metrics}
+    if group in (BINARY, MULTICLASS):
+        matrix = _confusion(scored[released])
+        if len(matrix) <= MOST_CLASSES:
+            rows = ({str(i): count for i, count in enumerate(row)} for row in matrix.tolist())
+            metrics["confusion_matrix"] = {str(true): row for true, row in enumerate(rows)}
     return {group: metrics}
 
 
 def _spread(name: str, by_seed: Mapping[int, Values]) -> float | str:
     values = [values[name] for values in by_seed.values() if name in values]
-    if len(values) < 2 or not all(map(math.isfinite, values)):
+    if len(values) < 2:
         return UNKNOWN
     with np.errstate(over="ignore", invalid="ignore"):
         spread = float(np.std(values, ddof=1))
     return spread if math.isfinite(spread) else UNKNOWN
 
 
-def _can_be_counted(examples: Examples) -> bool:
-    """Whether rows and classes are what they say: another seed of the arm may be invalid, and must
-    not cost the verdict its files."""
-    labels, scores = examples.labels, examples.scores
-    if len(labels) == 0 or scores.ndim != 2 or len(scores) != len(labels):
-        return False
-    if examples.targets is not None or scores.shape[1] == 0:
-        numbers = (examples.targets, examples.predictions)
-        return all(each is None or len(each) == len(labels) for each in numbers)
-    return bool(labels.min() >= 0 and labels.max() < scores.shape[1])
+def _measured(examples: Examples | None) -> tuple[str, Values]:
+    """The group, and what Model Monitor measures, as far as it says anything of a single model.
+
+    Nothing where rows or classes are not what they say: another seed of the arm may be invalid, and
+    must not cost the verdict its files.
+    """
+    if examples is None or (rows := len(examples.labels)) == 0 or examples.scores.ndim != 2:
+        return OTHERS, {}
+    labels, (scored, classes) = examples.labels, examples.scores.shape
+    targets, predictions = examples.targets, examples.predictions
+    if targets is not None and predictions is not None:
+        sound = rows == scored == len(targets) == len(predictions)
+        return (REGRESSION, _of_numbers(targets, predictions)) if sound else (OTHERS, {})
+    if rows != scored or classes < 2 or labels.min() < 0 or labels.max() >= classes:
+        return OTHERS, {}
+    return BINARY if classes == 2 else MULTICLASS, _of_classes(_confusion(examples))
 
 
-def _group(examples: Examples) -> str:
-    if examples.targets is not None:
-        return REGRESSION
-    classes = examples.scores.shape[1]
-    return OTHERS if classes < 2 else BINARY if classes == 2 else MULTICLASS
-
-
-def _measured(examples: Examples | None, group: str) -> Values:
-    """What Model Monitor measures, as far as it says anything of a single model."""
-    if examples is None or group == OTHERS or _group(examples) != group:
-        return {}
-    return _of_numbers(examples) if group == REGRESSION else _of_classes(_confusion(examples))
-
-
-def _of_numbers(examples: Examples) -> Values:
-    if examples.targets is None or examples.predictions is None:
-        return {}
-    truth = np.asarray(examples.targets, dtype=np.float64)
+def _of_numbers(targets: FloatArray, predictions: FloatArray) -> Values:
+    truth = np.asarray(targets, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        errors = np.asarray(examples.predictions, dtype=np.float64) - truth
+        errors = np.asarray(predictions, dtype=np.float64) - truth
         squared = float(np.mean(errors**2))
         spread = float(np.var(truth))
     values = {"mae": float(np.mean(np.abs(errors))), "mse": squared, "rmse": math.sqrt(squared)}
@@ -131,22 +117,14 @@ def _confusion(examples: Examples) -> IntArray:
     return matrix
 
 
-def _by_class(matrix: IntArray) -> dict[str, dict[str, int]]:
-    return {
-        str(true): {str(predicted): int(count) for predicted, count in enumerate(row)}
-        for true, row in enumerate(matrix)
-    }
-
-
 def _of_classes(matrix: IntArray) -> Values:
     """The rates of the second of two classes, the positive one; of more classes, averages weighted
     by how many examples each has."""
-    right, true = np.diag(matrix), matrix.sum(axis=1)
-    recall, precision = _shares(right, true), _shares(right, matrix.sum(axis=0))
+    right, true, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
     values = {
-        "recall": recall,
-        "precision": precision,
-        "f1": _shares(2 * precision * recall, precision + recall),
+        "recall": _shares(right, true),
+        "precision": _shares(right, predicted),
+        "f1": _shares(2 * right, true + predicted),
     }
     accuracy = {"accuracy": float(right.sum() / true.sum())}
     if len(matrix) > 2:
@@ -156,19 +134,22 @@ def _of_classes(matrix: IntArray) -> Values:
     return accuracy | negatives | {name: float(it[1]) for name, it in values.items()}
 
 
-def _shares(part: IntArray | FloatArray, whole: IntArray | FloatArray) -> FloatArray:
+def _shares(part: IntArray, whole: IntArray) -> FloatArray:
     """Zero of nothing, as Model Monitor's metrics have it."""
-    return np.divide(part, whole, out=np.zeros(len(part)), where=np.asarray(whole) > 0)
+    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
 
 
 # The card.
 
-LONGEST_NAME, LONGEST_METRIC, LONGEST_DETAIL = 63, 255, 255
+LONGEST_NAME, LONGEST_NAMED = 63, 255
+"""Of an evaluation's name; of a metric's or detail's name, and of a detail."""
 LONGEST_NOTE, LONGEST_OBSERVATION, LONGEST_CAVEAT = 1024, 2096, 2048
 MOST_FIGURES, MOST_EVALUATIONS = 60, 20
 """The most in one group, and the most candidates: a verdict may have more."""
 MOST_CARD = 100_000
 """Characters that a package's card may have."""
+_RECIPE = ("compiler", "batch_size", "learning_rate", "precision")
+_FIGURES = ("steps", "samples_per_second", "compile_seconds", "train_seconds", "peak_memory_bytes")
 Card = dict[str, Any]
 
 
@@ -193,95 +174,80 @@ def model_card(verdict: Verdict, observations: Observations, quality: Mapping[st
         "data": observations.data,
         **({} if arm is None else {f"environment: {k}": v for k, v in arm.environment.items()}),
     }
-    card: Card = {
+    compared = (_compared(verdict, each) for each in verdict.candidates[:MOST_EVALUATIONS])
+    evaluations = [_released(verdict, quality), *compared]
+    card = {
         "model_overview": {"model_creator": clipped(f"Workload {verdict.workload}", LONGEST_NOTE)},
         "training_details": _training(arm, next(jobs, None), released.seed),
-        "evaluation_details": [
-            _released(verdict, quality),
-            *(_compared(verdict, each) for each in verdict.candidates[:MOST_EVALUATIONS]),
-        ],
+        "evaluation_details": evaluations,
         "additional_information": {
             "caveats_and_recommendations": clipped(" ".join(caveats), LONGEST_CAVEAT),
-            "custom_details": {
-                clipped(name, LONGEST_DETAIL): clipped(value, LONGEST_DETAIL)
-                for name, value in details.items()
-                if value
-            },
+            "custom_details": _texts(details),
         },
     }
-    evaluations = card["evaluation_details"]
     while len(evaluations) > 1 and len(json.dumps(card, indent=2)) > MOST_CARD:
         evaluations.pop()
     return card
 
 
 def _training(arm: ArmObservation | None, job: ReplicateObservation | None, seed: int) -> Card:
-    declared = ("compiler", "batch_size", "learning_rate", "precision")
-    recipe = {name: getattr(arm, name, None) for name in declared} | {"seed": seed}
-    measured = ("steps", "samples_per_second", "compile_seconds", "train_seconds")
-    figures = {name: getattr(job, name, None) for name in (*measured, "peak_memory_bytes")}
+    figures = {name: getattr(job, name, None) for name in _FIGURES}
     if job is not None and job.loss is not None and job.loss.losses:
         figures["last_training_loss"] = job.loss.losses[-1]
+    recipe = {name: getattr(arm, name, None) for name in _RECIPE} | {"seed": seed}
     notes = " ".join(() if job is None else job.notes)
     return {
         **({"training_observations": clipped(notes, LONGEST_NOTE)} if notes else {}),
         "training_job_details": {
             "user_provided_hyper_parameters": [
-                {"name": name, "value": clipped(str(value), LONGEST_DETAIL)}
-                for name, value in recipe.items()
-                if value is not None
+                {"name": name, "value": text} for name, text in _texts(recipe).items()
             ],
             "user_provided_training_metrics": [
-                {"name": name, "value": float(value)}
-                for name, value in figures.items()
-                if value is not None
+                {"name": name, "value": float(it)} for name, it in figures.items() if it is not None
             ],
         },
     }
 
 
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    """What is known of them, as long as the schema takes it."""
+    known = {name: str(value) for name, value in values.items() if value not in (None, "")}
+    return {clipped(k, LONGEST_NAMED): clipped(v, LONGEST_NAMED) for k, v in known.items()}
+
+
 def _released(verdict: Verdict, quality: Mapping[str, Any]) -> Card:
     """The metrics of the model itself, on the validation data."""
-    figures = [
-        _number(name, each["value"], _spread_in_words(each["standard_deviation"]))
-        for group in quality.values()
-        for name, each in group.items()
-        if "value" in each  # a confusion matrix has none
-    ]
+    figures = []
+    for name, each in (item for group in quality.values() for item in group.items()):
+        if "value" in each:  # a confusion matrix has none
+            spread = each["standard_deviation"]
+            shown = "unknown, with one seed" if spread == UNKNOWN else f"{spread:.4g}"
+            note = f"standard deviation over the seeds of the arm: {shown}"
+            figures.append(_number(name, each["value"], note))
     title = f"Released: {verdict.decision.arm}"
     return _evaluation(title, verdict.decision.sentence, quality=figures)
 
 
-def _spread_in_words(spread: float | str) -> str:
-    shown = f"{spread:.4g}" if isinstance(spread, float) else "unknown, with one seed"
-    return f"standard deviation over the seeds of the arm: {shown}"
-
-
 def _compared(verdict: Verdict, candidate: CandidateVerdict) -> Card:
     """A candidate against the baseline, whichever of them was released."""
+    quality, speed = [], []
+    for each in candidate.metrics:
+        name = each.metric if each.part is None else f"{each.metric} of {each.part}"
+        quality.append(_number(f"{name}, baseline", each.baseline))
+        quality.append(_number(f"{name}, candidate", each.candidate))
+        difference = each.delta.estimate
+        quality.append(_number(f"{name}, difference", difference, metric_cell(each).text))
+    if (measured := candidate.speed) is not None:
+        estimate = measured.speedup.estimate
+        speed.append(_number("speed-up", estimate, speed_cell(candidate).text))
     reasons = [reason.sentence for reason in deciding(candidate)]
-    speed, figures = candidate.speed, []
-    if speed is not None:
-        figures = [_number("speed-up", speed.speedup.estimate, speed_cell(candidate).text)]
-    return _evaluation(
-        f"{candidate.arm} against {verdict.baseline.arm}",
-        " ".join([f"Verdict: {candidate.outcome}.", *reasons]),
-        quality=[item for each in candidate.metrics for item in _difference(each)],
-        speed=figures,
-    )
-
-
-def _difference(judged: MetricJudgement) -> list[Card]:
-    name = judged.metric if judged.part is None else f"{judged.metric} of {judged.part}"
-    return [
-        _number(f"{name}, baseline", judged.baseline),
-        _number(f"{name}, candidate", judged.candidate),
-        _number(f"{name}, difference", judged.delta.estimate, metric_cell(judged).text),
-    ]
+    observed = " ".join([f"Verdict: {candidate.outcome}.", *reasons])
+    title = f"{candidate.arm} against {verdict.baseline.arm}"
+    return _evaluation(title, observed, quality=quality, speed=speed)
 
 
 def _number(name: str, value: float, note: str = "") -> Card:
-    number = {"name": clipped(name, LONGEST_METRIC), "type": "number", "value": float(value)}
+    number = {"name": clipped(name, LONGEST_NAMED), "type": "number", "value": float(value)}
     return {**number, "notes": clipped(note, LONGEST_NOTE)} if note else number
 
 

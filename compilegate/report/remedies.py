@@ -13,6 +13,7 @@ from compilegate.gate.findings import Code, Reason, counted
 from compilegate.gate.metrics import unit_of
 from compilegate.gate.verdict import (
     BaselineVerdict,
+    CandidateCost,
     CandidateVerdict,
     RunJudgement,
     SpeedJudgement,
@@ -20,19 +21,15 @@ from compilegate.gate.verdict import (
 )
 from compilegate.report import formats
 
-_BENCHMARK_LONGER = (
-    "Benchmark longer, until the speed-up is certain: raise `epochs` in [recipe] (or your own "
-    "program's setting), or add seeds."
-)
 _ACTIONS: Mapping[str, str] = {
     Code.QUALITY_UNDECIDED: "More seeds alone would not decide this: judge on more validation "
     "examples, or declare a wider margin.",
     Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: one seed shows nothing about chance.",
     "quality": "Change `batch_size` or `learning_rate`, the most frequent causes of harm.",
-    "seeds": "Make training more stable, for example with a lower `learning_rate`, or declare "
-    "more `seeds`.",
+    "seeds": "Lower `learning_rate`, so that training is more stable, or declare more `seeds`.",
     "groups": "Have the program write the declared `groups` beside its examples.",
-    "speed": _BENCHMARK_LONGER,
+    "speed": "Benchmark longer, until the speed-up is certain: raise `epochs` in [recipe] (or your "
+    "own program's setting), or add seeds.",
     Code.SPEED_BELOW_MINIMUM: "Try a larger `batch_size` or another backend to make it faster.",
     Code.SPEED_NOT_REPAID: "Keep the compile cache on, train longer, or, if the real "
     "training is longer, set `repaid_within_runs` to how many times as long it is.",
@@ -109,20 +106,22 @@ def baseline_remedies(baseline: BaselineVerdict) -> list[str]:
     return list(dict.fromkeys(_remedy(None, reason) for reason in baseline.reasons))
 
 
+def figures_of(verdict: Verdict, arm: str) -> CandidateCost | None:
+    """What a candidate costs and saves; None where that is not known."""
+    figures = () if verdict.cost is None else verdict.cost.candidates
+    return next((each for each in figures if each.arm == arm), None)
+
+
 def _ways(verdict: Verdict, arm: str) -> list[str]:
     """What would decide an undecided candidate, with its cost: the cheapest first, but what is out
     of reach last."""
-    figures = () if verdict.cost is None else verdict.cost.candidates
-    candidate = next((each for each in figures if each.arm == arm), None)
-    if candidate is None:
-        return []
-    ways = []
-    if (more := candidate.more_seeds) is not None:
+    figures, ways = figures_of(verdict, arm), []
+    if figures is not None and (more := figures.more_seeds) is not None:
         jobs = counted(2 * more.seeds, "job")
         cost = f"{jobs}, {formats.amount(more.amount)} of machine time"
         text = f"add about {counted(more.seeds, 'seed')} ({cost})"
         ways.append((more.seeds > _MANY_SEEDS, more.amount.seconds, text))
-    if (rows := candidate.more_examples) is not None:
+    if figures is not None and (rows := figures.more_examples) is not None:
         cost = f"{formats.amount(rows.amount)} of machine time, besides the examples' own cost"
         times = f"{rows.growth:.1f} times as many"
         text = f"judge on about {rows.examples:,} validation examples, {times} ({cost})"
@@ -163,9 +162,9 @@ def _of_value(reason: Reason) -> str:
     met, passing = f"the value is {value:.5g}", None
     if isinstance(before, float):
         met = f"{met}, the registered model's {before:.5g}"
-        passing = formats.rounded_up(abs(value - before)) if value != before else None
+        passing = formats.rounded(abs(value - before)) if value != before else None
     elif value > 0.0:
-        passing = (formats.rounded_down if value < declared else formats.rounded_up)(value)
+        passing = formats.rounded(value, up=value >= declared)
     return _binds(key, f"[gate.metrics.{numbers.get('metric')}]", declared, met, passing)
 
 
@@ -183,28 +182,23 @@ def _margin(candidate: CandidateVerdict, reason: Reason) -> str:
     where = f"[gate.metrics.{metric.metric}]"
     where = where if metric.part is None else f"[[gate.slices]] {metric.part}"
     met = f"the metric may be worse by up to {unit_of(metric.metric).amount(harm)}"
-    return _binds("margin", where, declared, met, formats.rounded_up(harm / size))
+    return _binds("margin", where, declared, met, formats.rounded(harm / size))
 
 
 def _speed(candidate: CandidateVerdict, reason: Reason) -> str:
     speed = candidate.speed
     if speed is None:
         return ""
-    met, floor = speed.speedup.lower, math.floor(speed.speedup.lower * 100) / 100
-    if speed.binding != "repayment" or speed.run is None:
+    lower, needed, run = speed.speedup.lower, speed.required_speedup, speed.run
+    met = f"the speed-up is at least {formats.times(lower)}"
+    if speed.binding != "repayment" or run is None:
+        floor = math.floor(lower * 100) / 100
         passing = floor if 1.0 <= floor < speed.min_speedup else None
-        found = f"the speed-up is at least {formats.times(met)}"
-        return _binds("min_speedup", "[gate]", speed.min_speedup, found, passing)
-    runs = speed.run.repaid_within_steps / max(speed.run.candidate_steps, 1)
-    required = speed.required_speedup
-    limit = "no speed-up is enough" if required is None else f"{formats.times(required)} is needed"
-    return _binds(
-        "repaid_within_runs",
-        "[gate]",
-        float(f"{runs:.3g}"),
-        f"{limit} to repay compilation, the speed-up is at least {formats.times(met)}",
-        _runs_that_repay(speed, speed.run),
-    )
+        return _binds("min_speedup", "[gate]", speed.min_speedup, met, passing)
+    limit = "no speed-up is enough" if needed is None else f"{formats.times(needed)} is needed"
+    met = f"{limit} to repay compilation, {met}"
+    runs = float(f"{run.repaid_within_steps / max(run.candidate_steps, 1):.3g}")
+    return _binds("repaid_within_runs", "[gate]", runs, met, _runs_that_repay(speed, run))
 
 
 def _runs_that_repay(speed: SpeedJudgement, run: RunJudgement) -> float | None:
@@ -219,7 +213,7 @@ def _runs_that_repay(speed: SpeedJudgement, run: RunJudgement) -> float | None:
     gained = sample * (1.0 - 1.0 / lower) - max(lost, 0.0)
     if gained <= 0.0 or compiling <= 0.0:
         return None
-    return formats.rounded_up(compiling / gained / run.candidate_steps)
+    return formats.rounded(compiling / gained / run.candidate_steps)
 
 
 def _memory(candidate: CandidateVerdict, reason: Reason) -> str:
@@ -227,7 +221,7 @@ def _memory(candidate: CandidateVerdict, reason: Reason) -> str:
     if memory is None or memory.increase is None or memory.max_increase is None:
         return ""
     met = f"the increase is {memory.increase:.3g} of the baseline's memory"
-    passing = formats.rounded_up(memory.increase)
+    passing = formats.rounded(memory.increase)
     return _binds("max_memory_increase", "[gate]", memory.max_increase, met, passing)
 
 
@@ -235,22 +229,22 @@ def _parity(candidate: CandidateVerdict, reason: Reason) -> str:
     parity = candidate.parity
     if parity is None or parity.worst is None or parity.limit is None:
         return ""
-    ratio = parity.worst.ratio
-    near = ratio is not None and parity.limit < ratio <= _NEARLY * parity.limit
+    ratio, limit, passing = parity.worst.ratio, parity.limit, None
+    if ratio is not None and limit < ratio <= _NEARLY * limit:
+        passing = formats.rounded(ratio)
     met = f"the largest error is {formats.error_ratio(ratio)} eager's rounding"
     script = f" {parity.repro} reproduces it." if parity.repro else ""
-    key = f"{parity.precision}_limit"
-    passing = formats.rounded_up(ratio) if ratio is not None and near else None
-    return _binds(key, "[gate.parity]", parity.limit, met, passing) + script
+    return _binds(f"{parity.precision}_limit", "[gate.parity]", limit, met, passing) + script
 
 
 def _recompiled(candidate: CandidateVerdict, reason: Reason) -> str:
-    numbers = [each.numbers for each in candidate.reasons if each.code is reason.code]
-    found = [it for each in numbers if isinstance(it := each.get("recompilations"), int)]
+    counts = (
+        it.numbers.get("recompilations") for it in candidate.reasons if it.code is reason.code
+    )
+    most = max((it for it in counts if isinstance(it, int)), default=None)
     allowed = reason.numbers.get("allowed")
-    if not found or not isinstance(allowed, int):
+    if most is None or not isinstance(allowed, int):
         return ""
-    most = max(found)
     met = f"a job recompiled {counted(most, 'time')}"
     return _binds("max_recompilations", "[gate]", allowed, met, most)
 
@@ -270,9 +264,6 @@ _RULES: Mapping[Code, Callable[[CandidateVerdict, Reason], str]] = {
 def _do_without(verdict: Verdict, candidate: CandidateVerdict) -> str:
     if len(verdict.candidates) > 1:
         return f"Or turn it off: remove [arms.{candidate.arm}] from the workload's file."
-    released = (
-        "Until then the baseline's model is released"
-        if verdict.decision.arm == verdict.baseline.arm
-        else "Until then nothing is released"
-    )
-    return f"Or stop comparing: set `enabled = false` in [schedule]. {released}."
+    released = verdict.decision.arm == verdict.baseline.arm
+    what = "the baseline's model" if released else "nothing"
+    return f"Or stop comparing: set `enabled = false` in [schedule]. Until then {what} is released."

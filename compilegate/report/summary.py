@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from compilegate.gate.findings import Code, Outcome, clipped, counted, worst
 from compilegate.gate.metrics import unit_of
@@ -24,7 +25,7 @@ from compilegate.gate.verdict import (
 )
 from compilegate.job.names import NO_ARM, NOTHING_NEW
 from compilegate.report import formats
-from compilegate.report.remedies import baseline_remedies, deciding, remedies
+from compilegate.report.remedies import baseline_remedies, deciding, figures_of, remedies
 
 _SHORT_COMMIT = 12
 MOST_LINES = 15
@@ -115,15 +116,13 @@ def decided(verdict: Verdict, models: Sequence[str]) -> str:
 
 def saves(verdict: Verdict) -> str:
     """What the decision saves in each retraining; or why nothing."""
-    arm, figures = verdict.decision.arm, verdict.cost
-    if arm == NO_ARM or figures is None:
+    arm = verdict.decision.arm
+    if arm == NO_ARM or verdict.cost is None:
         return "nothing: no model is released"
     if not verdict.candidates:
         return "nothing: the workload has no candidate"
-    released = next((each for each in figures.candidates if each.arm == arm), None)
-    if released is not None:
-        return saved(released, verdict)
-    return "nothing: the baseline is released"
+    released = figures_of(verdict, arm)
+    return saved(released, verdict) if released else "nothing: the baseline is released"
 
 
 def saved(candidate: CandidateCost, verdict: Verdict) -> str:
@@ -182,16 +181,14 @@ def arm_summaries(verdict: Verdict) -> list[ArmSummary]:
         ways = baseline_remedies(baseline)
         problem = baseline_problem(verdict)
         found.append(ArmSummary(baseline.arm, Outcome.FAIL, problem, reasons, ways))
-    figures = () if verdict.cost is None else verdict.cost.candidates
     for candidate in verdict.candidates:
         arm, outcome = candidate.arm, candidate.outcome
+        passed = outcome is Outcome.PASS
         reasons = [reason.sentence for reason in deciding(candidate)]
-        if outcome is Outcome.PASS:
-            saves = next((saved(each, verdict) for each in figures if each.arm == arm), "")
-            found.append(ArmSummary(arm, outcome, str(outcome), reasons, [], saves))
-        else:
-            ways = remedies(verdict, candidate)
-            found.append(ArmSummary(arm, outcome, str(outcome), reasons, ways))
+        ways = [] if passed else remedies(verdict, candidate)
+        figures = figures_of(verdict, arm) if passed else None
+        saves = "" if figures is None else saved(figures, verdict)
+        found.append(ArmSummary(arm, outcome, str(outcome), reasons, ways, saves))
     return found
 
 
@@ -219,11 +216,6 @@ def summary_lines(verdict: Verdict) -> list[str]:
 
 JUDGED_IN_CELLS = ("quality", "speed", "parity", "memory")
 """Reasons of these subjects stand in cells of their own."""
-_OUTCOMES = {
-    ParityAnswer.PASS: Outcome.PASS,
-    ParityAnswer.FAIL: Outcome.FAIL,
-    ParityAnswer.CANNOT_TELL: Outcome.INCONCLUSIVE,
-}
 
 
 @dataclass(frozen=True)
@@ -250,14 +242,8 @@ class Cell:
         return f"{self.value} ({more})" if more else self.value
 
 
-@dataclass(frozen=True)
-class Line:
-    """What was found in one respect; a cell for each candidate, in the verdict's order."""
-
-    name: str
-    cells: tuple[Cell, ...]
-
-
+Line = tuple[str, tuple[Cell, ...]]
+"""What was found in one respect: its name, and a cell for each candidate."""
 NOT_JUDGED = Cell(formats.NOTHING)
 
 
@@ -274,18 +260,13 @@ def on_all_examples(candidate: CandidateVerdict, metric: str) -> MetricJudgement
 
 def summary_table(verdict: Verdict) -> list[Line]:
     """What was judged of the candidates; what none of them has is left out."""
+    judged = verdict.candidates
     lines = [
-        Line(
-            formats.metric_name(name),
-            tuple(metric_cell(on_all_examples(it, name)) for it in verdict.candidates),
-        )
+        (formats.metric_name(name), tuple(metric_cell(on_all_examples(it, name)) for it in judged))
         for name in compared(verdict)
     ]
-    lines += [
-        Line(name, tuple(cell_of(candidate) for candidate in verdict.candidates))
-        for name, cell_of in _LINES
-    ]
-    return [line for line in lines if any(cell != NOT_JUDGED for cell in line.cells)]
+    lines += [(name, tuple(map(cell_of, judged))) for name, cell_of in _LINES]
+    return [(name, cells) for name, cells in lines if any(it != NOT_JUDGED for it in cells)]
 
 
 def metric_cell(metric: MetricJudgement | None) -> Cell:
@@ -294,19 +275,18 @@ def metric_cell(metric: MetricJudgement | None) -> Cell:
         return NOT_JUDGED
     unit, delta = unit_of(metric.metric), metric.delta
     bounds = (unit.number(it, signed=True) for it in (delta.lower, delta.upper))
-    values = (formats.metric_value(metric.metric, it) for it in (metric.candidate, metric.baseline))
+    show = partial(formats.metric_value, metric.metric)
     limit = "watched"
     if metric.limit is not None:
         limit = f"margin {unit.number(metric.limit, signed=True)}"
     examples = f" on {counted(metric.examples, 'example')}" if metric.examples else ""
     if metric.constant is not None:
-        constant = formats.metric_value(metric.metric, metric.constant)
-        examples += f"; a constant answer has {constant}"
+        examples += f"; a constant answer has {show(metric.constant)}"
     return Cell(
         unit.amount(delta.estimate, signed=True),
         " to ".join(bounds),
         limit,
-        f"{' against '.join(values)}{examples}",
+        formats.against(show, metric.candidate, metric.baseline) + examples,
         metric.outcome,
     )
 
@@ -324,7 +304,8 @@ def parity_cell(candidate: CandidateVerdict) -> Cell:
     parity = candidate.parity
     if parity is None:
         return NOT_JUDGED
-    outcome, found = _OUTCOMES[parity.answer], parity.worst
+    silent, found = parity.answer is ParityAnswer.CANNOT_TELL, parity.worst
+    outcome = Outcome.INCONCLUSIVE if silent else Outcome(parity.answer)
     if found is None or parity.limit is None:
         return Cell(parity.answer.replace("_", " "), outcome=outcome)
     limit = f"limit {parity.limit:g} times eager's rounding"
@@ -341,11 +322,12 @@ def speed_cell(candidate: CandidateVerdict) -> Cell:
     found = speed.speedup
     scope = " (within one run)" if speed.conditional_on_run else ""
     rates = (speed.candidate_samples_per_second, speed.baseline_samples_per_second)
+    rated = formats.against(formats.rate, *rates)
     return Cell(
         formats.times(found.estimate),
-        f"{formats.times(found.lower)} to {formats.times(found.upper)}{scope}",
+        f"{formats.bounds(found)}{scope}",
         _required(speed),
-        f"{' against '.join(map(formats.rate, rates))} samples/s",
+        f"{rated} samples/s",
         speed.outcome,
     )
 
@@ -354,7 +336,7 @@ def _required(speed: SpeedJudgement) -> str:
     """The one limit that decides, and where it comes from: the declared minimum, or what it takes
     to repay compilation where that is more."""
     value, run = speed.required_speedup, speed.run
-    limit = "no speed-up is enough" if value is None else f"required {formats.times(value)}"
+    limit = formats.required(value)
     if run is None or (value is not None and value <= speed.min_speedup):
         return limit
     return (
@@ -387,18 +369,15 @@ def _memory(candidate: CandidateVerdict) -> Cell:
     if limit is not None:
         allowed = f"limit {limit * 100:+.4g}%"
         outcome = Outcome.FAIL if memory.increase > limit else Outcome.PASS
-    sizes = " against ".join(map(formats.memory, (memory.candidate_bytes, memory.baseline_bytes)))
+    sizes = formats.against(formats.memory, memory.candidate_bytes, memory.baseline_bytes)
     whose = "" if memory.candidate_of is None else f", of the {memory.candidate_of}"
     return Cell(f"{memory.increase * 100:+.1f}%", "", allowed, f"{sizes}{whose}", outcome)
 
 
 def _other(candidate: CandidateVerdict) -> Cell:
     """The codes of all other reasons."""
-    found = [
-        reason
-        for reason in candidate.reasons
-        if reason.outcome is not Outcome.PASS and reason.code.subject not in JUDGED_IN_CELLS
-    ]
+    others = (it for it in candidate.reasons if it.code.subject not in JUDGED_IN_CELLS)
+    found = [reason for reason in others if reason.outcome is not Outcome.PASS]
     if not found:
         return NOT_JUDGED
     codes = dict.fromkeys(str(reason.code) for reason in found)

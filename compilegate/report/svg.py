@@ -19,7 +19,6 @@ WIDTH = 440
 """Most charts' width in their own units: half a page, or a phone's whole screen."""
 SMALL_WIDTH = 260
 """The width of a small multiple."""
-Attribute = str | float | int | None
 _FEW_DECADES = 4
 """With more of them there is no room for ticks within."""
 _MOST_DECADES = 6
@@ -43,26 +42,22 @@ class Scale:
 
     def ticks(self, most: int = 5) -> list[float]:
         """Round values within the scale, about `most` of them."""
-        return self._decade_ticks() if self.logarithmic else self._round_ticks(most)
-
-    def _place(self, value: float) -> float:
-        return math.log10(max(value, 1e-300)) if self.logarithmic else value
-
-    def _round_ticks(self, most: int) -> list[float]:
+        if self.logarithmic:
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            decades = range(first, last + 1)
+            # Of many decades only every other one, or every third: their names would meet.
+            each = -(-len(decades) // _MOST_DECADES)
+            factors = (1, 2, 5) if len(decades) <= _FEW_DECADES else (1,)
+            ticks = [factor * 10.0**decade for decade in decades[::each] for factor in factors]
+            return [tick for tick in ticks if self.low <= tick <= self.high]
         exact = (self.high - self.low) / most
         size = 10.0 ** math.floor(math.log10(exact))
         step = next((factor * size for factor in (1, 2, 5) if factor * size >= exact), 10 * size)
-        first = math.ceil(self.low / step - 1e-9)
-        last = math.floor(self.high / step + 1e-9)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [index * step for index in range(first, last + 1)]
 
-    def _decade_ticks(self) -> list[float]:
-        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        # Of many decades only every other one, or every third: their names would meet.
-        each = -(-len(decades) // _MOST_DECADES)
-        factors = (1, 2, 5) if len(decades) <= _FEW_DECADES else (1,)
-        ticks = [factor * 10.0**decade for decade in decades[::each] for factor in factors]
-        return [tick for tick in ticks if self.low <= tick <= self.high]
+    def _place(self, value: float) -> float:
+        return math.log10(max(value, 1e-300)) if self.logarithmic else value
 
 
 def spread(low: float, high: float) -> tuple[float, float]:
@@ -97,13 +92,13 @@ def arm_colours(observations: Observations) -> dict[str, str]:
     }
 
 
-def element(name: str, *children: Markup | str, **attributes: Attribute) -> Markup:
+def element(name: str, *children: Markup | str, **attributes: str | float | None) -> Markup:
     """One element. ``class_`` becomes ``class``, other underscores become hyphens.
 
     Text and attribute values are escaped; Markup is taken as it is; None leaves an attribute out.
     """
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -111,8 +106,9 @@ def element(name: str, *children: Markup | str, **attributes: Attribute) -> Mark
     return Markup(f"<{name}{written}>{content}</{name}>")  # noqa: S704 - escaped part by part
 
 
-def _value(value: Attribute) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+def _value(value: str | float) -> Markup:
+    number = isinstance(value, float)
+    return escape(f"{value:.2f}".rstrip("0").rstrip(".") if number else value)
 
 
 def chart(
@@ -148,17 +144,6 @@ def rectangle(x: float, y: float, width: float, height: float, kind: str) -> Mar
     return element("rect", x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), class_=kind)
 
 
-def polyline(points: list[tuple[float, float]], kind: str) -> Markup:
-    return element("polyline", points=_points(points), class_=kind)
-
-
-def polygon(points: list[tuple[float, float]], kind: str) -> Markup:
-    return element("polygon", points=_points(points), class_=kind)
-
-
-def circle(x: float, y: float, radius: float, kind: str) -> Markup:
-    return element("circle", cx=x, cy=y, r=radius, class_=kind)
-
-
-def _points(points: list[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+def polyline(points: list[tuple[float, float]], kind: str, name: str = "polyline") -> Markup:
+    """A line through the points; a "polygon" is closed and filled."""
+    return element(name, points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), class_=kind)

@@ -26,11 +26,9 @@ ACCURACY = judged.MetricJudgement(
     example_standard_error=0.0009,
     seeds_needed=None,
     examples_needed=None,
-    constant=0.4948,
 )
 LOG_LOSS = replace(
     ACCURACY,
-    constant=None,
     metric="log_loss",
     direction="lower",
     margin=0.05,
@@ -38,29 +36,9 @@ LOG_LOSS = replace(
     candidate=0.2233,
     delta=judged.Interval(0.0222, -0.0104, 0.0548),
     outcome=Outcome.INCONCLUSIVE,
-    seeds_needed=5,
-    examples_needed=4_300,
 )
-WATCHED = replace(
-    LOG_LOSS,
-    metric="perplexity",
-    margin=None,
-    baseline=1.223,
-    candidate=1.250,
-    delta=judged.Interval(0.0274, -0.0128, 0.0676),
-    outcome=None,
-)
-IN_ONE_LANGUAGE = replace(
-    ACCURACY,
-    constant=None,
-    margin=0.02,
-    baseline=0.9312,
-    candidate=0.9104,
-    delta=judged.Interval(-0.0208, -0.0271, -0.0145),
-    outcome=Outcome.INCONCLUSIVE,
-    examples=311,
-    part="language = <de>",
-)
+WATCHED = replace(LOG_LOSS, metric="perplexity", margin=None, outcome=None)
+IN_ONE_LANGUAGE = replace(ACCURACY, outcome=Outcome.INCONCLUSIVE, part="language = <de>")
 PARITY = judged.ParityJudgement(
     answer=judged.ParityAnswer.PASS,
     sentence="The compiled arithmetic is eager's.",
@@ -76,22 +54,18 @@ PARITY = judged.ParityJudgement(
 BROKEN_PARITY = replace(
     PARITY,
     answer=judged.ParityAnswer.FAIL,
-    seed=1,
-    judged=27,
     median_ratio=None,
     worst=judged.WorstTensor("gradient of conv.weight", 0, 8.4e6, 1.0, 1.2e-7),
     departs="In the backward pass, <conv> departs first.",
     repro="repros/broken--1/repro.py",
 )
-HOLM = Note(Code.CONFIDENCE_HOLM, "Any of 2 candidates may win, so bounds are at 97.5%.", {})
+SPEEDUP = judged.Interval(1.37, 1.31, 1.43)
 SPEED = judged.SpeedJudgement(
     outcome=Outcome.PASS,
-    speedup=judged.Interval(1.37, 1.31, 1.43),
+    speedup=SPEEDUP,
     min_speedup=1.2,
     source=judged.SpeedSource.PAIRS,
-    paired=judged.PairedJudgement(
-        judged.Interval(1.37, 1.31, 1.43), 2, 80, 1.48, 0.22, 0.0981, 0.0663, probe_seconds=7.0
-    ),
+    paired=judged.PairedJudgement(SPEEDUP, 2, 80, 1.48, 0.22, 0.0981, 0.0663, probe_seconds=7.0),
     by_jobs=judged.Interval(1.29, 0.97, 1.71),
     required_speedup=1.2,
     conditional_on_run=False,
@@ -101,7 +75,7 @@ SPEED = judged.SpeedJudgement(
     seeds=2,
     seeds_needed=None,
     run=judged.RunJudgement(
-        repaid_within_steps=1368,
+        repaid_within_steps=684,
         compile_state=judged.CompileState.COLD,
         baseline_compile_seconds=0.0,
         candidate_compile_seconds=21.5,
@@ -116,176 +90,103 @@ SPEED = judged.SpeedJudgement(
         candidate_train_seconds=73.5,
     ),
 )
-MEMORY = judged.MemoryJudgement(
-    612_000_000,
-    1_210_000_000,
-    "process",
-    "process",
-    increase=0.977,
-    max_increase=1.0,
-    obstacle=None,
+MEMORY = judged.MemoryJudgement(6_120_000, 12_100_000, "process", "process", 0.977, 1.0, None)
+NOT_MEASURED = replace(MEMORY, increase=None, max_increase=None, obstacle="job b is without <it>")
+UNDECIDED = Reason(Code.QUALITY_UNDECIDED, Outcome.INCONCLUSIVE, "Why.", {"metric": "log_loss"})
+FASTER = Reason(Code.SPEED_FASTER, Outcome.PASS, "Speed-up 1.37 times.")
+FAILED = Reason(Code.ARM_FAILED, Outcome.FAIL, "Seed 2 could not be trained: a | b <loss> is nan.")
+LARGER = judged.CandidateVerdict(
+    arm="larger-batch",
+    outcome=Outcome.INCONCLUSIVE,
+    reasons=(UNDECIDED, FASTER),
+    metrics=(replace(ACCURACY, constant=0.4948), LOG_LOSS, WATCHED, IN_ONE_LANGUAGE),
+    speed=SPEED,
+    confounds=(judged.Confound("batch_size", "32", "48", True, "declared by the workload"),),
+    confidence=0.975,
+    notes=(Note(Code.CONFIDENCE_HOLM, "Any of 2 candidates may win: bounds are at 97.5%.", {}),),
+    parity=PARITY,
+    memory=MEMORY,
 )
-UNDECIDED = Reason(
-    Code.QUALITY_UNDECIDED,
-    Outcome.INCONCLUSIVE,
-    "log_loss: +0.0222 nats against the baseline; about 5 seeds instead of 3 would settle it.",
-    {"metric": "log_loss"},
+BROKEN = judged.CandidateVerdict(
+    "broken", Outcome.FAIL, (FAILED,), (), None, (), 0.975, (), (), BROKEN_PARITY, NOT_MEASURED
 )
-FASTER = Reason(Code.SPEED_FASTER, Outcome.PASS, "Speed-up 1.37 times.", {"speedup": 1.37})
+HOUR = judged.Amount(3600.0, 1.408)
 EAGER_COST = judged.ArmCost(
-    arm="baseline",
-    jobs=2,
-    training=judged.Amount(3600.0, 1.408),
-    retraining=judged.Amount(3600.0, 1.408),
-    job=judged.Amount(3780.0, 1.4784),
-    samples_per_second=480.2,
-    samples_per_dollar=1_227_784.0,
-    instance_type="ml.g5.xlarge",
-    usd_per_hour=1.408,
-    price_note="on demand in us-east-1, 2026-08, confidence high",
+    "baseline", 2, HOUR, HOUR, HOUR, 480.2, 1_227_784.0, "ml.g5.xlarge", 1.408, "in us-east-1"
+)
+SAVINGS = judged.CandidateCost(
+    arm="larger-batch",
+    saved=judged.Amount(900.0, None),
+    retrainings_to_repay=11,
+    repaid_in="seconds",
+    break_even_runs=1.165,
+    compile_state=judged.CompileState.COLD,
+    more_seeds=judged.MoreSeeds(3, judged.Amount(19_980.0, None)),
+    more_examples=judged.MoreExamples(1.96, 4_300, judged.Amount(13_320.0, None)),
 )
 COST = judged.CostFigures(
-    arms=(
-        EAGER_COST,
-        replace(
-            EAGER_COST,
-            arm="larger-batch",
-            training=judged.Amount(2760.0, None),
-            retraining=judged.Amount(2700.0, None),
-            job=judged.Amount(2880.0, None),
-            samples_per_second=657.9,
-            samples_per_dollar=None,
-            instance_type=None,
-            usd_per_hour=None,
-            price_note="Jobs ran on <b>, and the price is of ml.g5.xlarge.",
-        ),
-    ),
+    arms=(EAGER_COST, replace(EAGER_COST, usd_per_hour=None, price_note="Jobs ran on <b>.")),
     gate=judged.Amount(9540.0, None),
     jobs_counted=4,
     jobs_not_counted=2,
-    candidates=(
-        judged.CandidateCost(
-            arm="larger-batch",
-            saved=judged.Amount(900.0, None),
-            retrainings_to_repay=11,
-            repaid_in="seconds",
-            break_even_runs=1.165,
-            compile_state=judged.CompileState.COLD,
-            more_seeds=judged.MoreSeeds(3, judged.Amount(19_980.0, None)),
-            more_examples=judged.MoreExamples(1.96, 4_300, judged.Amount(13_320.0, None)),
-        ),
-    ),
+    candidates=(SAVINGS,),
 )
-FAILED = Reason(
-    Code.ARM_FAILED, Outcome.FAIL, "Seed 2: the arm could not be trained: a | b <loss> is nan.", {}
-)
-
-
-def replicate(arm: str, seed: int, **fields: object) -> ReplicateObservation:
-    values = {
-        "job": f"train-{arm}-{seed}",
-        "problem": None,
-        "metrics": {"accuracy": 0.94 + seed / 1000, "log_loss": 0.2 + seed / 1000},
-        "loss": Curve(steps=(0.0, 50.0, 100.0), losses=(1.9, 0.4, 0.1 + seed / 100)),
-        "steps": 101,
-        "step_seconds": (0.05, 0.06, 0.065, 0.07, 0.075, 0.09, 0.3),
-        "samples_per_second": 470.0 + seed,
-        "compile_seconds": 0.0 if arm == "baseline" else 21.5,
-        "compile_cache": None if arm == "baseline" else "cold",
-        "train_seconds": 68.4,
-        "peak_memory_bytes": 612_000_000,
-        "graphs": 0 if arm == "baseline" else 1,
-        "graph_breaks": 0,
-        "recompilations": 0,
-        **fields,
-    }
-    return ReplicateObservation(arm=arm, seed=seed, **values)
-
-
-def lost(arm: str, seed: int, problem: str) -> ReplicateObservation:
-    return ReplicateObservation(arm, seed, problem=problem)
-
-
-def arm(name: str, compiler: str, batch_size: int = 32) -> ArmObservation:
-    return ArmObservation(
-        arm=name,
-        compiler=compiler,
-        batch_size=batch_size,
-        learning_rate=0.001,
-        precision="fp32",
-        environment={"torch": "2.13.0+cpu", "cpu": "a processor"},
-        proof={"unique_graphs": "1"},
-    )
 
 
 @pytest.fixture
 def verdict() -> judged.Verdict:
+    floor = judged.NoiseFloor("accuracy", 0.9471, 0.0034, 2)
     return judged.Verdict(
         workload="news-topics",
         seeds=(1, 2),
         confidence=0.95,
-        decision=judged.Decision(
-            "baseline",
-            1,
-            "Release baseline, seed 1: no candidate passed "
-            "(larger-batch was inconclusive, broken failed).",
-        ),
-        baseline=judged.BaselineVerdict(
-            "baseline",
-            True,
-            (),
-            (
-                judged.NoiseFloor("accuracy", 0.9471, 0.0034, 2),
-                judged.NoiseFloor("log_loss", 0.2011, 0.0127, 2),
-            ),
-        ),
-        candidates=(
-            judged.CandidateVerdict(
-                "larger-batch",
-                Outcome.INCONCLUSIVE,
-                (UNDECIDED, FASTER),
-                (ACCURACY, LOG_LOSS, WATCHED, IN_ONE_LANGUAGE),
-                SPEED,
-                (judged.Confound("batch_size", "32", "48", True, "declared by the workload"),),
-                0.975,
-                (),
-                (HOLM,),
-                PARITY,
-                MEMORY,
-            ),
-            judged.CandidateVerdict(
-                "broken",
-                Outcome.FAIL,
-                (FAILED,),
-                (),
-                None,
-                (),
-                0.975,
-                parity=BROKEN_PARITY,
-                memory=replace(
-                    MEMORY,
-                    candidate_bytes=None,
-                    increase=None,
-                    max_increase=None,
-                    obstacle="job b did not measure <it>",
-                ),
-            ),
-        ),
+        decision=judged.Decision("baseline", 1, "Release baseline, seed 1: no candidate passed."),
+        baseline=judged.BaselineVerdict("baseline", True, (), (floor,)),
+        candidates=(LARGER, BROKEN),
         cost=COST,
     )
 
 
 @pytest.fixture
 def observations() -> Observations:
+    eager = ArmObservation(
+        arm="baseline",
+        compiler="eager",
+        batch_size=32,
+        learning_rate=0.001,
+        precision="fp32",
+        environment={"torch": "2.13.0+cpu", "cpu": "a processor"},
+        proof={"unique_graphs": "1"},
+    )
+    trained = ReplicateObservation(
+        arm="baseline",
+        seed=1,
+        job="train-1",
+        metrics={"accuracy": 0.941, "log_loss": 0.201},
+        loss=Curve(steps=(0.0, 50.0, 100.0), losses=(1.9, 0.4, 0.11)),
+        steps=101,
+        step_seconds=(0.05, 0.06, 0.065, 0.07, 0.075, 0.09, 0.3),
+        samples_per_second=471.0,
+        train_seconds=68.4,
+        peak_memory_bytes=612_000_000,
+        recompilations=0,
+        notes=("The loader is <slow>: give it two workers.",),
+    )
+    compiled = replace(trained, arm="larger-batch", graphs=1, compile_seconds=21.5, notes=())
     return Observations(
         workload="news-topics",
         baseline="baseline",
-        arms=(arm("baseline", "eager"), arm("larger-batch", "inductor", 48), arm("broken", "xla")),
+        arms=(
+            eager,
+            replace(eager, arm="larger-batch", compiler="inductor", batch_size=48),
+            replace(eager, arm="broken", compiler="xla"),
+        ),
         replicates=(
-            replicate("baseline", 1, notes=("The loader is <slow>: give it two workers.",)),
-            replicate("baseline", 2),
-            *(replicate("larger-batch", seed) for seed in (1, 2)),
-            replicate("broken", 1),
-            lost("broken", 2, "the loss is nan in step 4"),
+            trained,
+            replace(trained, seed=2, notes=()),
+            compiled,
+            replace(compiled, seed=2, compile_cache="cold"),
+            replace(compiled, arm="broken"),
+            ReplicateObservation("broken", 2, problem="the loss is nan in step 4"),
         ),
     )

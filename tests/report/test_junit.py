@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
-from compilegate.gate.findings import Code, Outcome, Reason
+from compilegate.gate.findings import Code, Outcome, Reason, failure
 from compilegate.gate.verdict import Verdict
 from compilegate.report import render_junit
 
 
-def parsed(verdict: Verdict) -> ET.Element:
-    return ET.fromstring(render_junit(verdict).encode())  # noqa: S314 - written here
-
-
-def cases(verdict: Verdict, reasons: list[Reason]) -> list[ET.Element]:
-    """Of a candidate with these reasons."""
-    candidate = dataclasses.replace(verdict.candidates[0], reasons=tuple(reasons))
-    root = parsed(dataclasses.replace(verdict, candidates=(candidate,)))
-    return root.findall("testsuite")[1].findall("testcase")
+def suites(verdict: Verdict, *reasons: Reason) -> list[ET.Element]:
+    """By arm; the first candidate has these reasons, if any are given."""
+    first, *others = verdict.candidates
+    changed = replace(first, reasons=reasons or first.reasons)
+    made = replace(verdict, candidates=(changed, *others))
+    return ET.fromstring(render_junit(made).encode()).findall("testsuite")  # noqa: S314 - our own
 
 
 def test_a_fail_is_a_failure_and_what_is_inconclusive_is_skipped(verdict):
-    root = parsed(verdict)
-    assert root.attrib == {"name": "news-topics", "tests": "4", "failures": "1", "errors": "0"}
-    baseline, larger, broken = root.findall("testsuite")
-    assert (baseline.get("tests"), len(baseline.findall("testcase"))) == ("1", 1)
-    assert [larger.get(key) for key in ("tests", "failures", "skipped")] == ["2", "0", "1"]
-    sentence = verdict.candidates[0].reasons[0].sentence
-    assert larger.find("testcase/skipped").get("message") == sentence
-    assert larger.findtext("system-out") == verdict.candidates[0].notes[0].sentence
-    assert [broken.get(key) for key in ("tests", "failures", "skipped")] == ["1", "1", "0"]
+    keys = ("tests", "failures", "skipped")
+    found = [[it.get(key) for key in keys] for it in suites(verdict)]
+    assert found == [["1", "0", "0"], ["2", "0", "1"], ["1", "1", "0"]]
+    _, larger, broken = suites(verdict)
+    first = verdict.candidates[0]
+    assert larger.find("testcase/skipped").get("message") == first.reasons[0].sentence
+    assert larger.findtext("system-out") == first.notes[0].sentence
     assert broken.find("testcase/failure").get("type") == "arm.failed"
 
 
 def test_text_from_outside_is_escaped_and_made_printable(verdict):
-    hostile = Reason(Code.ARM_FAILED, Outcome.FAIL, 'a "<b>&\x00\x1b]]> c', {"seed": 2})
-    (case,) = cases(verdict, [hostile])
-    assert case.find("failure").get("message") == case.find("failure").text == 'a "<b>&  ]]> c'
+    _, suite, _ = suites(verdict, failure(Code.ARM_FAILED, 'a "<b>&\x00\x1b]]> c'))
+    found = suite.find("testcase/failure")
+    assert found.get("message") == found.text == 'a "<b>&  ]]> c'
 
 
 def test_a_case_is_named_after_what_was_judged_whatever_came_of_it(verdict):
@@ -48,7 +43,8 @@ def test_a_case_is_named_after_what_was_judged_whatever_came_of_it(verdict):
         Reason(Code.QUALITY_NOT_WORSE, Outcome.PASS, "Found.", german),
         *[Reason(Code.EVIDENCE_UNREADABLE, Outcome.FAIL, "Found.", {"seed": 1})] * 2,
     ]
-    assert [case.get("name") for case in cases(verdict, reasons)] == [
+    _, suite, _ = suites(verdict, *reasons)
+    assert [case.get("name") for case in suite.findall("testcase")] == [
         "quality accuracy",
         "quality accuracy language = de",
         "evidence.unreadable seed 1",
