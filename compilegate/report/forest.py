@@ -251,10 +251,12 @@ def _metric(verdict: Verdict, name: str) -> Forest:
     first = next(one for one in judged if one is not None)
     floor = next((one for one in verdict.baseline.noise_floor if one.metric == name), None)
     baseline = formats.metric_value(name, first.baseline)
-    watched = "" if first.margin is not None else "; watched, decides nothing"
+    more = "" if first.margin is not None else "; watched, decides nothing"
+    if first.constant is not None:
+        more += f"; a constant answer has {formats.metric_value(name, first.constant)}"
     return Forest(
         name=formats.metric_name(name),
-        detail=f"difference from the baseline's {baseline}{watched}",
+        detail=f"difference from the baseline's {baseline}{more}",
         identity=name,
         rows=[_metric_row(it, name) for it in verdict.candidates],
         reference=0.0,
