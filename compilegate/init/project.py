@@ -101,8 +101,9 @@ def from_table(
         }  # fmt: skip
         files[f"workloads/{name}/train.py"] = _rendered("table_train.py", values)
         inputs = len(roles.numbers) + len(roles.categories) + len(roles.dates)
+        columns = f"{inputs} column{'s' * (inputs != 1)}"
         without = f", without {listed(roles.left_out)}" if roles.left_out else ""
-        learns = f"({roles.task}) from {inputs} column{'s' * (inputs != 1)}{without}; --label overrides this"
+        learns = f"({roles.task}) from {columns}{without}; --label overrides this"
     files[f"workloads/{name}.toml"] = _rendered("workload.toml", values)
     lacking = len(cells) - len(train) - len(validation)
     needed = " or ".join(repr(each) for each in (roles.text, roles.label) if each)
