@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -146,22 +146,17 @@ def from_script(path: Path, *, name: str | None = None, data: Path | None = None
         "entry": path.name, "arguments": script.arguments, "batch_size": script.batch_size or 32,
         "learning_rate": f"{script.learning_rate or 1e-3:g}", "precision": script.precision,
     }  # fmt: skip
-    given: dict[str, bytes] = {}
-    if data is not None:
-        base, taken = (data.parent, [data]) if data.is_file() else (data, data.iterdir())
-        given = _copies(base, f"data/{name}", taken)
+    places = [] if data is None else [data] if data.is_file() else data.iterdir()
+    given = _copies(f"data/{name}", places)
     folder = f"workloads/{name}"
     return Started(
         name=name,
         files={
             f"{folder}.toml": _rendered("workload.toml", values),
-            **_copies(path.parent, folder, [path, *script.beside]),
+            **_copies(folder, [path, *script.beside]),
             **(given or {f"data/{name}/README.txt": _rendered("data.txt", values)}),
         },
-        notes=(
-            f"{folder}/{path.name} is a copy of {path}; jobs run the copy",
-            *script.notes,
-        ),
+        notes=(f"{folder}/{path.name} is a copy of {path}; jobs run the copy", *script.notes),
         by_hand=tuple(f"{folder}/{path.name}, {line}" for line in script.advice),
     )
 
@@ -178,8 +173,7 @@ def write_files(started: Started, folder: Path) -> tuple[list[str], list[str]]:
     values = {"name": started.name, "version": metadata.version("compilegate")}
     around = {"workloads/workload.schema.json": schema_text().encode()}
     around |= {path: _rendered(template, values) for path, template in ONCE.items()}
-    for image in IMAGES:
-        around |= _copies(IMAGE_FOLDERS, "containers", [IMAGE_FOLDERS / image])
+    around |= _copies("containers", [IMAGE_FOLDERS / image for image in IMAGES])
     kept = [path for path in around if (folder / path).exists()]
     written = [path for path in (*started.files, *around) if path not in kept]
     for path in written:
@@ -213,11 +207,11 @@ def _batches(rows: int, *, parts: int, most: int, steps: int) -> tuple[int, int]
 def _constant(task: str, train: Sequence[str], validation: Sequence[str]) -> str:
     """The metric of the one answer that is best for the training rows."""
     if task == "classes":
-        commonest = Counter(train).most_common(1)[0][0]
-        share = sum(each == commonest for each in validation) / len(validation)
+        commonest = statistics.mode(train)
+        share = statistics.fmean(each == commonest for each in validation)
         return f"an accuracy of {share:.3f}"
-    mean = sum(map(float, train)) / len(train)
-    error = sum((float(each) - mean) ** 2 for each in validation) / len(validation)
+    mean = statistics.fmean(map(float, train))
+    error = statistics.fmean((float(each) - mean) ** 2 for each in validation)
     return f"a mean squared error of {error:.4g}"
 
 
@@ -251,11 +245,11 @@ def _toml(value: str) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _copies(folder: Path, target: str, taken: Iterable[Path]) -> dict[str, bytes]:
-    """Files and folders that lie in `folder`, by their paths below `target`."""
-    paths = [path for place in taken for path in ([place] if place.is_file() else place.rglob("*"))]
+def _copies(target: str, places: Iterable[Path]) -> dict[str, bytes]:
+    """Files, and folders with all that they hold, by their paths below `target`."""
     return {
-        f"{target}/{path.relative_to(folder).as_posix()}": path.read_bytes()
-        for path in sorted(paths)
+        f"{target}/{path.relative_to(place.parent).as_posix()}": path.read_bytes()
+        for place in places
+        for path in sorted([place, *place.rglob("*")])
         if path.is_file() and "__pycache__" not in path.parts
     }

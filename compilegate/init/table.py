@@ -213,16 +213,11 @@ def read_table(path: Path) -> Table:
     if (sample.separator, sample.encoding) != (",", "utf-8"):
         encoding = {"utf-8": "UTF-8", "cp1252": "Windows-1252"}[sample.encoding]
         notes.append(f"read as {encoding}, with columns separated by {sample.separator!r}")
-    columns, rewritten = {}, []
+    columns = {}
     for name in names:
         cells = [_text(row.cells.get(name)) for row in sample.records]
-        if not name and not any(cells):
-            continue  # as spreadsheets write behind the last column
-        columns[name] = column_of(name, cells, continental=sample.separator != ",")
-        if columns[name].number and columns[name].cells != cells:
-            rewritten.append(name)
-    if rewritten:
-        notes.append(f"numbers in {listed(rewritten)} are now written with a decimal point alone")
+        if name or any(cells):  # spreadsheets write empty columns behind the last one
+            columns[name] = column_of(name, cells, continental=sample.separator != ",")
     return Table(path, columns, tuple(notes))
 
 
