@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,10 @@ def read_sample(path: Path, most_rows: int | None = None, *, foreign: bool = Fal
     OSError where the file cannot be opened.
     """
     sample = Sample()
-    rows = {
-        ".jsonl": _jsonl_rows, ".parquet": _parquet_rows,
-    }.get(path.suffix.lower(), partial(_csv_rows, foreign=foreign))  # fmt: skip
+    readers = {".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
+    read = readers.get(path.suffix.lower(), partial(_csv_rows, foreign=foreign))
     try:
-        for row in rows(path, sample):
+        for row in read(path, sample):
             if len(sample.records) == most_rows or len(sample.faults) == MOST_BROKEN_LINES:
                 sample.whole = False
                 break
@@ -185,11 +185,9 @@ def _parquet_rows(path: Path, sample: Sample) -> Iterator[Record | str]:
     try:
         file = parquet.ParquetFile(path)
         sample.columns = tuple(file.schema_arrow.names)
-        number = 0
-        for batch in file.iter_batches(batch_size=2048):
-            for cells in batch.to_pylist():
-                number += 1
-                yield Record(f"row {number}", cells)
+        rows = chain.from_iterable(each.to_pylist() for each in file.iter_batches(2048))
+        for number, cells in enumerate(rows, start=1):
+            yield Record(f"row {number}", cells)
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise _UnreadableError(f"not a parquet file ({error})") from error
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
-import random
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
 MAIN = "from compilegate.cli import main; main()"
-TOPICS = {"sea": "ship harbour captain anchor", "bank": "money loan credit interest"}
 SCRIPT = """
 import argparse
 import torch
@@ -45,34 +44,32 @@ torch.save(model.state_dict(), "model.pt")
 """
 
 
-def stories(path: Path) -> Path:
-    chance = random.Random(0)
-    lines = ["id,headline,topic,words"]
-    for number in range(200):
-        topic = sorted(TOPICS)[number % 2]
-        words = chance.choices(TOPICS[topic].split(), k=chance.randint(4, 9))
-        lines.append(f"{number},{' '.join(words)},{topic},{len(words)}")
-    path.write_text("\n".join([*lines, ""]))
+def table(path: Path, header: str, rows: Iterable[str], encoding: str = "utf-8") -> Path:
+    path.write_text("\n".join([header, *rows, ""]), encoding=encoding)
     return path
+
+
+def stories(path: Path) -> Path:
+    kinds = ("ship harbour captain anchor {},sea", "money loan credit interest {},bank")
+    rows = (f"{n},{kinds[n % 2].format(n % 50)},{n % 7}" for n in range(200))
+    return table(path, "id,headline,topic,words", rows)
 
 
 def flats(path: Path) -> Path:
     """As a spreadsheet of western Europe writes it."""
-    chance = random.Random(0)
-    lines = ["area;city;floor;price"]
-    for number in range(120):
-        area, city = chance.randint(20, 200), ("Köln", "Paris")[number % 2]
-        floor = "" if number % 7 == 0 else number % 5
-        lines.append(f"{area};{city};{floor};{area * (3.5, 9.25)[number % 2] + number / 10:.2f}")
-    path.write_text("\n".join([*lines, ""]), encoding="cp1252")
-    return path
+    cities = (("Köln", 3.5), ("Paris", 9.25))
+    areas = [20 + 37 * n % 180 for n in range(120)]
+    rows = (
+        f"{area};{cities[n % 2][0]};{n % 5 if n % 7 else ''};{area * cities[n % 2][1] + n / 10:.2f}"
+        for n, area in enumerate(areas)
+    )
+    return table(path, "area;city;floor;price", rows, "cp1252")
 
 
 def trees(path: Path) -> Path:
     """Whose label nobody can tell, and one row lacks."""
     rows = [f"{n % 7},{n % 5},{n % 3},{2000 + n // 12}-{1 + n % 12:02}-01" for n in range(60)]
-    path.write_text("\n".join(["girth,height,volume,felled", *rows, ",1,2,2020-01-01"]))
-    return path
+    return table(path, "girth,height,volume,felled", [*rows, ",1,2,2020-01-01"])
 
 
 def begin(folder: Path, *arguments: object, code: int = 0, answer: str = "") -> str:
