@@ -35,7 +35,9 @@ TOPICAL_LABELS = frozenset((
     "sentiment", "species", "stars", "survived", "topic",
 ))  # fmt: skip
 """What is usually a label, if only one column is called so."""
-IDENTIFIERS = frozenset(("id", "uuid", "guid", "key", "index", "number", "rownames", "unnamed", ""))
+IDENTIFIERS = frozenset((
+    "", "0", "guid", "id", "index", "key", "number", "rownames", "unnamed", "uuid",
+))  # fmt: skip
 MISSING = frozenset(("na", "n/a", "#n/a", "nan", "null", "?", "-", "inf", "-inf"))
 """How cells without a value are written, besides empty ones."""
 DAYS = (
@@ -308,8 +310,11 @@ def _label(columns: Sequence[Column], subject: str, texts: str | None) -> str:
     none."""
     about = {each.removesuffix("s") for each in re.split(r"[^a-z0-9]+", subject.lower())}
     parts = {each.name: each.known_as.split("_") for each in columns}
-    numbers = [each for each in columns if texts is None and each.number and each.distinct >= 2]
-    fitting = [each.name for each in columns if each.classes or each in numbers]
+    fitting = [
+        each.name
+        for each in columns
+        if each.classes or (texts is None and each.number and each.distinct >= 2)
+    ]
     rules = [
         [each.name for name in LABELS for each in columns if each.known_as == name][:1],
         [name for name, words in parts.items() if {w.removesuffix("s") for w in words} <= about],

@@ -117,20 +117,20 @@ def test_a_table_with_texts_is_classified(tmp_path: Path, model: str | None) -> 
     assert sorted(map(str, rows)) == sorted(map(str, rows_of(source)))
 
 
-def test_a_table_of_numbers_gets_a_program_that_is_the_user_s(tmp_path: Path) -> None:
-    assert "mean squared error of " in begin(tmp_path / "p", flats(tmp_path / "flats.csv"))
-    assert valid(tmp_path / "p", "flats")["gate"]["metrics"]["mse"]["relative"]
-    rows = rows_of(tmp_path / "p/data/flats/train.csv")
-    assert {row["city"] for row in rows} == {"Köln", "Paris"}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("label", "wanted"), [("price", "targets"), ("city", "labels")])
-def test_its_program_trains_and_leaves_evidence(tmp_path: Path, label: str, wanted: str) -> None:
+@pytest.mark.parametrize(
+    ("label", "wanted"),
+    [("price", "targets"), pytest.param("city", "labels", marks=pytest.mark.long)],
+)
+def test_a_table_without_texts_gets_a_program_that_trains_and_leaves_evidence(
+    tmp_path: Path, label: str, wanted: str
+) -> None:
     begin(tmp_path, flats(tmp_path / "flats.csv"), "--label", label)
+    metrics = valid(tmp_path, "flats")["gate"]["metrics"]
+    assert metrics.keys() == {{"targets": "mse", "labels": "accuracy"}[wanted]}
+    held_back = rows_of(tmp_path / "data/flats/validation.csv")
+    assert {row["city"] for row in held_back} == {"Köln", "Paris"}
     run(tmp_path, sys.executable, "workloads/flats/train.py", "--epochs", 2)
     with np.load(tmp_path / "compilegate-job/evidence/examples.npz") as examples:
-        held_back = rows_of(tmp_path / "data/flats/validation.csv")
         assert len(examples["ids"]) == len(held_back)
         assert wanted in examples
 
@@ -197,11 +197,10 @@ def test_a_script_shows_its_precision(tmp_path: Path, line: str, precision: str 
     assert read_script(tmp_path / "train.py").precision == precision
 
 
-@pytest.mark.parametrize("arguments", [[], ["prajjwal1/bert-tiny"]])
-def test_without_data_those_that_come_along_are_taken(tmp_path: Path, arguments: list[str]) -> None:
-    begin(tmp_path, *arguments)
-    (path,) = (tmp_path / "workloads").glob("*.toml")
-    assert read_workload(path).data.source == "reuters-r8"
+def test_without_data_those_that_come_along_are_taken(tmp_path: Path, project: Path) -> None:
+    begin(tmp_path, "prajjwal1/bert-tiny")
+    for path in (tmp_path / "workloads/bert-tiny.toml", project / "workloads/news-topics.toml"):
+        assert read_workload(path).data.source == "reuters-r8"
 
 
 def test_nothing_is_overwritten_and_a_second_workload_joins(tmp_path: Path) -> None:
