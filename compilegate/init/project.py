@@ -143,8 +143,8 @@ def from_script(path: Path, *, name: str | None = None, data: Path | None = None
     name = name_of(name or default)
     values = {
         "name": name, "what": f"by {path.name}", "description": f"Trained by {path.name}",
-        "entry": path.name, "arguments": script.arguments, "batch_size": script.batch_size or 32,
-        "learning_rate": f"{script.learning_rate or 1e-3:g}", "precision": script.precision,
+        "entry": path.name, "arguments": script.arguments, "batch_size": 32, "learning_rate": 1e-3,
+        **script.settings,
     }  # fmt: skip
     places = [] if data is None else [data] if data.is_file() else data.iterdir()
     given = _copies(f"data/{name}", places)

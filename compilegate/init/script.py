@@ -38,11 +38,9 @@ class Script:
 
     arguments: Mapping[str, str]
     """What it calls what a job is told, by our names."""
-    batch_size: int | None
-    """Its default."""
-    learning_rate: float | None
-    precision: str | None
-    """bf16 or fp16, where it trains in one by autocast or by its library's setting."""
+    settings: Mapping[str, Any]
+    """What it trains with by default, as far as it was found: batch_size, learning_rate, and the
+    precision of its autocast or of its library where that is bf16 or fp16."""
     beside: tuple[Path, ...]
     """Files and folders that it imports from beside itself."""
     advice: tuple[str, ...]
@@ -51,10 +49,10 @@ class Script:
     @property
     def notes(self) -> Iterator[str]:
         """Which numbers were read, and which were not found."""
-        read = {name: getattr(self, name) for name in ("batch_size", "learning_rate", "precision")}
-        if found := [f"{name} {value}" for name, value in read.items() if value]:
-            yield f"read from the script: {', '.join(found)}"
-        if missing := [name for name, value in read.items() if not value and name != "precision"]:
+        if self.settings:
+            found = ", ".join(f"{name} {value}" for name, value in self.settings.items())
+            yield f"read from the script: {found}"
+        if missing := [n for n in ("batch_size", "learning_rate") if n not in self.settings]:
             yield f"not found in the script: {' and '.join(missing)}; correct them in the arms"
 
 
@@ -75,13 +73,15 @@ def read_script(path: Path) -> Script:
         if ours := CALLED.get(option.replace("-", "_")):
             called.setdefault(ours, option)
     defaults = {ours: _positive(options[option]) for ours, option in called.items()}
-    batch_size = defaults.get("batch_size") or _keyword(tree, "batch_size")
+    settings = {
+        "batch_size": defaults.get("batch_size") or _keyword(tree, "batch_size"),
+        "learning_rate": defaults.get("learning_rate") or _keyword(tree, "lr"),
+        "precision": _precision(tree, options),
+    }
     uses_job = any(name.startswith("compilegate") for name in _imported(tree))
     return Script(
         arguments=called,
-        batch_size=None if batch_size is None else int(batch_size),
-        learning_rate=defaults.get("learning_rate") or _keyword(tree, "lr"),
-        precision=_precision(tree, options),
+        settings={name: value for name, value in settings.items() if value},
         beside=tuple(_beside(tree, path)),
         advice=() if uses_job else tuple(_advice(tree, text.splitlines())),
     )
@@ -109,7 +109,7 @@ def _plain(node: ast.expr) -> Any:
 
 
 def _positive(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and value > 0 else None
+    return value if type(value) in (int, float) and value > 0 else None
 
 
 def _keyword(tree: ast.AST, name: str) -> float | None:

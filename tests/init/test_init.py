@@ -194,7 +194,7 @@ def test_a_script_brings_its_arguments_and_what_it_imports(tmp_path: Path) -> No
 )  # fmt: skip
 def test_a_script_shows_its_precision(tmp_path: Path, line: str, precision: str | None) -> None:
     (tmp_path / "train.py").write_text(f"{SCRIPT}{line}\n")
-    assert read_script(tmp_path / "train.py").precision == precision
+    assert read_script(tmp_path / "train.py").settings.get("precision") == precision
 
 
 def test_without_data_those_that_come_along_are_taken(tmp_path: Path, project: Path) -> None:
