@@ -120,14 +120,12 @@ def from_table(
 def with_built_in_data(model: str | None = None, *, name: str | None = None) -> Started:
     """A workload that runs as it stands; it fine-tunes `model` of the hub where one is named."""
     name = name_of(name or (model or "news-topics").rstrip("/").rpartition("/")[2])
-    description, other = "Topic of a news story", "`compilegate init FILE`"
-    if model is not None:
-        description, other = f"{description}, by {model}", f"{other[:-1]} --model MODEL`"
-    values = {"name": name, "description": description, **_documents(model)}
+    by, of = ("", "") if model is None else (f", by {model}", " --model MODEL")
+    values = {"name": name, "description": f"Topic of a news story{by}", **_documents(model)}
     return Started(
         name=name,
         files={f"workloads/{name}.toml": _rendered("workload.toml", values)},
-        notes=(f"the data are Reuters R8 for now; {other} begins with yours",),
+        notes=(f"the data are Reuters R8 for now; `compilegate init FILE{of}` begins with yours",),
     )
 
 
