@@ -12,9 +12,13 @@ import codecs
 import csv
 import difflib
 import json
+import re
+import reprlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,8 @@ MOST_ROWS = 20_000
 """Rows of each file that are looked at: a fraction of a second."""
 MOST_OF_A_KIND = 3
 """Sentences about one kind of misfit in one file; the others are counted."""
+
+_UTF_8 = "expected text in UTF-8, which spreadsheets save as 'CSV UTF-8'"
 
 
 @dataclass(frozen=True)
@@ -49,55 +55,48 @@ class Sample:
     """Sentences that begin with the place in the file."""
     whole: bool = True
     """Whether these are all rows."""
+    separator: str = ","
+    encoding: str = "utf-8"
 
 
 class _UnreadableError(Exception):
     """The rest of the file cannot be read. The message is a fault."""
 
 
-def read_sample(
-    path: Path, most_rows: int | None = None, *, separator: str | None = None,
-    encoding: str = "utf-8",
-) -> Sample:  # fmt: skip
+def read_sample(path: Path, most_rows: int | None = None, *, foreign: bool = False) -> Sample:
     """The first `most_rows` rows of a file, or all; what cannot be read is a fault of the sample.
-    Without a separator a csv file has to be as jobs read it.
 
-    Raises OSError where the file cannot be opened.
+    `foreign` takes a csv file as a spreadsheet writes it, and not only as jobs read it. Raises
+    OSError where the file cannot be opened.
     """
     sample = Sample()
     readers = {".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
-    if path.suffix.lower() in readers:
-        rows = readers[path.suffix.lower()](path, sample)
-    else:
-        rows = _csv_rows(path, sample, separator, encoding)
-    broken = 0
+    read = readers.get(path.suffix.lower(), partial(_csv_rows, foreign=foreign))
     try:
-        for row in rows:
-            if len(sample.records) == most_rows:
+        for row in read(path, sample):
+            if len(sample.records) == most_rows or len(sample.faults) == MOST_BROKEN_LINES:
                 sample.whole = False
                 break
             if isinstance(row, Record):
                 sample.records.append(row)
-                continue
-            sample.faults.append(row)
-            broken += 1
-            if broken == MOST_BROKEN_LINES:
-                raise _UnreadableError(f"{_place(row)}: the lines after it were not looked at")
+            else:
+                sample.faults.append(row)
     except _UnreadableError as error:
         sample.faults.append(str(error))
         sample.whole = False
     return sample
 
 
-def _csv_rows(
-    path: Path, sample: Sample, separator: str | None, encoding: str
-) -> Iterator[Record | str]:
+def _csv_rows(path: Path, sample: Sample, *, foreign: bool) -> Iterator[Record | str]:
+    if foreign:
+        _recognise(path.read_bytes(), sample)
     csv.field_size_limit(sys.maxsize)  # the default refuses documents over 128 KiB
     with path.open("rb") as file:
-        reader = csv.reader(_decoded(file, encoding), strict=True, delimiter=separator or ",")
+        lines = _decoded(file, sample.encoding)
+        reader = csv.reader(lines, strict=True, delimiter=sample.separator)
         try:
             header = sample.columns = tuple(next(reader, []))
-            _check_header(header, separator)
+            _check_header(header, foreign=foreign)
             for cells in reader:
                 if len(cells) == len(header):
                     yield Record(f"line {reader.line_num}", dict(zip(header, cells, strict=True)))
@@ -114,29 +113,41 @@ def _csv_rows(
             ) from error
 
 
+def _recognise(content: bytes, sample: Sample) -> None:
+    """What separates the columns is what the header has most; text that is not UTF-8 is a
+    spreadsheet's Windows-1252."""
+    if b"\0" in content:
+        raise _UnreadableError(f"holds NUL bytes, {_UTF_8}")
+    header = re.sub(rb'"[^"]*"', b"", content.partition(b"\n")[0])
+    sample.separator = max(",;\t|", key=lambda each: header.count(each.encode()))
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        sample.encoding = "cp1252"
+
+
 def _decoded(lines: Iterator[bytes], encoding: str) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         try:
             yield line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").decode(encoding)
         except UnicodeDecodeError as error:
             raise _UnreadableError(
-                f"line {number}, byte {error.start + 1} is 0x{line[error.start]:02x}, expected "
-                "text in UTF-8, which spreadsheets save as 'CSV UTF-8'"
+                f"line {number}, byte {error.start + 1} is 0x{line[error.start]:02x}, {_UTF_8}"
             ) from error
 
 
-def _check_header(header: tuple[str, ...], separator: str | None) -> None:
+def _check_header(header: tuple[str, ...], *, foreign: bool) -> None:
     if not header:
         raise _UnreadableError("line 1 is empty, expected a header with the names of the columns")
     other = next((each for each in ";\t|" if len(header) == 1 and each in header[0]), None)
-    if other and separator is None:
+    if other and not foreign:
         raise _UnreadableError(
             f"line 1 has columns separated by {other!r}, expected ','; save the file with commas, "
             "or let `compilegate init FILE` do it"
         )
     for number, name in enumerate(header):
         # Spreadsheets write columns without a name behind the last one, which init leaves out.
-        if name in header[:number] and (name or separator is None):
+        if name in header[:number] and (name or not foreign):
             raise _UnreadableError(
                 f"line 1, column {number + 1} is {name!r} again, expected a distinct name for each "
                 "column"
@@ -151,7 +162,7 @@ def _jsonl_rows(path: Path, sample: Sample) -> Iterator[Record | str]:
             cells: Any = None
             try:
                 cells = json.loads(line.decode("utf-8").rstrip())
-                problem = "" if isinstance(cells, dict) else f"is {_shown(cells)}"
+                problem = "" if isinstance(cells, dict) else f"is {reprlib.repr(cells)}"
             except json.JSONDecodeError as error:
                 problem = f"is not valid JSON ({error.msg} at character {error.pos + 1})"
             except UnicodeDecodeError as error:
@@ -174,19 +185,11 @@ def _parquet_rows(path: Path, sample: Sample) -> Iterator[Record | str]:
     try:
         file = parquet.ParquetFile(path)
         sample.columns = tuple(file.schema_arrow.names)
-        number = 0
-        for batch in file.iter_batches(batch_size=2048):
-            for cells in batch.to_pylist():
-                number += 1
-                yield Record(f"row {number}", cells)
+        rows = chain.from_iterable(each.to_pylist() for each in file.iter_batches(2048))
+        for number, cells in enumerate(rows, start=1):
+            yield Record(f"row {number}", cells)
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise _UnreadableError(f"not a parquet file ({error})") from error
-
-
-def _shown(value: Any) -> str:
-    """A value as a sentence shows it."""
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def misfits(declared: Declared, base: Path, *, documents: bool, largest_step: int) -> list[str]:
@@ -245,17 +248,15 @@ def _of_columns(declared: FilesData, sample: Sample, *, validation: bool) -> Ite
         yield "no rows, expected one or more"
     if not sample.columns:
         return
-    wanted = [("text", declared.text), ("label", declared.label), ("id", declared.id)]
+    wanted = [("text", declared.text), ("label", declared.label)]
     if validation:  # only the models' comparison needs them
         wanted += [("slices", name) for name in declared.slices]
         wanted += [("groups", declared.groups)] if declared.groups not in declared.slices else []
-    for key, column in wanted:
+    for key, column in [*wanted, ("id", declared.id)]:
         if column in sample.columns:
-            yield from _first_of_a_kind(list(_wrong_cells(sample, column, *_EXPECTED[key])))
+            yield from _first_of_a_kind(list(_wrong_cells(sample.records, key, column)))
         elif column is not None:
             yield f"line 1: {_missing(key, column, sample.columns)}"
-    if declared.id in sample.columns:
-        yield from _first_of_a_kind(list(_repeated(sample.records, str(declared.id))))
 
 
 def _missing(key: str, column: str, columns: tuple[str, ...]) -> str:
@@ -266,71 +267,53 @@ def _missing(key: str, column: str, columns: tuple[str, ...]) -> str:
     return f"data.{key} is {column!r}, which is not a column{hint}, expected one of {named}"
 
 
-def _is_name(value: Any) -> bool:
-    # bool is an int in Python, but a true among the labels is more likely a slip than a class.
-    return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
-
-
-_NAME = "a string that is not empty, or a whole number"
-_EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "text": (
-        lambda value: isinstance(value, str) and bool(value.strip()),
-        "a text that is not empty; remove such rows",
-    ),
-    **dict.fromkeys(("label", "id"), (_is_name, _NAME)),
-    **dict.fromkeys(
-        ("slices", "groups"), (lambda value: isinstance(value, bool) or _is_name(value), _NAME)
-    ),
-}
-"""By the keys of [data]: what fits the column's cells, and how that is put."""
-
-
-def _wrong_cells(
-    sample: Sample, column: str, fits: Callable[[Any], bool], expected: str
-) -> Iterator[str]:
-    for record in sample.records:
-        if not fits(record.cells.get(column)):
-            found = f"is {_shown(record.cells[column])}" if column in record.cells else "is missing"
-            yield f"{record.place}, column {column!r} {found}, expected {expected}"
-
-
-def _repeated(records: list[Record], column: str) -> Iterator[str]:
+def _wrong_cells(records: list[Record], key: str, column: str) -> Iterator[str]:
+    """Cells that do not fit what the key of [data] wants of the column."""
     seen: dict[str, str] = {}
     for record in records:
-        value = str(record.cells.get(column))
-        if value in seen:
-            yield (
-                f"{record.place}, column {column!r} is {value!r}, as in {seen[value]}, expected "
-                "distinct identifiers"
-            )
-        seen.setdefault(value, record.place)
+        value = record.cells.get(column)
+        found = f"is {reprlib.repr(value)}" if column in record.cells else "is missing"
+        # bool is an int in Python, but a true among the labels is more likely a slip than a class.
+        fits = value != "" and isinstance(value, str | int)
+        expected = "a string that is not empty, or a whole number"
+        if key == "text":
+            fits = isinstance(value, str) and bool(value.strip())
+            expected = "a text that is not empty; remove such rows"
+        elif key in ("label", "id"):
+            fits = fits and not isinstance(value, bool)
+        if fits and key == "id":
+            first = seen.setdefault(str(value), record.place)
+            found, expected = f"{found}, as in {first}", "distinct identifiers"
+            fits = first == record.place
+        if not fits:
+            yield f"{record.place}, column {column!r} {found}, expected {expected}"
 
 
 def _of_both(
     declared: FilesData, base: Path, samples: Mapping[str, Sample], largest_step: int
 ) -> Iterator[str]:
     """What only shows when both files are known. What a sample does not hold may be further on."""
-    train, validation = samples["train"], samples["validation"]
+    train, label = samples["train"], declared.label
     if not train.whole or train.faults:
         return
     path = base / declared.train
-    if train.records and len(train.records) < largest_step:
+    if 0 < len(train.records) < largest_step:
         yield (
             f"{path}: {len(train.records)} rows, expected {largest_step} or more, which is what "
             "one training step takes; lower batch_size of the arms"
         )
-    label = declared.label
+    known = {str(record.cells.get(label)) for record in train.records}
     if label not in train.columns:
         return
-    known = {str(record.cells.get(label)) for record in train.records}
     if len(known) == 1:
-        only = f"column {label!r} is {known.pop()!r} in every row"
-        yield f"{path}: {only}, expected two labels or more"
+        yield (
+            f"{path}: column {label!r} is {known.pop()!r} in every row, expected two labels or more"
+        )
         return
     unknown = [
-        f"{record.place}, column {label!r} is {_shown(record.cells[label])}, expected a label "
-        f"that {path.name} has"
-        for record in validation.records
+        f"{record.place}, column {label!r} is {reprlib.repr(record.cells[label])}, expected a "
+        f"label that {path.name} has"
+        for record in samples["validation"].records
         if label in record.cells and str(record.cells[label]) not in known
     ]
     yield from (f"{base / declared.validation}: {each}" for each in _first_of_a_kind(unknown))
@@ -340,12 +323,5 @@ def _first_of_a_kind(faults: list[str]) -> list[str]:
     rest = faults[MOST_OF_A_KIND:]
     if not rest:
         return faults
-    return [
-        *faults[:MOST_OF_A_KIND],
-        f"{_place(rest[0])}: the first of {len(rest)} more like these",
-    ]
-
-
-def _place(fault: str) -> str:
-    """The place that a fault begins with, such as `line 7`."""
-    return " ".join(fault.split()[:2]).rstrip(",:")
+    place = " ".join(rest[0].split()[:2]).rstrip(",:")
+    return [*faults[:MOST_OF_A_KIND], f"{place}: the first of {len(rest)} more like these"]

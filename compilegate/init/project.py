@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -38,10 +38,6 @@ ONCE = {
 DOCUMENT_STEPS, TABLE_STEPS = 1200, 600
 """Training steps of a job: enough to learn something, and to repay a compilation."""
 LONGEST_NAME = 40
-NO_DATA = b"""\
-Put the files here that the training script reads: every job finds them in the folder that the
-variable SM_CHANNEL_DATA names. A script that brings its own data can leave this file alone here.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +67,7 @@ def from_table(
     where one is named. Without one, a script that is the user's learns a column from the others.
     Raises InitError, UnclearLabelError where several columns could be the label.
     """
-    name = name or name_of(path.stem)
+    name = name_of(name or path.stem)
     table = read_table(path)
     roles = roles_of(table.columns, path.stem, text=text, label=label)
     if roles.text is None and model is not None:
@@ -81,41 +77,34 @@ def from_table(
         )
     train, validation = table.split(roles)
     cells = table.columns[roles.label].cells
-    answers, held_back = ([cells[row] for row in part] for part in (train, validation))
-    reached = f"a constant prediction reaches {_constant(roles.task, answers, held_back)}"
+    answers = [cells[row] for row in train]
+    best = _constant(roles.task, answers, [cells[row] for row in validation])
     values = {
-        "description": f"The {roles.label} of {path.name}",
-        "train": f"../data/{name}/train.csv",
-        "validation": f"../data/{name}/validation.csv",
-        "train_rows": f"{len(train):,}",
-        "validation_rows": f"{len(validation):,}",
-        "reached": reached,
-        **_margin(len(validation)),
-    }
+        "name": name, "description": f"The {roles.label} of {path.name}", "roles": roles,
+        "train_rows": len(train), "validation_rows": len(validation),
+        "reached": f"a constant prediction reaches {best}",
+    }  # fmt: skip
     files = {
         f"data/{name}/train.csv": table.csv(train),
         f"data/{name}/validation.csv": table.csv(validation),
     }
     if roles.text is not None:
         texts = [table.columns[roles.text].cells[row] for row in train]
-        values |= {"text": roles.text, "label": roles.label, "identifier": roles.identifier}
-        values |= {"sequence_length": _length(texts)}
-        files[f"workloads/{name}.toml"] = _documents(name, model, rows=len(train), **values)
+        values |= _documents(model, len(train), _length(texts))
         classes = f"{len(set(answers))} classes"
         learns = f"({classes}) from the texts in {roles.text!r}; --text and --label override this"
     else:
-        batch = min(256, _power_of_two(len(train) // 4))
+        batch, epochs = _batches(len(train), parts=4, most=256, steps=TABLE_STEPS)
         values |= {
-            "name": name, "what": "small networks on a table", "entry": "train.py",
-            "epochs": max(10, round(TABLE_STEPS / (len(train) // batch))), "batch_size": batch,
-            "learning_rate": "1e-2", "roles": roles, "task": roles.task,
+            "what": "small networks on a table", "entry": "train.py", "learning_rate": "1e-2",
+            "batch_size": batch, "epochs": max(10, epochs),
         }  # fmt: skip
-        files[f"workloads/{name}.toml"] = _rendered("program.toml", **values)
-        files[f"workloads/{name}/train.py"] = _rendered("table_train.py", **values)
+        files[f"workloads/{name}/train.py"] = _rendered("table_train.py", values)
         inputs = len(roles.numbers) + len(roles.categories) + len(roles.dates)
         columns = f"{inputs} column{'s' * (inputs != 1)}"
         without = f", without {listed(roles.left_out)}" if roles.left_out else ""
         learns = f"({roles.task}) from {columns}{without}; --label overrides this"
+    files[f"workloads/{name}.toml"] = _rendered("workload.toml", values)
     lacking = len(cells) - len(train) - len(validation)
     needed = " or ".join(repr(each) for each in (roles.text, roles.label) if each)
     notes = [
@@ -123,23 +112,20 @@ def from_table(
         *[f"{lacking:,} rows without {needed} are left out"] * bool(lacking),
         f"learns {roles.label!r} {learns}",
         f"{len(train):,} rows train, {len(validation):,} are held back to compare models",
-        f"{reached} on those",
+        f"{values['reached']} on those",
     ]
     return Started(name=name, files=files, notes=tuple(notes))
 
 
 def with_built_in_data(model: str | None = None, *, name: str | None = None) -> Started:
     """A workload that runs as it stands; it fine-tunes `model` of the hub where one is named."""
-    name = name or ("news-topics" if model is None else name_of(model.rstrip("/").split("/")[-1]))
-    by_model = "" if model is None else f", by {model}"
-    other = "`compilegate init FILE` begins with your table or script"
-    if model is not None:
-        other = "`compilegate init FILE --model MODEL` takes yours"
-    written = _documents(name, model, description=f"Topic of a news story{by_model}")
+    name = name_of(name or (model or "news-topics").rstrip("/").rpartition("/")[2])
+    by, of = ("", "") if model is None else (f", by {model}", " --model MODEL")
+    values = {"name": name, "description": f"Topic of a news story{by}", **_documents(model)}
     return Started(
         name=name,
-        files={f"workloads/{name}.toml": written},
-        notes=(f"the data are Reuters R8 for now; {other}",),
+        files={f"workloads/{name}.toml": _rendered("workload.toml", values)},
+        notes=(f"the data are Reuters R8 for now; `compilegate init FILE{of}` begins with yours",),
     )
 
 
@@ -152,30 +138,23 @@ def from_script(path: Path, *, name: str | None = None, data: Path | None = None
         raise InitError(f"SOURCE is {path.name!r}, expected a name that Python can import")
     script = read_script(path)
     default = path.resolve().parent.name if path.stem in ("train", "main", "run") else path.stem
-    name = name or name_of(default)
+    name = name_of(name or default)
     values = {
         "name": name, "what": f"by {path.name}", "description": f"Trained by {path.name}",
-        "data_folder": f"../data/{name}", "entry": path.name, "arguments": script.arguments,
-        "batch_size": script.batch_size or 32,
-        "learning_rate": f"{script.learning_rate or 1e-3:g}", "precision": script.precision,
-        **_margin(rows=1000),
+        "entry": path.name, "arguments": script.arguments, "batch_size": 32, "learning_rate": 1e-3,
+        **script.settings,
     }  # fmt: skip
-    given: dict[str, bytes] = {}
-    if data is not None:
-        base, taken = (data.parent, [data]) if data.is_file() else (data, data.iterdir())
-        given = _copies(base, f"data/{name}", taken)
+    places = [] if data is None else [data] if data.is_file() else data.iterdir()
+    given = _copies(f"data/{name}", places)
     folder = f"workloads/{name}"
     return Started(
         name=name,
         files={
-            f"{folder}.toml": _rendered("program.toml", **values),
-            **_copies(path.parent, folder, [path, *script.beside]),
-            **(given or {f"data/{name}/README.txt": NO_DATA}),
+            f"{folder}.toml": _rendered("workload.toml", values),
+            **_copies(folder, [path, *script.beside]),
+            **(given or {f"data/{name}/README.txt": _rendered("data.txt", values)}),
         },
-        notes=(
-            f"{folder}/{path.name} is a copy of {path}; jobs run the copy",
-            *script.notes,
-        ),
+        notes=(f"{folder}/{path.name} is a copy of {path}; jobs run the copy", *script.notes),
         by_hand=tuple(f"{folder}/{path.name}, {line}" for line in script.advice),
     )
 
@@ -191,9 +170,8 @@ def write_files(started: Started, folder: Path) -> tuple[list[str], list[str]]:
         raise InitError(*(f"{path} exists; --name NAME begins another workload" for path in there))
     values = {"name": started.name, "version": metadata.version("compilegate")}
     around = {"workloads/workload.schema.json": schema_text().encode()}
-    around |= {path: _rendered(template, **values) for path, template in ONCE.items()}
-    for image in IMAGES:
-        around |= _copies(IMAGE_FOLDERS, "containers", [IMAGE_FOLDERS / image])
+    around |= {path: _rendered(template, values) for path, template in ONCE.items()}
+    around |= _copies("containers", [IMAGE_FOLDERS / image for image in IMAGES])
     kept = [path for path in around if (folder / path).exists()]
     written = [path for path in (*started.files, *around) if path not in kept]
     for path in written:
@@ -208,30 +186,31 @@ def name_of(text: str) -> str:
     return name[:LONGEST_NAME].strip("-")
 
 
-def _documents(name: str, model: str | None, rows: int = 5485, **values: Any) -> bytes:
-    """The workload's file of a small encoder, or of the beginning of a fine-tuning."""
-    batch = min(16 if model else 32, max(4, _power_of_two(rows // 8)))
-    epochs = 3 if model else max(1, min(40, round(DOCUMENT_STEPS / (rows // batch))))
-    defaults = {"name": name, "model": model, "batch_size": batch, "epochs": epochs}
-    defaults |= {"sequence_length": 48, **_margin(rows=2189)}
-    return _rendered("documents.toml", **(defaults | values))
+def _documents(model: str | None, rows: int = 5485, length: int = 48) -> dict[str, Any]:
+    """What a workload's file holds of a small encoder, or of the beginning of a fine-tuning."""
+    batch, epochs = _batches(rows, parts=8, most=16 if model else 32, steps=DOCUMENT_STEPS)
+    return {
+        "what": "a classifier of documents", "model": model, "batch_size": batch,
+        "learning_rate": "5e-5" if model else "1e-3", "sequence_length": length,
+        "epochs": 3 if model else min(40, epochs),
+    }  # fmt: skip
+
+
+def _batches(rows: int, *, parts: int, most: int, steps: int) -> tuple[int, int]:
+    """A power of two that leaves so many batches or more, and epochs that make so many steps."""
+    size = min(most, 1 << max(0, (rows // parts).bit_length() - 1))
+    return size, max(1, round(steps / (rows // size)))
 
 
 def _constant(task: str, train: Sequence[str], validation: Sequence[str]) -> str:
     """The metric of the one answer that is best for the training rows."""
     if task == "classes":
-        commonest = Counter(train).most_common(1)[0][0]
-        share = sum(each == commonest for each in validation) / len(validation)
+        commonest = statistics.mode(train)
+        share = statistics.fmean(each == commonest for each in validation)
         return f"an accuracy of {share:.3f}"
-    mean = sum(map(float, train)) / len(train)
-    error = sum((float(each) - mean) ** 2 for each in validation) / len(validation)
+    mean = statistics.fmean(map(float, train))
+    error = statistics.fmean((float(each) - mean) ** 2 for each in validation)
     return f"a mean squared error of {error:.4g}"
-
-
-def _margin(rows: int) -> dict[str, Any]:
-    """What so many validation rows can show: a third of the accuracy's width by chance, or more."""
-    margin = 0.02 if rows >= 1000 else 0.03 if rows >= 300 else 0.05
-    return {"margin": margin, "margin_points": f"{100 * margin:g}"}
 
 
 def _length(texts: Sequence[str]) -> int:
@@ -241,11 +220,7 @@ def _length(texts: Sequence[str]) -> int:
     return max(16, min(128, 8 * math.ceil(tokens / 8)))
 
 
-def _power_of_two(number: int) -> int:
-    return 1 << max(0, number.bit_length() - 1)
-
-
-def _rendered(template: str, **values: Any) -> bytes:
+def _rendered(template: str, values: Mapping[str, Any]) -> bytes:
     # Other marks than jinja's own, which GitHub's workflows use.
     marks = jinja2.Environment(
         loader=jinja2.PackageLoader("compilegate.init"),
@@ -268,11 +243,11 @@ def _toml(value: str) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _copies(folder: Path, target: str, taken: Iterable[Path]) -> dict[str, bytes]:
-    """Files and folders that lie in `folder`, by their paths below `target`."""
-    paths = [path for place in taken for path in ([place] if place.is_file() else place.rglob("*"))]
+def _copies(target: str, places: Iterable[Path]) -> dict[str, bytes]:
+    """Files, and folders with all that they hold, by their paths below `target`."""
     return {
-        f"{target}/{path.relative_to(folder).as_posix()}": path.read_bytes()
-        for path in sorted(paths)
+        f"{target}/{path.relative_to(place.parent).as_posix()}": path.read_bytes()
+        for place in places
+        for path in sorted([place, *place.rglob("*")])
         if path.is_file() and "__pycache__" not in path.parts
     }

@@ -5,6 +5,7 @@ imports from beside itself, and where Compilegate's five lines go. Pure but for 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,21 +13,23 @@ from typing import Any
 
 from compilegate.init.table import InitError
 
-CALLED: Mapping[str, tuple[str, ...]] = {
-    "batch_size": (
-        "batch_size", "batch", "bs", "train_batch_size", "per_device_train_batch_size", "bsz",
+CALLED: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("batch_size", "batch", "bs", "bsz", "train_batch_size", "per_device_train_batch_size"),
+        "batch_size",
     ),
-    "learning_rate": ("learning_rate", "lr", "base_lr", "peak_lr"),
-    "seed": ("seed", "random_seed", "manual_seed", "random_state"),
-}  # fmt: skip
-"""What scripts call what every job is told."""
+    **dict.fromkeys(("learning_rate", "lr", "base_lr", "peak_lr"), "learning_rate"),
+    **dict.fromkeys(("seed", "random_seed", "manual_seed", "random_state"), "seed"),
+}
+"""By scripts' names for it, what every job is told."""
 PRECISIONS: Mapping[Any, str] = {
     **dict.fromkeys(("bfloat16", "bf16", "bf16-mixed", "bf16-true"), "bf16"),
     **dict.fromkeys(("float16", "half", "fp16", "16-mixed", "16-true", "16", 16), "fp16"),
 }
 """By what torch, Accelerate and Lightning call them."""
-SETTINGS = {"Accelerator": "mixed_precision", "Trainer": "precision", "Fabric": "precision"}
-"""Which argument sets the precision."""
+PRECISE = re.compile(r"autocast|Accelerator|Trainer|Fabric|\w*TrainingArguments|\w+Config")
+"""What is called to train in a precision, under one of these arguments."""
+PRECISION_ARGUMENTS = ("dtype", "mixed_precision", "precision")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +38,9 @@ class Script:
 
     arguments: Mapping[str, str]
     """What it calls what a job is told, by our names."""
-    batch_size: int | None
-    """Its default."""
-    learning_rate: float | None
-    precision: str | None
-    """bf16 or fp16, where it trains in one by autocast or by its library's setting."""
+    settings: Mapping[str, Any]
+    """What it trains with by default, as far as it was found: batch_size, learning_rate, and the
+    precision of its autocast or of its library where that is bf16 or fp16."""
     beside: tuple[Path, ...]
     """Files and folders that it imports from beside itself."""
     advice: tuple[str, ...]
@@ -48,13 +49,10 @@ class Script:
     @property
     def notes(self) -> Iterator[str]:
         """Which numbers were read, and which were not found."""
-        arms = {"batch_size": self.batch_size, "learning_rate": self.learning_rate}
-        read = [f"{name} {value}" for name, value in arms.items() if value]
-        read += [f"precision {self.precision}"] if self.precision else []
-        missing = [name for name, value in arms.items() if not value]
-        if read:
-            yield f"read from the script: {', '.join(read)}"
-        if missing:
+        if self.settings:
+            found = ", ".join(f"{name} {value}" for name, value in self.settings.items())
+            yield f"read from the script: {found}"
+        if missing := [n for n in ("batch_size", "learning_rate") if n not in self.settings]:
             yield f"not found in the script: {' and '.join(missing)}; correct them in the arms"
 
 
@@ -69,77 +67,73 @@ def read_script(path: Path) -> Script:
         raise InitError(f"{path} is not UTF-8 text at byte {error.start}") from error
     except SyntaxError as error:
         raise InitError(f"{path}: line {error.lineno} is not valid Python ({error.msg})") from error
-    options = dict(_options(tree))
-    called = {
-        ours: next(option for name, option in options.items() if name in names)
-        for ours, names in CALLED.items()
-        if not options.keys().isdisjoint(names)
+    options = _options(tree)
+    called: dict[str, str] = {}
+    for option in options:
+        if ours := CALLED.get(option.replace("-", "_")):
+            called.setdefault(ours, option)
+    defaults = {ours: _positive(options[option]) for ours, option in called.items()}
+    settings = {
+        "batch_size": defaults.get("batch_size") or _keyword(tree, "batch_size"),
+        "learning_rate": defaults.get("learning_rate") or _keyword(tree, "lr"),
+        "precision": _precision(tree, options),
     }
-    defaults = {ours: _positive(option.default) for ours, option in called.items()}
-    batch_size = defaults.get("batch_size") or _keyword(tree, "batch_size")
     uses_job = any(name.startswith("compilegate") for name in _imported(tree))
     return Script(
-        arguments={ours: option.written for ours, option in called.items()},
-        batch_size=None if batch_size is None else int(batch_size),
-        learning_rate=defaults.get("learning_rate") or _keyword(tree, "lr"),
-        precision=_precision(tree, options),
+        arguments=called,
+        settings={name: value for name, value in settings.items() if value},
         beside=tuple(_beside(tree, path)),
         advice=() if uses_job else tuple(_advice(tree, text.splitlines())),
     )
 
 
-@dataclass(frozen=True)
-class _Option:
-    written: str
-    """As on the command line, without dashes."""
-    default: Any
+def _options(tree: ast.AST) -> dict[str, Any]:
+    """Defaults of argparse's and click's options, by what the command line calls them."""
+    return {
+        word[2:]: _given(call).get("default")
+        for call in _calls(tree, "add_argument", "option")
+        for word in map(_plain, call.args)
+        if isinstance(word, str) and word.startswith("--")
+    }
 
 
-def _options(tree: ast.AST) -> Iterator[tuple[str, _Option]]:
-    """Options of argparse and click, by their names with underscores."""
-    for call in _calls(tree, "add_argument", "option"):
-        default = next((each.value for each in call.keywords if each.arg == "default"), None)
-        value = default.value if isinstance(default, ast.Constant) else None
-        for word in call.args:
-            name = word.value if isinstance(word, ast.Constant) else None
-            if isinstance(name, str) and name.startswith("--"):
-                yield name[2:].replace("-", "_"), _Option(name[2:], value)
+def _given(call: ast.Call) -> dict[str | None, Any]:
+    return {each.arg: _plain(each.value) for each in call.keywords}
+
+
+def _plain(node: ast.expr) -> Any:
+    """A constant, or the end of a dotted name, such as `bfloat16`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 def _positive(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and value > 0 else None
+    return value if type(value) in (int, float) and value > 0 else None
 
 
 def _keyword(tree: ast.AST, name: str) -> float | None:
     """The number that a call gives under this name, as in `DataLoader(..., batch_size=64)`."""
-    given = (each.value for call in _calls(tree) for each in call.keywords if each.arg == name)
-    numbers = (_positive(each.value) for each in given if isinstance(each, ast.Constant))
-    return next((number for number in numbers if number), None)
+    return next(filter(None, (_positive(_given(call).get(name)) for call in _calls(tree))), None)
 
 
-def _precision(tree: ast.AST, options: Mapping[str, _Option]) -> str | None:
+def _precision(tree: ast.AST, options: Mapping[str, Any]) -> str | None:
     """The first that a call of torch, Accelerate, Transformers or Lightning asks for. An option
     counts as its default."""
-
-    def plain(node: ast.expr) -> Any:
-        """The constant, or the end of a dotted name, such as `bfloat16`."""
-        if isinstance(node, ast.Attribute):
-            return options[node.attr].default if node.attr in options else node.attr
-        return node.value if isinstance(node, ast.Constant) else None
-
+    defaults: dict[Any, Any] = {name.replace("-", "_"): value for name, value in options.items()}
     for call in _calls(tree):
-        given = {each.arg: plain(each.value) for each in call.keywords}
         name = _called(call)
-        if name == "autocast" and given.get("enabled", True) is True:
-            values = [*map(plain, call.args), *given.values()]
-            found = next((PRECISIONS[each] for each in values if each in PRECISIONS), None)
-            if found is None and "dtype" not in given and len(call.args) < 2:
-                found = "bf16" if "cpu" in ast.unparse(call) else "fp16"  # torch's defaults
-        elif name.endswith(("TrainingArguments", "Config")):
-            found = next((each for each in ("bf16", "fp16") if given.get(each) is True), None)
-        else:
-            found = PRECISIONS.get(given.get(SETTINGS.get(name, "")))
-        if found is not None:
+        given = _given(call)
+        if not PRECISE.fullmatch(name) or given.get("enabled", True) is not True:
+            continue
+        asked = [given.get(argument) for argument in PRECISION_ARGUMENTS]
+        asked += [each for each in ("bf16", "fp16") if given.get(each) is True]
+        if name == "autocast":
+            asked += map(_plain, call.args)
+            if "dtype" not in given and len(call.args) < 2:  # torch's defaults
+                asked.append("bf16" if "cpu" in ast.unparse(call) else "fp16")
+        meant = (value for each in asked for value in (each, defaults.get(each)))
+        if found := next((PRECISIONS[value] for value in meant if value in PRECISIONS), None):
             return found
     return None
 

@@ -35,7 +35,9 @@ TOPICAL_LABELS = frozenset((
     "sentiment", "species", "stars", "survived", "topic",
 ))  # fmt: skip
 """What is usually a label, if only one column is called so."""
-IDENTIFIERS = frozenset(("id", "uuid", "guid", "key", "index", "number", "rownames", "unnamed", ""))
+IDENTIFIERS = frozenset((
+    "", "0", "guid", "id", "index", "key", "number", "rownames", "unnamed", "uuid",
+))  # fmt: skip
 MISSING = frozenset(("na", "n/a", "#n/a", "nan", "null", "?", "-", "inf", "-inf"))
 """How cells without a value are written, besides empty ones."""
 DAYS = (
@@ -83,7 +85,12 @@ class Column:
     name: str
     cells: Sequence[str]
     """As the workload's files hold them: numbers with a point, dates in ISO 8601, "" for none."""
-    kind: Literal["number", "date", "word"]
+    kind: Literal["quantity", "count", "date", "category", "text"]
+    """Counts are whole numbers of few values, and texts differ in more than half of the rows."""
+
+    @property
+    def number(self) -> bool:
+        return self.kind in ("quantity", "count")
 
     @cached_property
     def filled(self) -> list[str]:
@@ -98,7 +105,7 @@ class Column:
         """On average."""
         return sum(len(text.split()) for text in self.filled) / max(1, len(self.filled))
 
-    @property
+    @cached_property
     def known_as(self) -> str:
         """Its name in lower case, words joined by underscores: SalePrice is sale_price."""
         parted = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", self.name)
@@ -109,27 +116,15 @@ class Column:
         """Whether each row has a value of its own, under an identifier's name or counted up."""
         if not self.distinct == len(self.filled) > 0:
             return False
-        last = self.known_as.rpartition("_")[2]
         counted = [[str(first + n) for n in range(self.distinct)] for first in (0, 1)]
-        return self.known_as in IDENTIFIERS or last in ("id", "0") or self.filled in counted
-
-    @cached_property
-    def quantity(self) -> bool:
-        few = self.distinct <= MOST_CLASSES_IN_NUMBERS
-        return self.kind == "number" and not (
-            few and all(float(cell).is_integer() for cell in self.filled)
-        )
+        named = self.known_as in IDENTIFIERS or self.known_as.endswith(("_id", "_0"))
+        return named or self.filled in counted
 
     @property
     def classes(self) -> bool:
         """Whether a model could tell these values apart as classes."""
-        few = 2 <= self.distinct <= min(MOST_CLASSES, max(2, len(self.filled) // 4))
-        return few and not self.quantity and self.kind != "date"
-
-    @property
-    def category(self) -> bool:
-        """Whether its words come back often enough to learn from them."""
-        return self.kind == "word" and self.distinct <= len(self.filled) / 2
+        few = 2 <= self.distinct <= min(MOST_CLASSES, len(self.filled) // 4)
+        return few and self.kind in ("count", "category")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,18 +160,14 @@ class Table:
         rows = [n for n, value in enumerate(label) if value and contents[n]]
         needed = [name for name in (roles.text, roles.label) if name is not None]
         _refuse_few(self.path, len(rows), f"with {' and '.join(map(repr, needed))}")
-        classes = {label[n] for n in rows}
-        if len(classes) < 2:
-            raise InitError(
-                f"{self.path}: column {roles.label!r} is {classes.pop()!r} in every row, expected "
-                "two classes or more; --label COLUMN names another"
-            )
         kinds = label if roles.task == "classes" else [""] * len(label)
         held_back = held_back_rows({n: (kinds[n], contents[n]) for n in rows})
-        if not held_back:
+        values = {label[n] for n in rows}
+        if len(values) < 2 or not held_back:
             raise InitError(
-                f"{self.path}: column {roles.label!r} has too few rows of each class to hold some "
-                "back, expected five or more of some; --label COLUMN names another"
+                f"{self.path}: column {roles.label!r} has {len(values)} distinct values in "
+                f"{len(rows)} rows, expected two or more, one of them in five different rows; "
+                "--label COLUMN names another"
             )
         return [n for n in rows if n not in held_back], sorted(held_back)
 
@@ -210,10 +201,7 @@ def held_back_rows(rows: Mapping[int, tuple[str, str]]) -> set[int]:
 def read_table(path: Path) -> Table:
     """Read all rows of a csv, tsv, jsonl or parquet file. Raises InitError."""
     try:
-        separator, encoding = (
-            (",", "utf-8") if path.suffix.lower() in FORMATS[1:] else _written(path)
-        )
-        sample = read_sample(path, separator=separator, encoding=encoding)
+        sample = read_sample(path, foreign=True)
     except OSError as error:
         raise InitError(f"{path} cannot be read: {error.strerror}") from error
     if not sample.whole:
@@ -224,41 +212,34 @@ def read_table(path: Path) -> Table:
         raise InitError(f"{path}: line 1 is {', '.join(names)}, expected the names of the columns")
     _refuse_few(path, len(sample.records), "that can be read")
     notes = [f"left out: {path}: {fault}" for fault in sample.faults]
-    if separator != ",":
-        notes.append(f"the columns of {path} are separated by {separator!r}; now by commas")
-    if encoding != "utf-8":
-        notes.append(f"{path} is not UTF-8 and was read as Windows-1252; now it is UTF-8")
-    columns, rewritten = {}, []
+    if (sample.separator, sample.encoding) != (",", "utf-8"):
+        encoding = {"utf-8": "UTF-8", "cp1252": "Windows-1252"}[sample.encoding]
+        notes.append(f"read as {encoding}, with columns separated by {sample.separator!r}")
+    columns = {}
     for name in names:
         cells = [_text(row.cells.get(name)) for row in sample.records]
-        if not name and not any(cells):
-            continue  # as spreadsheets write behind the last column
-        columns[name] = column_of(name, cells, continental=separator != ",")
-        if columns[name].kind == "number" and columns[name].cells != cells:
-            rewritten.append(name)
-    if rewritten:
-        notes.append(f"numbers in {listed(rewritten)} are now written with a decimal point alone")
+        if name or any(cells):  # spreadsheets write empty columns behind the last one
+            columns[name] = column_of(name, cells, continental=sample.separator != ",")
     return Table(path, columns, tuple(notes))
 
 
 def column_of(name: str, cells: Sequence[str], *, continental: bool = False) -> Column:
-    """Tell numbers from dates and words; `continental` is which decimal mark is tried first."""
-    filled = [cell for cell in cells if cell]
-    if not filled:
-        return Column(name, cells, "word")
-    if all(_number(cell) is not None for cell in filled):
-        return Column(name, cells, "number")
-    bare = [cell.strip("$€£% ") for cell in cells]
-    for form, thousands, mark in reversed(DECIMALS) if continental else DECIMALS:
-        if all(form.fullmatch(cell) for cell in bare if cell):
-            plain = [cell.replace(thousands, "").replace(mark, ".") for cell in bare]
-            return Column(name, plain, "number")
+    """Tell what a column holds; `continental` is which decimal mark is tried first."""
+    if not any(cells):
+        return Column(name, cells, "category")
+    numbers = _as_numbers(cells, continental=continental)
+    if numbers is not None:
+        values = {cell for cell in numbers if cell}
+        few = len(values) <= MOST_CLASSES_IN_NUMBERS
+        counts = few and all(float(value).is_integer() for value in values)
+        return Column(name, numbers, "count" if counts else "quantity")
     for form in (None, *(day + time for day in DAYS for time in TIMES)):
         try:
             return Column(name, [cell and _iso_date(cell, form) for cell in cells], "date")
         except ValueError:
             continue
-    return Column(name, cells, "word")
+    filled = [cell for cell in cells if cell]
+    return Column(name, cells, "category" if len(set(filled)) <= len(filled) / 2 else "text")
 
 
 def roles_of(
@@ -278,28 +259,26 @@ def roles_of(
     texts = text or _text_column([each for name, each in columns.items() if name != label])
     rest = [each for name, each in columns.items() if name != texts and not each.identifies]
     target = columns[label or _label(rest, subject, texts)]
-    if target.quantity and text is None:
+    quantity = target.kind == "quantity"
+    if quantity and text is None:
         texts = None
-    odd = next(
-        (cell for cell in target.filled if _number(cell) is None), "".join(target.filled[:1])
-    )
-    most = MOST_CLASSES
-    if sum(_number(cell) is not None for cell in target.filled) > len(target.filled) / 2:
-        most = MOST_CLASSES_IN_NUMBERS  # among numbers, a word is more likely a slip than a class
-    fits = texts is None if target.quantity else target.distinct <= most
-    if target.kind == "date" or not fits:
+    odd = [cell for cell in target.filled if _number(cell) is None]
+    # Among numbers, a word is more likely a slip than a class.
+    most = MOST_CLASSES if 2 * len(odd) >= len(target.filled) else MOST_CLASSES_IN_NUMBERS
+    if target.kind == "date" or (texts is not None if quantity else target.distinct > most):
         raise InitError(
-            f"--label is {target.name!r}, with {target.distinct:,} values such as {odd!r}, "
-            f"expected {'' if texts else 'numbers, or '}2 to {most} classes"
+            f"--label is {target.name!r}, with {target.distinct:,} values such as "
+            f"{(odd or target.filled)[0]!r}, expected {'' if texts else 'numbers, or '}2 to {most} "
+            "classes"
         )
     if texts is not None:
         found = (name for name, each in columns.items() if name and each.identifies)
         return Roles(text=texts, label=target.name, identifier=next(found, None))
     inputs = [each for each in rest if each is not target and each.distinct >= 2]
-    numbers, dates = (
-        tuple(each.name for each in inputs if each.kind == kind) for kind in ("number", "date")
+    numbers, dates, categories = (
+        tuple(each.name for each in inputs if each.kind in kinds)
+        for kinds in (("quantity", "count"), ("date",), ("category",))
     )
-    categories = tuple(each.name for each in inputs if each.category)
     used = {target.name, *numbers, *dates, *categories}
     if len(used) == 1:
         raise InitError(
@@ -307,7 +286,7 @@ def roles_of(
             "numbers, dates or repeated words, or one of texts (--text)"
         )
     return Roles(
-        label=target.name, task="numbers" if target.quantity else "classes", numbers=numbers,
+        label=target.name, task="numbers" if quantity else "classes", numbers=numbers,
         categories=categories, dates=dates, left_out=tuple(n for n in columns if n not in used),
     )  # fmt: skip
 
@@ -318,25 +297,24 @@ def listed(names: Collection[str]) -> str:
 
 def _text_column(columns: Sequence[Column]) -> str | None:
     """Short texts count if their column is called so and few columns hold numbers."""
-    numbers = sum(each.kind == "number" and not each.identifies for each in columns)
+    numbers = sum(each.number and not each.identifies for each in columns)
     fewest = FEWEST_WORDS if numbers <= 2 else WORDS_OF_DOCUMENTS
-    words = [each for each in columns if each.kind == "word"]
-    found = [each for each in words if each.known_as in TEXTS and each.words >= fewest] or [
-        each
-        for each in words
-        if each.distinct > len(each.filled) / 2 and each.words >= WORDS_OF_DOCUMENTS
-    ]
+    words = [each for each in columns if each.kind in ("category", "text")]
+    found = [each for each in words if each.known_as in TEXTS and each.words >= fewest]
+    found = found or [e for e in words if e.kind == "text" and e.words >= WORDS_OF_DOCUMENTS]
     return max(found, key=lambda each: each.words).name if found else None
 
 
 def _label(columns: Sequence[Column], subject: str, texts: str | None) -> str:
-    """The column that a person would take; raises InitError where several would do, or none."""
+    """The column that a person would take; raises UnclearLabelError where several would do, or
+    none."""
     about = {each.removesuffix("s") for each in re.split(r"[^a-z0-9]+", subject.lower())}
     parts = {each.name: each.known_as.split("_") for each in columns}
     fitting = [
-        each.name for each in columns
-        if each.classes or (texts is None and each.kind == "number" and each.distinct >= 2)
-    ]  # fmt: skip
+        each.name
+        for each in columns
+        if each.classes or (texts is None and each.number and each.distinct >= 2)
+    ]
     rules = [
         [each.name for name in LABELS for each in columns if each.known_as == name][:1],
         [name for name, words in parts.items() if {w.removesuffix("s") for w in words} <= about],
@@ -344,31 +322,10 @@ def _label(columns: Sequence[Column], subject: str, texts: str | None) -> str:
         [each.name for each in columns if each.known_as in TOPICAL_LABELS],
         fitting,
     ]
-    found = next((names[0] for names in rules if len(names) == 1), None)
-    if found is not None:
-        return found
-    if fitting:
-        raise UnclearLabelError(fitting)
-    what = f"column beside {texts!r} has classes" if texts else "column has classes or numbers"
-    raise InitError(f"--label is missing and no {what} to learn, expected one of {listed(parts)}")
-
-
-def _written(path: Path) -> tuple[str, str]:
-    """What separates the columns of a csv file, which is what its header has most, and its
-    encoding: what is no UTF-8 is a spreadsheet's Windows-1252."""
-    content = path.read_bytes()
-    if b"\0" in content:
-        raise InitError(
-            f"{path} holds NUL bytes, expected text in UTF-8, which spreadsheets save as "
-            "'CSV UTF-8'"
-        )
-    header = re.sub(rb'"[^"]*"', b"", content.partition(b"\n")[0])
-    separator = max(",;\t|", key=lambda each: header.count(each.encode()))
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return separator, "cp1252"
-    return separator, "utf-8"
+    for names in rules:
+        if len(names) == 1:
+            return names[0]
+    raise UnclearLabelError(fitting or tuple(parts))
 
 
 def _text(cell: Any) -> str:
@@ -383,6 +340,17 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+def _as_numbers(cells: Sequence[str], *, continental: bool) -> Sequence[str] | None:
+    """The cells as numbers with a decimal point, or None where some is no number."""
+    if all(_number(cell) is not None for cell in cells if cell):
+        return cells
+    bare = [cell.strip("$€£% ") for cell in cells]
+    for form, thousands, mark in reversed(DECIMALS) if continental else DECIMALS:
+        if all(form.fullmatch(cell) for cell in bare if cell):
+            return [cell.replace(thousands, "").replace(mark, ".") for cell in bare]
+    return None
 
 
 def _iso_date(cell: str, form: str | None) -> str:

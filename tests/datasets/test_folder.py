@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,9 +24,9 @@ TREES = st.dictionaries(
 )
 
 
-def write(base: Path, files: dict[str, bytes], folder: str = "photos") -> None:
+def write(base: Path, files: dict[str, bytes]) -> None:
     for name, content in files.items():
-        path = base / folder / name
+        path = base / "photos" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
@@ -51,51 +53,57 @@ def test_folders_are_one_data_set_exactly_when_they_hold_the_same(
         assert mine.is_whole(second.keys()) == (first.keys() <= second.keys())
 
 
-def test_hidden_files_are_nobody_s_data(tmp_path: Path) -> None:
-    plain = data_of(tmp_path, {"a.png": b"1"})
+def test_hidden_files_are_left_out_and_links_within_the_folder_followed(tmp_path: Path) -> None:
+    plain = data_of(tmp_path, {"a.png": b"1", "b.png": b"1"})
     write(tmp_path, {".DS_Store": b"x", ".cache/b.png": b"y"})
+    (tmp_path / "photos" / "b.png").unlink()
+    (tmp_path / "photos" / "b.png").symlink_to("a.png")
     again = raw_data(DECLARED, tmp_path)
     assert again.identity == plain.identity
-    assert fetched(again, tmp_path) == {"a.png": b"1"}
+    assert fetched(again, tmp_path) == {"a.png": b"1", "b.png": b"1"}
 
 
-def test_links_are_followed_within_the_folder_and_refused_where_they_lead_out(
-    tmp_path: Path,
-) -> None:
-    write(tmp_path, {"a.png": b"1"})
-    (tmp_path / "photos" / "b.png").symlink_to("a.png")
-    assert fetched(raw_data(DECLARED, tmp_path), tmp_path) == {"a.png": b"1", "b.png": b"1"}
-    secret = tmp_path / "credentials"
-    secret.write_text("secret")
-    (tmp_path / "photos" / "c.png").symlink_to(secret)
-    with pytest.raises(DatasetError, match=r"c\.png is a link to .*credentials"):
-        raw_data(DECLARED, tmp_path)
+def named(folder: Path, name: bytes) -> None:
+    path = folder / os.fsdecode(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
 
 
-@pytest.mark.parametrize("target", ["nowhere", "x", "."])
-def test_a_link_that_leads_to_no_file_is_named(tmp_path: Path, target: str) -> None:
-    write(tmp_path, {"a.png": b"1"})
-    (tmp_path / "photos" / "x").symlink_to(target)
-    with pytest.raises(DatasetError, match=r"photos/x is a link to"):
-        raw_data(DECLARED, tmp_path)
-
-
-def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
-    """Reading a pipe would wait forever."""
-    write(tmp_path, {"a.png": b"1"})
-    os.mkfifo(tmp_path / "photos" / "pipe")
-    with pytest.raises(DatasetError, match="pipe is not a plain file"):
-        raw_data(DECLARED, tmp_path)
+def swap(folder: Path, target: str) -> None:
+    folder.rename(folder.with_name("other"))
+    folder.symlink_to(target)
 
 
 @pytest.mark.parametrize(
-    "name", [b"a\nb.png", b"a\\b.png", b"\xff.png", b"/".join([b"x" * 250] * 3)]
+    ("spoil", "found"),
+    [
+        (lambda folder: (folder / "x").symlink_to(__file__), f"photos/x is a link to {__file__}"),
+        (lambda folder: (folder / "x").symlink_to("nowhere"), "photos/x is a link to"),
+        (lambda folder: (folder / "x").symlink_to("x"), "photos/x is a link to"),
+        (lambda folder: (folder / "x").symlink_to("."), "photos/x is a link to"),
+        # Reading a pipe would wait forever.
+        (lambda folder: os.mkfifo(folder / "pipe"), "photos/pipe is not a plain file"),
+        # Names that no object store takes alike.
+        (lambda folder: named(folder, b"a\nb.png"), "holds 'a"),
+        (lambda folder: named(folder, b"a\\b.png"), "holds 'a"),
+        (lambda folder: named(folder, b"\xff.png"), "holds '"),
+        (lambda folder: named(folder, b"/".join([b"x" * 250] * 3)), "holds 'xxx"),
+        # No data of its own.
+        (lambda folder: (folder / "a.png").unlink(), "photos holds no file"),
+        (lambda folder: folder.rename(folder.with_name("other")), "photos is not a folder"),
+        (lambda folder: swap(folder, "."), "holds the workload's own file"),
+        (lambda folder: (folder / "a.png").write_bytes(b"12345"), "holds more than 2 files or 4 "),
+        (lambda folder: [named(folder, name) for name in (b"b", b"c")], "holds more than 2 files"),
+    ],
 )
-def test_names_that_no_object_store_takes_alike_are_refused(tmp_path: Path, name: bytes) -> None:
-    path = tmp_path / "photos" / os.fsdecode(name)
-    path.parent.mkdir(parents=True)
-    path.touch()
-    with pytest.raises(DatasetError, match=r"holds .*, expected UTF-8 paths of"):
+def test_what_cannot_be_taken_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object], found: str
+) -> None:
+    monkeypatch.setattr(limits, "MOST_FILES", 2)
+    monkeypatch.setattr(limits, "MOST_BYTES", 4)
+    write(tmp_path, {"a.png": b"1", ".hidden": b"2"})
+    spoil(tmp_path / "photos")
+    with pytest.raises(DatasetError, match=re.escape(found)):
         raw_data(DECLARED, tmp_path)
 
 
@@ -106,28 +114,3 @@ def test_a_folder_that_changes_after_it_was_read_is_refused(tmp_path: Path) -> N
     write(tmp_path, {"b.png": b"2"})
     with pytest.raises(DatasetError, match="photos has changed"):
         data.fetch(tmp_path / "cache", print)
-
-
-@pytest.mark.parametrize(
-    ("files", "folder", "sentence"),
-    [
-        ({}, "photos", r"data\.folder: .*photos is not a folder"),
-        ({".hidden": b""}, "photos", r"photos holds no file"),
-        ({"a.png": b""}, ".", r"holds the workload's own file"),
-    ],
-)
-def test_a_folder_without_data_of_its_own_is_refused(
-    tmp_path: Path, files: dict[str, bytes], folder: str, sentence: str
-) -> None:
-    write(tmp_path, files)
-    with pytest.raises(DatasetError, match=sentence):
-        raw_data(FolderData(source="folder", folder=folder), tmp_path)
-
-
-@pytest.mark.parametrize(("name", "value"), [("MOST_FILES", 1), ("MOST_BYTES", 3)])
-def test_what_is_too_large_belongs_into_the_object_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: int
-) -> None:
-    monkeypatch.setattr(limits, name, value)
-    with pytest.raises(DatasetError, match=r"holds more than "):
-        data_of(tmp_path, {"a.png": b"12", "b.png": b"34"})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.init.table import (
-    Column,
     InitError,
     Roles,
     UnclearLabelError,
@@ -27,33 +27,63 @@ NUMBERS = [f"{number / 7:.3f}" for number in range(100)]
 NAMES = [f"Braund, Mr. Owen {number}" for number in range(100)]
 STARS = [str(number % 5) for number in range(100)]
 COUNTED = list(map(str, range(100)))
+DATES = [f"{1 + n % 28}.{1 + n % 12}.2020" for n in range(100)]
+GAPS = ["" if n % 9 == 0 else str(n / 3) for n in range(100)]
+CITIES = [f"city {n % 50}" for n in range(100)]
 
 
-def found(columns: Mapping[str, Sequence[str]], subject: str = "", **given: str | None) -> Roles:
+def found(columns: Mapping[str, Sequence[str]], subject: str = "", **given: str) -> Roles:
     described = {name: column_of(name, cells) for name, cells in columns.items()}
     return roles_of(described, subject, **given)
 
 
-def test_texts_and_classes_are_known_by_what_they_hold_and_then_by_name() -> None:
-    table = {"verdict": CLASSES, "n": NUMBERS, "what": SENTENCES}
-    assert found(table) == Roles(text="what", label="verdict")
-    longer = [f"{each} and then some more" for each in SENTENCES]
-    table = {
-        "note": longer,
-        "text": SENTENCES,
-        "language": CLASSES,
-        "label": CLASSES,
-        "id": COUNTED,
-    }
-    assert found(table) == Roles(text="text", label="label", identifier="id")
-
-
-def test_ratings_are_classes_and_prices_are_numbers_even_beside_a_description() -> None:
-    table = found({"n": NUMBERS, "kind": CLASSES, "name": [], "stars": STARS})
-    assert table == Roles(label="stars", numbers=("n",), categories=("kind",), left_out=("name",))
-    assert found({"PersonId": COUNTED, "price": NUMBERS, "n": STARS, "about": SENTENCES}) == Roles(
-        label="price", task="numbers", numbers=("n",), left_out=("PersonId", "about")
-    )
+@pytest.mark.parametrize(
+    ("columns", "given", "roles"),
+    [
+        (
+            {"verdict": CLASSES, "n": NUMBERS, "what": SENTENCES},
+            {},
+            Roles(text="what", label="verdict"),
+        ),
+        (
+            {"note": [f"{each} and more" for each in SENTENCES], "text": SENTENCES,
+             "language": CLASSES, "label": CLASSES, "id": COUNTED},
+            {},
+            Roles(text="text", label="label", identifier="id"),
+        ),
+        (
+            {"n": NUMBERS, "kind": CLASSES, "name": [], "stars": STARS},
+            {},
+            Roles(label="stars", numbers=("n",), categories=("kind",), left_out=("name",)),
+        ),
+        (
+            {"PersonId": COUNTED, "price": NUMBERS, "n": STARS, "about": SENTENCES},
+            {},
+            Roles(label="price", task="numbers", numbers=("n",), left_out=("PersonId", "about")),
+        ),
+        (
+            {"no": [str(1 + n) for n in range(100)], "day": DATES, "x": GAPS,
+             "always": ["1"] * 100, "city": CITIES, "name": NAMES, "y": CLASSES},
+            {},
+            Roles(label="y", numbers=("x",), dates=("day",), categories=("city",),
+                  left_out=("no", "always", "name")),
+        ),
+        (
+            {"n": NUMBERS, "kind": CLASSES, "target": NUMBERS},
+            {"label": "kind"},
+            Roles(label="kind", numbers=("n", "target")),
+        ),
+        (
+            {"note": SENTENCES, "n": NUMBERS, "m": STARS},
+            {"label": "n"},
+            Roles(label="n", task="numbers", numbers=("m",), left_out=("note",)),
+        ),
+    ],
+)  # fmt: skip
+def test_each_column_gets_its_role(
+    columns: Mapping[str, Sequence[str]], given: dict[str, str], roles: Roles
+) -> None:
+    assert found(columns, **given) == roles
 
 
 @pytest.mark.parametrize(
@@ -84,15 +114,17 @@ def test_a_label_is_found_as_a_person_would(
 @pytest.mark.parametrize(
     ("cells", "kind", "written"),
     [
-        (["1", "2.5", ""], "number", ["1", "2.5", ""]),
-        (["1,234.50", "$12", ""], "number", ["1234.50", "12", ""]),
-        (["1.234,5", "€ 12", "3,25"], "number", ["1234.5", "12", "3.25"]),
-        (["45%", "7 %"], "number", ["45", "7"]),
+        (["1", "2.5", ""], "quantity", ["1", "2.5", ""]),
+        (["1", "2", ""], "count", ["1", "2", ""]),
+        (["1,234.50", "$12", ""], "quantity", ["1234.50", "12", ""]),
+        (["1.234,5", "€ 12", "3,25"], "quantity", ["1234.5", "12", "3.25"]),
+        (["45%", "7 %"], "count", ["45", "7"]),
         (["31.1.2020", "1.2.2020"], "date", ["2020-01-31", "2020-02-01"]),
         (["1/31/2020 8:30"], "date", ["2020-01-31T08:30:00"]),
         (["2020-01-02", "", "2021-05-06 07:08"], "date", ["2020-01-02", "", "2021-05-06T07:08:00"]),
         (["Jan 5, 2020"], "date", ["2020-01-05"]),
-        (["1", "2.5", "many"], "word", ["1", "2.5", "many"]),
+        (["1", "2.5", "many"], "text", ["1", "2.5", "many"]),
+        (["many", "few", "many", "few"], "category", ["many", "few", "many", "few"]),
     ],
 )
 def test_numbers_and_dates_are_written_as_programs_read_them(
@@ -102,51 +134,22 @@ def test_numbers_and_dates_are_written_as_programs_read_them(
     assert (made.kind, made.cells) == (kind, written)
 
 
-def test_a_comma_in_a_file_of_semicolons_is_a_decimal_mark() -> None:
-    assert column_of("x", ["1,234"], continental=True).cells == ["1.234"]
-    assert column_of("x", ["1,234"]).cells == ["1234"]
-
-
-def test_dates_gaps_counted_rows_and_categories_of_many_values_are_recognised() -> None:
-    table = {
-        "no": [str(1 + n) for n in range(100)],
-        "day": [f"{1 + n % 28}.{1 + n % 12}.2020" for n in range(100)],
-        "x": ["" if n % 9 == 0 else str(n / 3) for n in range(100)],
-        "always": ["1"] * 100,
-        "city": [f"city {n % 50}" for n in range(100)],
-        "name": NAMES,
-        "y": CLASSES,
-    }
-    assert found(table) == Roles(
-        label="y", numbers=("x",), dates=("day",), categories=("city",),
-        left_out=("no", "always", "name"),
-    )  # fmt: skip
-
-
-def test_the_command_line_has_the_last_word() -> None:
-    made = found({"n": NUMBERS, "kind": CLASSES, "target": NUMBERS}, label="kind")
-    assert (made.label, made.task) == ("kind", "classes")
-    assert found({"note": SENTENCES, "n": NUMBERS, "m": STARS}, label="n").text is None
-
-
 @pytest.mark.parametrize(
-    ("columns", "label", "named"),
+    ("columns", "given", "named"),
     [
-        ({"text": SENTENCES, "n": NUMBERS}, None, "'n'"),  # no classes beside the texts
-        ({"price": NUMBERS}, None, "'price'"),  # nothing to predict it from
-        ({"name": [f"n{number}" for number in range(100)]}, None, "'name'"),
-        ({"n": NUMBERS, "price": [*NUMBERS * 3, "unknown"]}, None, "'unknown'"),
-        ({"n": NUMBERS, "y": ["2020-01-02", "2020-01-03"] * 50}, None, "'2020-01-02'"),
-        ({"a": STARS, "b": STARS}, "c", "'a', 'b'"),
+        ({"text": SENTENCES, "n": NUMBERS}, {}, "'n'"),  # no classes beside the texts
+        ({"price": NUMBERS}, {}, "'price'"),  # nothing to predict it from
+        ({"name": [f"n{number}" for number in range(100)]}, {}, "'name'"),
+        ({"n": NUMBERS, "price": [*NUMBERS * 3, "unknown"]}, {}, "'unknown'"),
+        ({"n": NUMBERS, "y": ["2020-01-02", "2020-01-03"] * 50}, {}, "'2020-01-02'"),
+        ({"a": STARS, "b": STARS}, {"label": "c"}, "'a', 'b'"),
     ],
 )
 def test_what_cannot_be_learned_is_refused_by_name(
-    columns: dict[str, Sequence[str]], label: str | None, named: str
+    columns: dict[str, Sequence[str]], given: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(InitError) as caught:
-        found(columns, label=label)
-    assert str(caught.value).startswith("--label is ")
-    assert named in str(caught.value)
+    with pytest.raises(InitError, match=rf"^--label is .*{named}"):
+        found(columns, **given)
 
 
 HEADED = "a,b,label\n"
@@ -176,24 +179,28 @@ def test_a_file_that_is_no_table_is_refused_with_the_place(
     assert named in caught.value.problems[-1]
 
 
-def test_what_spreadsheets_write_is_read(tmp_path: Path) -> None:
-    """A byte-order mark, tabs, lines of Windows, a quoted line break, columns without a name."""
-    path = tmp_path / "mine.tsv"
-    rows = "".join(f'{n},5\t"one,\ntwo"\tyes\t\t\r\n' for n in range(60))
-    path.write_text(f"\ufeffx\tnote\tlabel\t\t\r\n{rows}", encoding="utf-8", newline="")
-    table = read_table(path)
-    assert list(table.columns) == ["x", "note", "label"]
-    assert table.columns["x"] == Column("x", [f"{n}.5" for n in range(60)], "number")
-    assert set(table.columns["note"].cells) == {"one,\ntwo"}
-    assert len(table.notes) == 2
+# A byte-order mark, tabs, lines of Windows, a quoted line break, columns without a name.
+SPREADSHEET = "\ufeffx\tnote\tlabel\t\t\r\n" + '1,5\t"one,\ntwo"\tyes\t\t\r\n' * 60
 
 
-def test_lines_that_are_no_rows_are_left_out_and_listed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "cells", "notes"),
+    [
+        (SPREADSHEET.encode(), {"x": "1.5", "note": "one,\ntwo", "label": "yes"}, ["'\\t'"]),
+        (("a;b\n" + "1,234;Köln\n" * 60).encode("cp1252"), {"a": "1.234", "b": "Köln"}, ["1252"]),
+        (("a,b\n" + "1,x\n" * 60 + "1,2,3\n").encode(), {"a": "1", "b": "x"}, ["line 62"]),
+    ],
+)
+def test_what_spreadsheets_write_is_read(
+    tmp_path: Path, content: bytes, cells: dict[str, str], notes: list[str]
+) -> None:
     path = tmp_path / "mine.csv"
-    path.write_text(HEADED + ROWS_OF_TWO + "1,2,3,4\n")
+    path.write_bytes(content)
     table = read_table(path)
-    assert len(table.columns["a"].cells) == 60
-    assert "line 62" in table.notes[0]
+    assert {name: set(each.cells) for name, each in table.columns.items()} == {
+        name: {cell} for name, cell in cells.items()
+    }
+    assert [note for note, part in zip(table.notes, notes, strict=True) if part not in note] == []
 
 
 ROWS = st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from("abcdefgh")), max_size=60)
