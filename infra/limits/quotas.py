@@ -61,7 +61,7 @@ def resources_of(workload: Workload) -> Counter[str]:
         )
     if workload.posture is not None:
         counted += Counter(
-            {"AWS::IAM::Role": 1, "AWS::Events::Rule": 2, "AWS::CloudWatch::Alarm": 1}
+            {"AWS::IAM::Role": 1, "AWS::Events::Rule": 1, "AWS::CloudWatch::Alarm": 1}
         )
     return counted + _of_releases(workload)
 

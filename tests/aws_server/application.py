@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qs
@@ -44,6 +45,7 @@ class Application:
 
     def __init__(self) -> None:
         self._moto = DomainDispatcherApplication(create_backend_app)
+        self._one_at_a_time = threading.Lock()
         self._reset()
 
     def _reset(self) -> None:
@@ -69,6 +71,9 @@ class Application:
                 environ[HEADER] = asked
         except ServiceError as error:
             return error.respond(environ, start)
+        if environ.get("HTTP_X_AMZ_TARGET", "").startswith("DynamoDB"):
+            with self._one_at_a_time:  # moto copies its tables, which others must not change then
+                return self._moto(environ, start)
         return self._moto(environ, start)
 
     def _account(self, number: str) -> Account:
