@@ -53,6 +53,10 @@ class Branch:
     taken_when: bool
 
 
+BRANCHES = {"IfSteps": True, "ElseSteps": False}
+"""The members that hold the steps of a Condition step's branches."""
+
+
 @dataclass(frozen=True)
 class CachePolicy:
     """An earlier result may stand in for the step when it is no older than `expire_after`."""
