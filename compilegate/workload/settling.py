@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from compilegate.catalog.images import UnknownImageError
 from compilegate.catalog.instances import instance_of
-from compilegate.catalog.tested_models import TestedBatch, default_batch_size
+from compilegate.catalog.tested_models import default_batch_size
 from compilegate.declaration_errors import read_toml
 from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Option, declarations
@@ -275,7 +275,7 @@ def _arm(file: WorkloadFile, kind: Kind, name: str, baseline: Arm | None) -> Arm
     instance_type = table.instance_type or file.compute.instance_type
     processes, batch_size = _processes(name, table, instance_type), table.batch_size
     if batch_size is None:
-        batch_size = _tested_batch(kind, name, table, instance_type).batch_size
+        batch_size = _tested_batch(kind, name, table, instance_type)
     rate, scaled = table.learning_rate, None
     if rate is None:
         scaled = _scaled(name, table, batch_size * processes * table.instance_count, baseline)
@@ -351,7 +351,7 @@ def _processes(name: str, arm: ArmTable, instance_type: str) -> int:
     return instance.accelerators
 
 
-def _tested_batch(kind: Kind, name: str, arm: ArmTable, instance_type: str) -> TestedBatch:
+def _tested_batch(kind: Kind, name: str, arm: ArmTable, instance_type: str) -> int:
     missing = f"arms.{name}.batch_size is missing, expected a number"
     if kind.hub_model is None:
         raise WorkloadError(
@@ -368,9 +368,9 @@ def _tested_batch(kind: Kind, name: str, arm: ArmTable, instance_type: str) -> T
         framework="pytorch" if stack is None else stack.framework,
         version=None if stack is None else stack.version,
     )
-    if not isinstance(tested, TestedBatch):
-        raise WorkloadError(f"{missing}; there is none by default, since {tested.reason}")
-    return tested
+    if isinstance(tested, str):
+        raise WorkloadError(f"{missing}; there is none by default, since {tested}")
+    return tested[0]
 
 
 def served(file: WorkloadFile) -> Served | None:
