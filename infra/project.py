@@ -147,7 +147,7 @@ def _approval_is_left_to_people(settings: Settings, workloads: Sequence[Declared
     problems = []
     for declared in workloads:
         workload = declared.workload
-        scheduled = workload.schedule.parameters if workload.schedule is not None else {}
+        scheduled = workload.schedule.parameters.given if workload.schedule is not None else {}
         for key, status in (
             ("registry.approval", workload.registry.approval),
             (f"schedule.parameters.{APPROVAL}", scheduled.get(APPROVAL, WAITING)),

@@ -135,7 +135,7 @@ def _instance(workload: Workload, arm: Arm, given: str | None) -> str:
 
 def _scheduled(workload: Workload) -> Mapping[str, str | int]:
     """The parameters that the schedule gives each execution."""
-    return {} if workload.schedule is None else workload.schedule.parameters
+    return {} if workload.schedule is None else workload.schedule.parameters.given
 
 
 def _key(about: Finding, arm: Arm) -> str:

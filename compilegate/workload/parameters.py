@@ -3,10 +3,9 @@ each may be. The definition declares them; a schedule may give them values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, StringConstraints
 
 DATA = "Data"
 APPROVAL = "ModelApprovalStatus"
@@ -40,28 +39,3 @@ InstanceType = Annotated[
 AttemptNumber = Annotated[str, StringConstraints(pattern=r"^[1-9]\d{0,3}$")]
 RuntimeSeconds = Annotated[int, Field(ge=60, le=LONGEST_JOB_SECONDS)]
 DataUri = Annotated[str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]+/\S+$")]
-
-_EXPECTED: Mapping[str, tuple[TypeAdapter[Any], str]] = {
-    DATA: (TypeAdapter(DataUri), "the s3:// URI of a folder"),
-    APPROVAL: (TypeAdapter(Approval), "'PendingManualApproval', 'Approved' or 'Rejected'"),
-    INSTANCE_TYPE: (TypeAdapter(InstanceType), "an instance type, as in 'ml.g5.xlarge'"),
-    MAX_RUNTIME: (
-        TypeAdapter(RuntimeSeconds),
-        f"a whole number from 60 to {LONGEST_JOB_SECONDS}",
-    ),
-    ATTEMPT: (TypeAdapter(AttemptNumber), "a number from '1' on, as text"),
-}
-
-
-def check_parameters(values: Mapping[str, str | int]) -> None:
-    """Raises ValueError for a name or a value that the pipeline does not take."""
-    for name, value in values.items():
-        if name not in _EXPECTED:
-            raise ValueError(
-                f"{name} is not a parameter of the pipeline, expected {', '.join(_EXPECTED)}"
-            )
-        adapter, expected = _EXPECTED[name]
-        try:
-            adapter.validate_python(value, strict=True)
-        except ValidationError as error:
-            raise ValueError(f"{name} is {value!r}, expected {expected}") from error

@@ -16,9 +16,9 @@ from compilegate.declaration_errors import read_toml
 from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Option, declarations
 from compilegate.job.names import BASELINE_ARM, MOST_BUCKETS, NO_ARM, NOTHING_NEW
-from compilegate.workload.file import ArmTable, Data, WorkloadFile, repeated
+from compilegate.workload.file import ArmTable, Data, WorkloadFile
 from compilegate.workload.kinds import Kind, kind_of
-from compilegate.workload.parameters import LONGEST_JOB_SECONDS, MAX_RUNTIME
+from compilegate.workload.parameters import LONGEST_JOB_SECONDS
 from compilegate.workload.settled import (
     Arm,
     ScaledRate,
@@ -121,9 +121,6 @@ def settle(file: WorkloadFile) -> Workload:
 def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
     """What does not go together; a problem may follow from the one before it."""
     yield from _wrong_waits(file)
-    twice = repeated(file.seeds)
-    if twice is not None:
-        yield f"seeds holds {twice} more than once, expected distinct seeds"
     yield from _incomparable(file)
     if file.posture is not None:
         yield from _without_posture(file)
@@ -156,12 +153,12 @@ def _without_posture(file: WorkloadFile) -> Iterator[str]:
 
 def _wrong_waits(file: WorkloadFile) -> Iterator[str]:
     runtime = file.compute.max_runtime_seconds
-    scheduled = file.schedule.parameters.get(MAX_RUNTIME) if file.schedule else None
+    scheduled = file.schedule.parameters.MaxRuntimeInSeconds if file.schedule else None
     for name, arm in file.arms.items():
         wait = _wait(file, arm)
-        if wait is not None and isinstance(scheduled, int) and scheduled > wait:
+        if wait is not None and scheduled is not None and scheduled > wait:
             yield (
-                f"schedule.parameters.{MAX_RUNTIME} is {scheduled}, expected {wait} or less, "
+                f"schedule.parameters.MaxRuntimeInSeconds is {scheduled}, expected {wait} or less, "
                 f"which is the wait of the spot arm {name}"
             )
         if arm.max_wait_seconds is None:
@@ -397,10 +394,10 @@ def serving_problems(file: WorkloadFile) -> Iterator[str]:
     if settled is None:
         return
     declared = settled.declared
-    if file.program is None and declared.handler is not None and declared.folder is None:
+    if file.program is None and (declared.handler is None) != (declared.folder is None):
         yield (
-            "serving.handler is given without serving.folder, expected both, or neither for the "
-            "built-in handler"
+            "serving has one of handler and folder, expected both, or neither for the built-in "
+            "handler"
         )
     if (
         file.program is not None
