@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -54,23 +54,15 @@ from compilegate.workload.schedule import read_expression, read_time_zone
 OWN_PREFIX = "compilegate/"
 """Where executions and staging write."""
 
-Each = TypeVar("Each", bound=Hashable)
-
-
-def repeated(values: Iterable[Each]) -> Each | None:
-    """The first value that is there twice."""
-    seen: set[Each] = set()
-    for each in values:
-        if each in seen:
-            return each
-        seen.add(each)
-    return None
-
 
 def _distinct(values: list[Any]) -> None:
-    twice = repeated(values)
-    if twice is not None:
-        raise ValueError(f"holds {twice!r} more than once, expected each once")
+    for at, each in enumerate(values):
+        if each in values[:at]:
+            raise ValueError(f"holds {each!r} more than once, expected each once")
+
+
+def _names_differ(files: list[str]) -> None:
+    _distinct([PurePosixPath(file).name for file in files])
 
 
 def _passing(check: Callable[[Any], object]) -> AfterValidator:
@@ -280,10 +272,15 @@ class ArmTable(CompilerKeys):
                 f"distribution is {self.distribution!r} with compiler {self.compiler!r}, expected "
                 f"{' or '.join(map(repr, known or ('none',)))}"
             )
-        if self.distribution == "none" and self.instance_count * (self.processes or 1) > 1:
+        if self.distribution == "none" and self.instance_count > 1:
             yield (
-                f"distribution is 'none' with instance_count {self.instance_count} and processes "
-                f"{self.processes or 1}, expected a distribution: without one each trains alone"
+                f"instance_count is {self.instance_count} and distribution is 'none', expected a "
+                "distribution: without one each instance trains alone"
+            )
+        if self.distribution != "torchrun" and (self.processes or 1) > 1:
+            yield (
+                f"processes is {self.processes} with distribution {self.distribution!r}, expected "
+                "'torchrun', or processes left out"
             )
 
     def _of_tables(self) -> Iterator[str]:
@@ -315,15 +312,10 @@ class ArmTable(CompilerKeys):
             yield problem
 
     def _of_rates(self) -> Iterator[str]:
-        if self.learning_rate is not None and self.scale_learning_rate != "none":
+        if (self.learning_rate is None) == (self.scale_learning_rate == "none"):
             yield (
-                f"learning_rate is {self.learning_rate:g} and scale_learning_rate is "
-                f"{self.scale_learning_rate!r}, expected one of them"
-            )
-        if self.learning_rate is None and self.scale_learning_rate == "none":
-            yield (
-                "learning_rate is missing, expected a number, or scale_learning_rate = 'linear' or "
-                "'square-root'"
+                "learning_rate and scale_learning_rate are both given or both missing, expected a "
+                "number, or scale_learning_rate = 'linear' or 'square-root'"
             )
 
 
@@ -347,16 +339,8 @@ class WheelData(_ScriptData):
     """The wheel's file name. Its platform need not be this machine's."""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     """The wheel's digest: what has another is refused."""
-    files: list[Member] = Field(min_length=1, max_length=1000)
+    files: Annotated[list[Member], _passing(_names_differ)] = Field(min_length=1, max_length=1000)
     """Paths in the wheel; each file keeps its last name."""
-
-    @field_validator("files")
-    @classmethod
-    def _names_differ(cls, files: list[str]) -> list[str]:
-        twice = repeated(PurePosixPath(file).name for file in files)
-        if twice is not None:
-            raise ValueError(f"holds {twice!r} twice, expected files of different names")
-        return files
 
 
 class FolderData(_ScriptData):
@@ -468,10 +452,6 @@ class RandomModel(Table):
     """Share of activations that training drops."""
 
     @property
-    def hub_id(self) -> None:
-        """None: it is no model of the hub."""
-
-    @property
     def hyperparameters(self) -> dict[str, str]:
         """What the training program needs to know about the model."""
         return {name: repr(value) for name, value in self if name != "source"}
@@ -492,11 +472,6 @@ class HubModel(Table):
     source: Literal["hub"]
     id: Text
     """Its id on the hub, or the folder it lies in."""
-
-    @property
-    def hub_id(self) -> str:
-        """The model's id, or the folder it lies in."""
-        return self.id
 
     @property
     def hyperparameters(self) -> dict[str, str]:
@@ -652,7 +627,7 @@ TAKEN_MODULES = frozenset(
 class Gate(GateSettings):
     """`[gate]`, with the code of your own that the gate needs."""
 
-    code: list[Text] = Field(default=[], max_length=50)
+    code: list[Folder] = Field(default=[], max_length=50)
     """Python files and packages (folders) for `function` metrics, relative to this file. Each is
     importable by its last name."""
 
@@ -661,20 +636,14 @@ class Gate(GateSettings):
     def _can_be_imported_and_hides_nothing(cls, code: list[str]) -> list[str]:
         names = [PurePosixPath(place).name.removesuffix(".py") for place in code]
         for place, name in zip(code, names, strict=True):
-            parts = PurePosixPath(place).parts
-            if place.startswith("/") or ".." in parts or not name.isidentifier():
-                raise ValueError(
-                    f"holds {place!r}, expected the relative path of a Python file or of a folder "
-                    "that can be imported"
-                )
+            if not name.isidentifier():
+                raise ValueError(f"holds {place!r}, expected a Python file or package")
             if name in sys.stdlib_module_names or name in TAKEN_MODULES:
                 raise ValueError(
                     f"holds {place!r}, which would hide the module {name} from the gate, expected "
                     "another name"
                 )
-        twice = repeated(names)
-        if twice is not None:
-            raise ValueError(f"holds the module {twice} more than once, expected distinct names")
+        _distinct(names)
         return code
 
 

@@ -28,6 +28,7 @@ from compilegate.workload.file import (
     Argument,
     ArmTable,
     FolderData,
+    HubModel,
     Model,
     Program,
     Recipe,
@@ -193,16 +194,17 @@ class TextClassification(Kind):
                 f"data.source is {data.source!r}, expected a [program] of your own beside it: "
                 "the built-in program reads a training and a validation file of documents"
             )
+        hub_id = model.id if isinstance(model, HubModel) else None
         return cls(
             model=model,
             recipe=recipe,
-            hub_model=model.hub_id,
-            model_name=model.hub_id,
+            hub_model=hub_id,
+            model_name=hub_id,
             slice_columns=data.slice_columns,
             padding=data.padding,
             document_shapes=DocumentShapes(
                 sequence_length=data.sequence_length,
-                vocabulary=data.vocabulary if model.hub_id is None else None,
+                vocabulary=data.vocabulary if hub_id is None else None,
             ),
             preparation=_preparation_of(data, model),
             processing_image=("Prepare", BUILT_IN_IMAGE),
@@ -252,8 +254,8 @@ def _preparation_of(data: TextData, model: Model) -> Preparation:
         ("--sequence-length", str(data.sequence_length)),
         ("--vocabulary", str(data.vocabulary)),
     ]
-    if model.hub_id is not None:
-        flags.append(("--model-id", model.hub_id))
+    if isinstance(model, HubModel):
+        flags.append(("--model-id", model.id))
     flags += [("--slice-column", column) for column in data.slice_columns]
     return Preparation(
         image=BUILT_IN_IMAGE,

@@ -3,9 +3,9 @@ each may be. The definition declares them; a schedule may give them values."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 DATA = "Data"
 APPROVAL = "ModelApprovalStatus"
@@ -21,21 +21,7 @@ LONGEST_JOB_SECONDS = 2_419_200
 Approval = Literal["PendingManualApproval", "Approved", "Rejected"]
 
 
-def _no_local_mode(value: Any) -> Any:
-    if value in ("local", "local_gpu"):
-        raise ValueError(
-            f"is {value!r}, expected an instance type of SageMaker, as in 'ml.g5.xlarge'; "
-            "`compilegate run` trains on this machine whatever type is declared, and refuses "
-            "Training Compiler and Neuron there, which are in AWS's images only"
-        )
-    return value
-
-
-InstanceType = Annotated[
-    str,
-    BeforeValidator(_no_local_mode),
-    StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$"),
-]
+InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$")]
 AttemptNumber = Annotated[str, StringConstraints(pattern=r"^[1-9]\d{0,3}$")]
 RuntimeSeconds = Annotated[int, Field(ge=60, le=LONGEST_JOB_SECONDS)]
 DataUri = Annotated[str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]+/\S+$")]

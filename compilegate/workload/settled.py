@@ -232,17 +232,12 @@ class Workload:
         It knows which arms it leaves out, so that nobody takes the rest for the whole. Raises
         WorkloadError for an arm that is not declared, and without the baseline.
         """
-        unknown = [name for name in names if name not in self.arms]
-        if unknown:
+        if BASELINE_ARM not in names or not self.arms.keys() >= set(names):
             raise WorkloadError(
-                f"arms: {unknown[0]!r} is not declared, expected {', '.join(self.arms)}"
+                f"arms: {', '.join(names)} would train, expected {BASELINE_ARM} and any of "
+                f"{', '.join(self.candidates)}"
             )
         kept = {name: arm for name, arm in self.arms.items() if name in names}
-        if BASELINE_ARM not in kept:
-            raise WorkloadError(
-                f"arms: {', '.join(kept) or 'none'} would train, expected {BASELINE_ARM} and any "
-                "candidates beside it"
-            )
         return replace(
             self, arms=kept, left_out=tuple(name for name in self.arms if name not in kept)
         )
