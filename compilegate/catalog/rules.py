@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from compilegate.catalog.compilers import (
     Compiler,
-    End,
     Graphless,
+    Maintenance,
     Stack,
     compilers,
     graphless,
@@ -162,13 +162,12 @@ def _findings(case: Case) -> Iterator[Finding]:
         found = rule(case)
         if found:
             about = "version" if code in _OF_AN_IMAGE and case.stack is not None else None
-            known: dict[str, object] = {"asked": case.asked, "compiler": case.compiler}
-            for name in ("stack", "image", "patches", "instance", "accelerator"):
-                known[name] = getattr(case, name)
+            known: dict[str, object] = {name: getattr(case, name) for name in _KNOWN}
             values = {} if found is True else found
             yield finding(code, about=about, **{**known, **values})
 
 
+_KNOWN = ("asked", "compiler", "stack", "image", "patches", "instance", "accelerator")
 Values = Mapping[str, object]
 """What fills the sentence of a finding, besides what is known of every case."""
 
@@ -396,7 +395,8 @@ def _unknown_backend(case: Case) -> Values | None:
     return {"meant": f"did you mean {close[0]!r}?" if close else other}
 
 
-def _end(found: End | None) -> Values | None:
+def _end(kept: Maintenance, case: Case) -> Values | None:
+    found = kept.end(case.compiler.title, case.today)
     return None if found is None else {"end": found}
 
 
@@ -438,15 +438,9 @@ RULES: Mapping[str, Rule] = {
     "no-patches": lambda case: case.patches is not None and case.patches.until is None,
     "not-extendable": _not_extendable,
     "unknown-backend": _unknown_backend,
-    "compiler-ends": lambda case: _end(
-        case.compiler.maintained.end(case.compiler.title, case.today)
-    ),
-    "profiler-ends": lambda case: _end(
-        service("profiler").end("SageMaker Profiler", case.today) if case.asked.profiler else None
-    ),
-    "debugger-ends": lambda case: _end(
-        service("debugger").end("SageMaker Debugger", case.today) if case.asked.debugger else None
-    ),
+    "compiler-ends": lambda case: _end(case.compiler.maintained, case),
+    "profiler-ends": lambda case: case.asked.profiler and _end(service("profiler"), case),
+    "debugger-ends": lambda case: case.asked.debugger and _end(service("debugger"), case),
 }
 """By code: whether a case is found so, and what fills the sentence. An accelerator that is not
 there, say, is not spoken of by the rules that ask for one."""

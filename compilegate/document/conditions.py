@@ -64,15 +64,11 @@ def condition_faults(condition: Any) -> list[str]:
     missing = [key for key in _MEMBERS[kind] if key not in condition]
     if missing:
         return [f"a condition of type {kind} needs {missing[0]}"]
-    if kind == "Not":
-        return condition_faults(condition["Condition"])
-    if kind in {"Or", "In"}:
-        key = "Conditions" if kind == "Or" else "Values"
-        items = condition[key]
-        if not isinstance(items, list) or not items:
-            return [f"{key} of a condition of type {kind} must be a non-empty list"]
-        return [fault for item in items for fault in condition_faults(item)] if kind == "Or" else []
-    return []
+    inner = condition[_MEMBERS[kind][-1]]
+    if kind in {"Or", "In"} and (not isinstance(inner, list) or not inner):
+        return [f"{_MEMBERS[kind][-1]} of a condition of type {kind} must be a non-empty list"]
+    inside = {"Or": inner, "Not": [inner]}.get(kind, [])
+    return [fault for item in inside for fault in condition_faults(item)]
 
 
 def _kind(value: Any) -> str:

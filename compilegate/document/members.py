@@ -32,7 +32,7 @@ class Kind:
     """What a member may hold."""
 
     expected: str
-    types: type | tuple[type, ...]
+    types: tuple[type, ...]
     read: Callable[[Any], Any] = lambda value: value
     """Raises ValueError for what is of the type, and not accepted."""
     part: type | None = None
@@ -47,15 +47,15 @@ def one_of(allowed: Collection[str]) -> Kind:
             raise ValueError
         return value
 
-    return Kind(f"one of {', '.join(allowed)}", str, read)
+    return Kind(f"one of {', '.join(allowed)}", (str,), read)
 
 
 def _array_of(part: type) -> Kind:
-    return Kind("an array", list, part=part)
+    return Kind("an array", (list,), part=part)
 
 
-TEXT = Kind("a string", str)
-LIST = Kind("an array", list, tuple)
+TEXT = Kind("a string", (str,))
+LIST = Kind("an array", (list,), tuple)
 NUMBER = Kind("a number", (int, float))
 
 MEMBERS: Mapping[type, Mapping[str, tuple[str, Kind]]] = {
@@ -67,10 +67,10 @@ MEMBERS: Mapping[type, Mapping[str, tuple[str, Kind]]] = {
     },
     Dependency: {"step": ("Step", TEXT), "trigger": ("Trigger", one_of(TRIGGERS))},
     CachePolicy: {
-        "enabled": ("Enabled", Kind("true or false", bool)),
+        "enabled": ("Enabled", Kind("true or false", (bool,))),
         "expire_after": (
             "ExpireAfter",
-            Kind("an ISO 8601 duration such as P30D or PT12H", str, parse_duration),
+            Kind("an ISO 8601 duration such as P30D or PT12H", (str,), parse_duration),
         ),
     },
     RetryPolicy: {
@@ -92,12 +92,12 @@ MEMBERS: Mapping[type, Mapping[str, tuple[str, Kind]]] = {
     Step: {
         "name": ("Name", TEXT),
         "type": ("Type", TEXT),
-        "arguments": ("Arguments", Kind("an object", dict)),
+        "arguments": ("Arguments", Kind("an object", (dict,))),
         "depends_on": ("DependsOn", _array_of(Dependency)),
         "display_name": ("DisplayName", TEXT),
         "description": ("Description", TEXT),
         "retry_policies": ("RetryPolicies", _array_of(RetryPolicy)),
-        "cache": ("CacheConfig", Kind("an object", dict, part=CachePolicy)),
+        "cache": ("CacheConfig", Kind("an object", (dict,), part=CachePolicy)),
         "property_files": ("PropertyFiles", _array_of(PropertyFile)),
         "function": ("FunctionArn", Kind("the ARN of a function", (str, dict))),
         "output_parameters": ("OutputParameters", _array_of(OutputParameter)),
@@ -144,8 +144,7 @@ def read_members(
 
 
 def _read(kind: Kind, value: Any, where: str, faults: list[str]) -> Any:
-    truth = isinstance(value, bool)  # which is an int to Python
-    if not isinstance(value, kind.types) or (truth and kind.types == NUMBER.types):
+    if type(value) not in kind.types:  # a bool is an int to isinstance
         raise ValueError
     if kind.part is None:
         return kind.read(value)

@@ -125,9 +125,7 @@ class Definition:
 
 def matches(value: Any, parameter_type: str) -> bool:
     """Whether a JSON value is of a parameter type; a Float may be written as a whole number."""
-    if isinstance(value, bool):
-        return parameter_type == "Boolean"
-    return isinstance(value, PARAMETER_TYPES[parameter_type])
+    return type(value) in PARAMETER_TYPES[parameter_type]
 
 
 def parameter_values(

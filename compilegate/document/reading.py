@@ -19,7 +19,6 @@ from compilegate.document.model import (
     Definition,
     Parameter,
     Step,
-    matches,
     refuse_constant,
 )
 from compilegate.document.step_types import COMMON_MEMBERS, CONDITION, STEP_TYPES, StepType
@@ -75,11 +74,7 @@ def _list(raw: Mapping[str, Any], key: str, faults: list[str], where: str = "") 
 
 def _parameter(raw: Any, faults: list[str]) -> Parameter | None:
     name = raw.get("Name") if isinstance(raw, dict) else None
-    found = read_part(Parameter, raw, f"parameter {name}", faults)
-    if found is None or found.default is None or matches(found.default, found.type):
-        return found
-    faults.append(f"parameter {name}: DefaultValue {found.default!r} is not of type {found.type}")
-    return Parameter(found.name, found.type, None, found.allowed)
+    return read_part(Parameter, raw, f"parameter {name}", faults)
 
 
 def _max_parallel(raw: Mapping[str, Any], faults: list[str]) -> int | None:

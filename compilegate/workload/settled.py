@@ -69,14 +69,10 @@ class ScaledRate:
     """Examples of one of this arm's steps."""
 
     @property
-    def factor(self) -> float:
-        ratio = self.batch / self.base_batch
-        return ratio if self.rule == "linear" else ratio**0.5
-
-    @property
     def rate(self) -> float:
+        factor = (self.batch / self.base_batch) ** (1 if self.rule == "linear" else 0.5)
         # Twelve digits: a rate is not written as 0.0010500000000000002.
-        return float(f"{self.base_rate * self.factor:.12g}")
+        return float(f"{self.base_rate * factor:.12g}")
 
 
 @dataclass(frozen=True, kw_only=True)
