@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from compilegate.catalog.compilers import Stack as KnownStack
 from compilegate.catalog.compilers import compilers
 from compilegate.gate.settings import GateSettings, Padding, Seed, SliceColumn
 from compilegate.job.compilers import (
@@ -258,6 +259,22 @@ class ArmTable(CompilerKeys):
             return None
         given: Stack | None = getattr(self, stack_key(self.compiler))
         return given or table.model_validate({})
+
+    @property
+    def known_stack(self) -> KnownStack | None:
+        """What the catalog knows of the stack; None where there is none, or none such."""
+        stack = self.stack
+        if stack is None:
+            return None
+        return compilers()[self.compiler].stack(stack.framework, stack.version, stack.transformers)
+
+    @property
+    def in_script(self) -> bool:
+        """Whether one process divides its steps among the accelerators, as TensorFlow's strategies
+        do."""
+        known = self.known_stack
+        within = known is not None and known.distribution == "in the script"
+        return within and self.distribution == "none"
 
     @model_validator(mode="after")
     def _keys_go_together(self) -> Self:

@@ -6,6 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -25,7 +26,6 @@ from compilegate.workload.settled import (
     Served,
     Workload,
     WorkloadError,
-    known_stack,
 )
 
 HANDLER = "inference.py"
@@ -97,25 +97,15 @@ def settle(file: WorkloadFile) -> Workload:
     kind, groups = kind_of(file), file.data.groups
     for problem in _problems(file, kind):
         raise WorkloadError(problem)
-    return Workload(
-        name=file.name,
-        description=file.description,
-        seeds=tuple(file.seeds),
-        data=file.data,
-        kind=kind,
-        arms=_arms(file, kind),
-        gate=file.gate if groups is None else file.gate.model_copy(update={"groups": groups}),
-        compute=file.compute,
-        registry=file.registry,
-        cache=file.cache,
-        compile_cache=file.compile_cache,
-        schedule=file.schedule,
-        new_data=file.new_data,
-        advice=file.advice,
-        budget=file.budget,
-        posture=file.posture,
-        serving=served(file),
-    )
+    settled: dict[str, Any] = {
+        **{name: table for name, table in file if name in Workload.__dataclass_fields__},
+        "seeds": tuple(file.seeds),
+        "kind": kind,
+        "arms": _arms(file, kind),
+        "gate": file.gate if groups is None else file.gate.model_copy(update={"groups": groups}),
+        "serving": served(file),
+    }
+    return Workload(**settled)
 
 
 def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
@@ -267,25 +257,17 @@ def _arm(file: WorkloadFile, kind: Kind, name: str, baseline: Arm | None) -> Arm
         rate = scaled.rate
     padding = table.padding or kind.padding or "max"
     options = table.options_given | _more_graphs(table, padding)
-    return Arm(
-        compiler=table.compiler,
-        image_folder=table.image_folder,
-        stack=table.stack,
-        instance_type=table.instance_type,
-        instance_count=table.instance_count,
-        distribution=table.distribution,
-        processes=processes,
-        spot=table.spot,
-        max_wait_seconds=_wait(file, table),
-        profiler=table.profiler,
-        debugger=table.debugger,
-        batch_size=batch_size,
-        learning_rate=rate,
-        precision=table.precision,
-        padding=padding,
-        scaled_rate=scaled,
-        compiler_options={option.name: value for option, value in options.items()},
-    )
+    settled: dict[str, Any] = {
+        **dict(table),
+        "processes": processes,
+        "max_wait_seconds": _wait(file, table),
+        "batch_size": batch_size,
+        "learning_rate": rate,
+        "padding": padding,
+        "scaled_rate": scaled,
+        "compiler_options": {option.name: value for option, value in options.items()},
+    }
+    return Arm.model_construct(**settled)
 
 
 def _more_graphs(table: ArmTable, padding: Padding) -> dict[Option, int]:
@@ -321,9 +303,7 @@ def _processes(arm: ArmTable, instance_type: str) -> int:
     """What starts one process for each accelerator starts as many as the instance has; TensorFlow's
     strategies divide a step of one process among as many."""
     instance = instance_of(instance_type)
-    known = known_stack(arm.compiler, arm.stack)
-    in_script = known is not None and known.distribution == "in the script"
-    for_each = in_script if arm.distribution == "none" else arm.distribution != "torchrun"
+    for_each = arm.in_script or arm.distribution not in ("none", "torchrun")
     return instance.accelerators if instance is not None and for_each else arm.processes or 1
 
 
