@@ -122,7 +122,7 @@ def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
 
 def deploys(workload: Workload) -> bool:
     """Whether approving one of its models deploys it."""
-    return workload.serving is not None and workload.serving.declared.deploy != "none"
+    return workload.serving is not None and workload.serving.deploy != "none"
 
 
 def _endpoints_fit(settings: Settings, workloads: Sequence[DeclaredWorkload]) -> None:
@@ -134,7 +134,7 @@ def _endpoints_fit(settings: Settings, workloads: Sequence[DeclaredWorkload]) ->
         f"own, and {SETTINGS_FILE} has [network], allowed: 'none', 'real-time', 'batch'"
         for declared in workloads
         if declared.workload.serving is not None
-        and declared.workload.serving.declared.deploy == "serverless"
+        and declared.workload.serving.deploy == "serverless"
     ]
     if problems:
         raise SettingsError(*problems)

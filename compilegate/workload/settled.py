@@ -98,32 +98,25 @@ FRAMEWORKS = {"pytorch": "pytorch-inference", "huggingface": "huggingface-pytorc
 """AWS's inference images, by what a workload calls them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Served:
-    """Everything that registration needs to know."""
+class Served(Serving):
+    """Everything that registration needs to know: the table, with what it leaves out filled in."""
 
-    declared: Serving
-    handler: str | None
-    """The script in `code/` of the archive; None where the image does without."""
+    framework: Literal["pytorch", "huggingface"]
     built_in: bool
     """Whether the handler is the built-in program's."""
-    framework: str
-    """`pytorch` or `huggingface`: which toolkit's defaults hold."""
-    content_types: tuple[str, ...]
-    response_types: tuple[str, ...]
 
     @property
     def in_image_of_aws(self) -> bool:
-        return self.declared.image == AWS_IMAGE
+        return self.image == AWS_IMAGE
 
     @property
     def base_image(self) -> BaseImage:
         """AWS's inference image. Raises UnknownImageError, naming those there are."""
         return find_image(
             FRAMEWORKS[self.framework],
-            self.declared.version,
-            transformers=self.declared.transformers if self.framework == "huggingface" else None,
-            processor=self.declared.processor,
+            self.version,
+            transformers=self.transformers if self.framework == "huggingface" else None,
+            processor=self.processor,
         )
 
 

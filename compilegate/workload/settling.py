@@ -47,17 +47,14 @@ def find_workload(name_or_path: str, folder: Path) -> Path:
     Raises WorkloadError when there is none, naming those that there are.
     """
     given = Path(name_or_path)
-    if given.suffix == ".toml" or given.parent != Path():
-        if given.is_file():
-            return given
-        raise WorkloadError(f"{given}: no such file, expected the path of a workload's TOML file")
-    path = folder / f"{name_or_path}.toml"
+    by_name = given.suffix != ".toml" and given.parent == Path()
+    path = folder / f"{name_or_path}.toml" if by_name else given
     if path.is_file():
         return path
     known = sorted(entry.stem for entry in folder.glob("*.toml"))
-    close = difflib.get_close_matches(name_or_path, known, n=1)
+    close = difflib.get_close_matches(given.stem, known, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    there = ", ".join(known) if known else "no workload at all"
+    there = ", ".join(known) or "no workload at all"
     raise WorkloadError(f"{path}: no such file{hint}; {folder} holds {there}")
 
 
@@ -335,34 +332,30 @@ def served(file: WorkloadFile) -> Served | None:
     if declared is None:
         return None
     built_in = file.program is None and declared.handler is None
-    framework = declared.framework or ("huggingface" if file.program is None else "pytorch")
-    return Served(
-        declared=declared,
-        handler=HANDLER if built_in else declared.handler,
-        built_in=built_in,
-        framework=framework,
-        content_types=tuple(declared.content_types) or (BUILT_IN_TYPES if built_in else (JSON,)),
-        response_types=tuple(declared.response_types)
-        or (BUILT_IN_TYPES[:2] if built_in else (JSON,)),
-    )
+    types = list(BUILT_IN_TYPES) if built_in else [JSON]
+    settled: dict[str, Any] = {
+        **dict(declared),
+        "handler": HANDLER if built_in else declared.handler,
+        "built_in": built_in,
+        "framework": declared.framework or ("pytorch" if file.program else "huggingface"),
+        "content_types": declared.content_types or types,
+        "response_types": declared.response_types or types[:2],
+    }
+    return Served.model_construct(**settled)
 
 
 def serving_problems(file: WorkloadFile) -> Iterator[str]:
     """What of `[serving]` does not go with the rest of the file."""
-    settled = served(file)
-    if settled is None:
+    declared, settled = file.serving, served(file)
+    if declared is None or settled is None:
         return
-    declared = settled.declared
     if file.program is None and (declared.handler is None) != (declared.folder is None):
         yield (
             "serving has one of handler and folder, expected both, or neither for the built-in "
             "handler"
         )
-    if (
-        file.program is not None
-        and declared.handler is None
-        and not (settled.in_image_of_aws and settled.framework == "huggingface")
-    ):
+    does_without = settled.in_image_of_aws and settled.framework == "huggingface"
+    if file.program is not None and declared.handler is None and not does_without:
         yield (
             "serving.handler is missing beside [program], expected the script that "
             "loads the model (an image of Hugging Face does without, with framework = "
