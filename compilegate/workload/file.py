@@ -692,7 +692,7 @@ _DEFAULT = Policy()
 
 
 class Parameters(Table):
-    """`[schedule.parameters]`: values of the pipeline's parameters in scheduled executions."""
+    """Values of the pipeline's parameters in scheduled executions."""
 
     Data: DataUri | None = None
     """The s3:// URI of the folder of the data."""

@@ -96,4 +96,8 @@ def _without_null(value: Any) -> Any:
 def _says_nothing(key: str, value: Any) -> bool:
     if key == "default":
         return value is None or isinstance(value, Mapping)  # a table's keys have their own defaults
-    return (key == "title" and isinstance(value, str)) or value == {"type": "null"}
+    return (key == "title" and isinstance(value, str)) or _of(value) == "null"
+
+
+def _of(value: Any) -> Any:
+    return value.get("type") if isinstance(value, Mapping) else None

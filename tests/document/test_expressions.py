@@ -150,10 +150,8 @@ def test_parameters_take_given_values_over_defaults_and_name_what_is_wrong() -> 
         Parameter("Needed", "String"),
     )
     values = {"Needed": "n", "Count": "7", "Rate": 2, "Flag": "true"}
-    assert parameter_values(declared, values) == (
-        {"Name": "x", **values, "Count": 7, "Flag": True},
-        [],
-    )
+    read = {**values, "Name": "x", "Count": 7, "Flag": True}
+    assert parameter_values(declared, values) == (read, [])
     wrong = {"Other": 1, "Count": "1.5", "Name": "z", "Flag": 3}
     assert parameter_values(declared, wrong)[1] == [
         "parameter Other is not declared, expected Name, Count, Rate, Flag, Needed",
