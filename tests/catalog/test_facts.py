@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import importlib.util
 import re
@@ -187,3 +188,13 @@ def test_every_row_is_a_dated_price_of_an_instance_of_the_catalog(price: Price) 
     assert processor_of(price.instance_type) == "cpu" or price.instance_type in instances()
     assert re.fullmatch(r"20\d\d-\d\d( or earlier)?", price.date)
     assert price.usd_per_hour > 0
+
+
+def test_every_fact_names_its_source_and_most_their_day() -> None:
+    facts = files("compilegate.catalog").joinpath("facts")
+    for name in ("accelerators", "documented_images", "image_patches"):
+        rows = csv.DictReader(facts.joinpath(f"{name}.csv").read_text("utf-8").splitlines())
+        assert all(row["source"] and row.get("date", "-") for row in rows), name
+    for file in files("compilegate.job.compilers").joinpath("facts").iterdir():
+        table = tomllib.loads(file.read_text("utf-8"))
+        assert (table["date"], bool(table["sources"])) == ("2026-11", True), file.name
