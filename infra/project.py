@@ -122,7 +122,7 @@ def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
 
 def deploys(workload: Workload) -> bool:
     """Whether approving one of its models deploys it."""
-    return workload.serving is not None and workload.serving.declared.deploy != "none"
+    return workload.serving is not None and workload.serving.deploy != "none"
 
 
 def _endpoints_fit(settings: Settings, workloads: Sequence[DeclaredWorkload]) -> None:
@@ -134,7 +134,7 @@ def _endpoints_fit(settings: Settings, workloads: Sequence[DeclaredWorkload]) ->
         f"own, and {SETTINGS_FILE} has [network], allowed: 'none', 'real-time', 'batch'"
         for declared in workloads
         if declared.workload.serving is not None
-        and declared.workload.serving.declared.deploy == "serverless"
+        and declared.workload.serving.deploy == "serverless"
     ]
     if problems:
         raise SettingsError(*problems)
@@ -147,7 +147,7 @@ def _approval_is_left_to_people(settings: Settings, workloads: Sequence[Declared
     problems = []
     for declared in workloads:
         workload = declared.workload
-        scheduled = workload.schedule.parameters if workload.schedule is not None else {}
+        scheduled = workload.schedule.parameters.given if workload.schedule is not None else {}
         for key, status in (
             ("registry.approval", workload.registry.approval),
             (f"schedule.parameters.{APPROVAL}", scheduled.get(APPROVAL, WAITING)),

@@ -67,7 +67,6 @@ class Compiling:
     """From, to; usually."""
     repaid_seconds: int
     """The shortest job that is said to gain."""
-    source: str
 
 
 SOON = datetime.timedelta(days=365)
@@ -151,8 +150,6 @@ class Compiler:
     maintained: Maintenance
     backends: Mapping[str, Compiler] = field(default_factory=dict)
     """The same with one of its backends, by name; only those that the catalog knows."""
-    sources: tuple[str, ...]
-    date: str
 
     def stack(self, framework: str, version: str, transformers: str | None) -> Stack | None:
         """The stack of exactly these versions."""
@@ -194,7 +191,6 @@ class Graphless:
     why: str
     instead: str
     """What makes it faster instead."""
-    source: str
 
 
 def graphless(framework: str) -> Graphless | None:

@@ -45,9 +45,6 @@ class BaseImage:
     tag: str
     hosts: Mapping[str, str]
     """The registry's host, by region."""
-    date: str
-    """When this was true."""
-    source: str
 
     @property
     def name(self) -> str:
@@ -81,7 +78,6 @@ class Patches:
     version: str
     patched_until: datetime.date | Literal["ended"]
     """The last day; `ended` if patching has ended and AWS does not say when."""
-    source: str
 
     @property
     def until(self) -> datetime.date | None:
@@ -165,8 +161,6 @@ def base_images() -> tuple[BaseImage, ...]:
             "hosts": {
                 region: table["registries"][row["registry"]][region] for region in row["regions"]
             },
-            "date": table["date"],
-            "source": table["source"],
         }
         for row in table["images"]
     ]

@@ -27,8 +27,6 @@ class Accelerator:
     architecture: str
     bf16: bool
     """Whether it computes in bfloat16 itself instead of emulating it."""
-    date: str
-    source: str
     last_pytorch_image: str | None = None
     """The newest PyTorch (`2.9`) whose AWS image has kernels for it; None if all have."""
 

@@ -7,21 +7,19 @@ A price is a dated fact with a confidence:
     derived   that ratio alone: no copy of the price itself was found
 
 Public tables often show the EC2 price by mistake, which is lower; `ec2_usd_per_hour` stands beside
-each price so that this can be seen. An unknown price is UnknownPrice with a reason, never zero.
+each price in the table so that people see this. An unknown price is UnknownPrice with a reason,
+never zero.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import TypeAdapter
 
 from compilegate.catalog.reading import fact_lines
-
-Confidence = Literal["high", "medium", "derived"]
-CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,7 @@ class Price:
     usd_per_hour: float
     date: str
     """When it was seen, `YYYY-MM`, or `YYYY-MM or earlier`."""
-    confidence: Confidence
-    ec2_usd_per_hour: float | None = None
-    """The EC2 price of the same machine; None if unknown."""
-    source: str = ""
-    """Where the price comes from; may be empty."""
+    confidence: Literal["high", "medium", "derived"]
 
     @property
     def note(self) -> str:

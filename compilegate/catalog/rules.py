@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from compilegate.catalog.compilers import (
     Compiler,
-    End,
     Graphless,
+    Maintenance,
     Stack,
     compilers,
     graphless,
@@ -146,9 +146,7 @@ class Case:
 
 def check(asked: Asked, today: datetime.date = NO_DAY) -> tuple[Finding, ...]:
     """Everything that speaks against it, refusals first; empty if nothing does."""
-    compiler = compilers().get(asked.compiler)
-    if compiler is None:
-        return (finding("unknown-compiler", asked=asked, known=", ".join(compilers())),)
+    compiler = compilers()[asked.compiler]
     case = Case(asked, compiler.backends.get(asked.backend or "", compiler), today)
     found = tuple(_findings(case))
     return tuple(sorted(found, key=lambda each: each.severity != "refusal"))
@@ -164,13 +162,12 @@ def _findings(case: Case) -> Iterator[Finding]:
         found = rule(case)
         if found:
             about = "version" if code in _OF_AN_IMAGE and case.stack is not None else None
-            known: dict[str, object] = {"asked": case.asked, "compiler": case.compiler}
-            for name in ("stack", "image", "patches", "instance", "accelerator"):
-                known[name] = getattr(case, name)
+            known: dict[str, object] = {name: getattr(case, name) for name in _KNOWN}
             values = {} if found is True else found
             yield finding(code, about=about, **{**known, **values})
 
 
+_KNOWN = ("asked", "compiler", "stack", "image", "patches", "instance", "accelerator")
 Values = Mapping[str, object]
 """What fills the sentence of a finding, besides what is known of every case."""
 
@@ -326,20 +323,14 @@ def _untested_precision(case: Case) -> Values | None:
 def _untested_model(case: Case) -> Values | None:
     """The FAQ: what becomes of a model that AWS never tested."""
     model, title = case.asked.model, case.compiler.title
-    if not case.compiler.tested_models or _untested_batch(case):
+    if not case.compiler.tested_models:
         return None
     if model is None:
         said = f"AWS tested {title} with models of the hub, and this workload names none"
         return {"untested": said}
-    if rows_of(model, case.asked.framework):
+    if rows_of(model, case.asked.framework) or known_to_compile(model):
         return None
     return {"untested": f"AWS never tested {title} with {model}"}
-
-
-def _untested_batch(case: Case) -> bool:
-    model = case.asked.model
-    named = case.compiler.tested_models and model is not None and known_to_compile(model)
-    return named and model is not None and not rows_of(model, case.asked.framework)
 
 
 def _learning_rate(case: Case) -> Values | None:
@@ -354,12 +345,10 @@ def _learning_rate(case: Case) -> Values | None:
     return {"factor": factor, "linear": rate * factor, "root": rate * math.sqrt(factor)}
 
 
-def _compiling(case: Case, *, shorter: bool) -> Values | None:
+def _hardly_repaid(case: Case) -> Values | None:
     """What is compiled first has to be repaid by the rest of the job."""
     compiling, limit = case.compiler.compiling, case.asked.limit_seconds
     if compiling is None or limit is None or limit >= compiling.repaid_seconds:
-        return None
-    if (limit <= compiling.seconds[1]) is not shorter:
         return None
     least, most = (seconds // 60 for seconds in compiling.seconds)
     return {"least": least, "most": most, "repaid": compiling.repaid_seconds // 60}
@@ -406,7 +395,8 @@ def _unknown_backend(case: Case) -> Values | None:
     return {"meant": f"did you mean {close[0]!r}?" if close else other}
 
 
-def _end(found: End | None) -> Values | None:
+def _end(kept: Maintenance, case: Case) -> Values | None:
+    found = kept.end(case.compiler.title, case.today)
     return None if found is None else {"end": found}
 
 
@@ -435,13 +425,11 @@ RULES: Mapping[str, Rule] = {
     "profiler-slows": lambda case: case.asked.profiler,
     "debugger-slows": lambda case: case.asked.debugger,
     "debug-mode-slows": lambda case: case.asked.debug_mode,
-    "untested-batch": _untested_batch,
     "untested-model": _untested_model,
     # All but three of AWS's 316 tests are in 16 bits.
     "full-precision": lambda case: case.compiler.tested_models and case.asked.precision == "fp32",
     "learning-rate": _learning_rate,
-    "shorter-than-compiling": lambda case: _compiling(case, shorter=True),
-    "hardly-repaid": lambda case: _compiling(case, shorter=False),
+    "hardly-repaid": _hardly_repaid,
     "one-gpu-each": _one_gpu_each,
     "no-efa": _no_efa,
     "trees": _trees,
@@ -450,15 +438,9 @@ RULES: Mapping[str, Rule] = {
     "no-patches": lambda case: case.patches is not None and case.patches.until is None,
     "not-extendable": _not_extendable,
     "unknown-backend": _unknown_backend,
-    "compiler-ends": lambda case: _end(
-        case.compiler.maintained.end(case.compiler.title, case.today)
-    ),
-    "profiler-ends": lambda case: _end(
-        service("profiler").end("SageMaker Profiler", case.today) if case.asked.profiler else None
-    ),
-    "debugger-ends": lambda case: _end(
-        service("debugger").end("SageMaker Debugger", case.today) if case.asked.debugger else None
-    ),
+    "compiler-ends": lambda case: _end(case.compiler.maintained, case),
+    "profiler-ends": lambda case: case.asked.profiler and _end(service("profiler"), case),
+    "debugger-ends": lambda case: case.asked.debugger and _end(service("debugger"), case),
 }
 """By code: whether a case is found so, and what fills the sentence. An accelerator that is not
 there, say, is not spoken of by the rules that ask for one."""

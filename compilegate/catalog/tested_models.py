@@ -7,15 +7,12 @@ eight times their neighbours on the same GPU, so the catalog counts them per ins
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from compilegate.catalog.instances import Instance, instance_of
 from compilegate.catalog.reading import fact_rows
 
-SOURCE = "SageMaker Developer Guide, training-compiler-support, tested models"
-SUPPORT_PAGE = "https://docs.aws.amazon.com/sagemaker/latest/dg/training-compiler-support.html"
 NAMED_IN_FAQ = frozenset(
     {
         "bert-base-cased",
@@ -36,7 +33,7 @@ NAMED_IN_FAQ = frozenset(
 @dataclass(frozen=True, kw_only=True)
 class TestedModel:
     """One row: a model on an instance, and the largest batches that fitted. Its columns `layout`,
-    `dataset` and `instances` are for people."""
+    `dataset`, `instances`, `largest_tested` and `edition` are for people."""
 
     framework: str
     version: str
@@ -55,10 +52,6 @@ class TestedModel:
     batch_compiler: int
     batch_of: str
     """`GPU` or `instance`."""
-    largest_tested: bool = False
-    """Whether AWS tried no larger one, so that a larger one may fit."""
-    edition: str
-    """The month of the page with this row."""
 
     @property
     def half_precision(self) -> bool:
@@ -71,41 +64,6 @@ class TestedModel:
         transformers = f", Transformers {self.transformers}" if self.transformers else ""
         return f"{self.framework} {self.version}{transformers}"
 
-    @property
-    def source(self) -> str:
-        return f"{SOURCE}, {self.edition}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestedBatch:
-    """A batch size for one accelerator, and the test that supports it."""
-
-    batch_size: int
-    compiled: bool
-    """Whether Training Compiler trained with it."""
-    row: TestedModel
-    differences: tuple[str, ...]
-    """How the test differs from what was asked for; empty if it does not."""
-
-    @property
-    def sentence(self) -> str:
-        """Where the number comes from."""
-        length = f", {self.row.sequence_length} tokens" if self.row.sequence_length else ""
-        how = "with Training Compiler" if self.compiled else "without a compiler"
-        tested = f"{self.row.instance_type}, {self.row.precision}{length}, {self.row.stack}, {how}"
-        but = f"; but {', '.join(self.differences)}" if self.differences else ""
-        return (
-            f"the largest batch that fitted in AWS's test of {self.row.model} on {tested} "
-            f"({self.row.source}){but}"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class UntestedBatch:
-    """Why there is no tested batch size, as a sentence without a full stop."""
-
-    reason: str
-
 
 def default_batch_size(
     model: str,
@@ -116,18 +74,19 @@ def default_batch_size(
     compiled: bool = True,
     framework: str | None = None,
     version: str | None = None,
-) -> TestedBatch | UntestedBatch:
-    """The batch size for one accelerator that fitted in AWS's test of a model.
+) -> tuple[int, TestedModel] | str:
+    """The batch size for one accelerator that fitted in AWS's test of a model, and that test; or
+    why there is none, as a sentence without a full stop.
 
     `precision` is `fp32`, `fp16` or `bf16`; both 16-bit formats take the same memory. `compiled`
     means with Training Compiler; other compilers plan memory differently, so it says nothing about
     them. A test on another instance with the same accelerator counts, and so does one with longer
-    sequences, which needs more memory; both are mentioned. The test with the framework's version is
-    preferred, then the newest; PyTorch if no framework is named.
+    sequences, which needs more memory. The test with the framework's version is preferred, then the
+    newest; PyTorch if no framework is named.
     """
     rows = rows_of(model)
     if not rows:
-        return UntestedBatch(reason=f"AWS tested no batch size for {model}")
+        return f"AWS tested no batch size for {model}"
     half = precision != "fp32"
     instance = instance_of(instance_type)
     fitting = [
@@ -147,14 +106,9 @@ def default_batch_size(
             asked += f", {sequence_length} tokens"
         if framework is not None:
             asked += f", {framework}"
-        return UntestedBatch(reason=f"AWS tested {model} on {where}, but not on {asked}")
+        return f"AWS tested {model} on {where}, but not on {asked}"
     row, batch = min(fitting, key=lambda found: _distance(found[0], instance_type, version))
-    return TestedBatch(
-        batch_size=batch,
-        compiled=compiled,
-        row=row,
-        differences=tuple(_differences(row, instance_type, precision, sequence_length)),
-    )
+    return batch, row
 
 
 @cache
@@ -212,19 +166,6 @@ def _distance(row: TestedModel, instance_type: str, version: str | None) -> tupl
         newest_first,
         row.batch_compiler,
     )
-
-
-def _differences(
-    row: TestedModel, instance_type: str, precision: str, sequence_length: int | None
-) -> Iterator[str]:
-    if row.instance_type != instance_type:
-        yield f"on another instance than {instance_type}, with the same accelerator"
-    if precision == "bf16":
-        yield "in float16, which takes as much memory as bf16"
-    if sequence_length is not None and row.sequence_length not in (None, sequence_length):
-        yield f"with {row.sequence_length} tokens instead of {sequence_length}"
-    if row.largest_tested:
-        yield "AWS tried no larger one"
 
 
 @cache

@@ -13,17 +13,19 @@ from typing import Any
 
 from compilegate.document.expressions import ExpressionError, Unresolved
 
-_ORDERINGS: Mapping[str, Callable[[Any, Any], bool]] = {
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "Equals": operator.eq,
     "GreaterThan": operator.gt,
     "GreaterThanOrEqualTo": operator.ge,
     "LessThan": operator.lt,
     "LessThanOrEqualTo": operator.le,
 }
-
-CONDITION_TYPES = ("Equals", *_ORDERINGS, "In", "Not", "Or")
-
-_MEMBERS = {"In": ("QueryValue", "Values"), "Not": ("Condition",), "Or": ("Conditions",)}
-_COMPARISON_MEMBERS = ("LeftValue", "RightValue")
+_MEMBERS = {
+    **dict.fromkeys(_COMPARISONS, ("LeftValue", "RightValue")),
+    "In": ("QueryValue", "Values"),
+    "Not": ("Condition",),
+    "Or": ("Conditions",),
+}
 
 
 def evaluate_all(conditions: Sequence[Any]) -> bool:
@@ -48,30 +50,25 @@ def evaluate(condition: Any) -> bool:
         outcomes = [evaluate(item) for item in condition["Conditions"]]
         return any(outcomes)
     if kind == "In":
-        matches = [_equals(condition["QueryValue"], value) for value in condition["Values"]]
+        query = condition["QueryValue"]
+        matches = [_compared("Equals", query, value) for value in condition["Values"]]
         return any(matches)
-    left, right = condition["LeftValue"], condition["RightValue"]
-    return _equals(left, right) if kind == "Equals" else _ordered(kind, left, right)
+    return _compared(kind, condition["LeftValue"], condition["RightValue"])
 
 
 def condition_faults(condition: Any) -> list[str]:
     """What is malformed in a condition, its expressions resolved or not; empty when nothing is."""
     kind = condition.get("Type") if isinstance(condition, Mapping) else None
-    if kind not in CONDITION_TYPES:
-        allowed = ", ".join(CONDITION_TYPES)
-        return [f"condition type {kind!r} is unknown, expected one of {allowed}"]
-    missing = [key for key in _MEMBERS.get(kind, _COMPARISON_MEMBERS) if key not in condition]
+    if kind not in _MEMBERS:
+        return [f"condition type {kind!r} is unknown, expected one of {', '.join(_MEMBERS)}"]
+    missing = [key for key in _MEMBERS[kind] if key not in condition]
     if missing:
         return [f"a condition of type {kind} needs {missing[0]}"]
-    if kind == "Not":
-        return condition_faults(condition["Condition"])
-    if kind in {"Or", "In"}:
-        key = "Conditions" if kind == "Or" else "Values"
-        items = condition[key]
-        if not isinstance(items, list) or not items:
-            return [f"{key} of a condition of type {kind} must be a non-empty list"]
-        return [fault for item in items for fault in condition_faults(item)] if kind == "Or" else []
-    return []
+    inner = condition[_MEMBERS[kind][-1]]
+    if kind in {"Or", "In"} and (not isinstance(inner, list) or not inner):
+        return [f"{_MEMBERS[kind][-1]} of a condition of type {kind} must be a non-empty list"]
+    inside = {"Or": inner, "Not": [inner]}.get(kind, [])
+    return [fault for item in inside for fault in condition_faults(item)]
 
 
 def _kind(value: Any) -> str:
@@ -88,21 +85,12 @@ def _kind(value: Any) -> str:
     )
 
 
-def _same_kind(left: Any, right: Any) -> str:
+def _compared(kind: str, left: Any, right: Any) -> bool:
     kinds = (_kind(left), _kind(right))
     if kinds[0] != kinds[1]:
         raise ExpressionError(
             f"the {kinds[0]} {left!r:.80} cannot be compared with the {kinds[1]} {right!r:.80}"
         )
-    return kinds[0]
-
-
-def _equals(left: Any, right: Any) -> bool:
-    _same_kind(left, right)
-    return bool(left == right)
-
-
-def _ordered(kind: str, left: Any, right: Any) -> bool:
-    if _same_kind(left, right) == "boolean":
+    if kinds[0] == "boolean" and kind != "Equals":
         raise ExpressionError(f"{kind} does not order booleans ({left!r}, {right!r})")
-    return _ORDERINGS[kind](left, right)
+    return _COMPARISONS[kind](left, right)

@@ -198,10 +198,6 @@ class Unresolved(str):
     __slots__ = ()
 
 
-PropertyReader = Callable[[StepReference], Any]
-ObjectReader = Callable[[str], bytes]
-
-
 @dataclass(frozen=True)
 class Scope:
     """Where the variables of one step get their values."""
@@ -209,11 +205,11 @@ class Scope:
     parameters: Mapping[str, Scalar]
     execution: Mapping[str, str]
     """Execution variables by name."""
-    read_property: PropertyReader
+    read_property: Callable[[StepReference], Any]
     """A finished step's property; raises ExpressionError when there is none."""
-    property_file_uri: PropertyReader
+    property_file_uri: Callable[[StepReference], Any]
     """The s3:// URI of a step's property file; raises ExpressionError when there is none."""
-    read_object: ObjectReader | None
+    read_object: Callable[[str], bytes] | None
     """The bytes of an object of the store; raises ObjectStoreError. None before the execution,
     when what a JsonGet reads has yet to be written."""
 
@@ -255,9 +251,8 @@ def _join(argument: Any, scope: Scope) -> str:
         raise ExpressionError(f"Std:Join is {argument!r:.80}, expected On and Values")
     separator = argument.get("On", "")
     parts = [resolve(value, scope) for value in argument["Values"]]
-    if any(isinstance(part, Unresolved) for part in parts):
-        return Unresolved(separator.join(_text(part) for part in parts))
-    return str(separator.join(_text(part) for part in parts))
+    text = separator.join(map(_text, parts))
+    return Unresolved(text) if any(isinstance(part, Unresolved) for part in parts) else text
 
 
 def _text(value: Any) -> str:
@@ -275,9 +270,7 @@ def _json_get(argument: Any, scope: Scope) -> Any:
     if "PropertyFile" in argument:
         file = argument["PropertyFile"]
         name = file.get("Get") if isinstance(file, dict) else file
-        if not isinstance(name, str):
-            raise ExpressionError(f"PropertyFile is {file!r:.80}, expected a Get")
-        uri = scope.property_file_uri(step_reference(name))
+        uri = scope.property_file_uri(step_reference(str(name)))
     else:
         uri = resolve(argument.get("S3Uri"), scope)
     if scope.read_object is None:

@@ -19,6 +19,7 @@ from compilegate.document.model import (
     Parameter,
     PropertyFile,
     RetryPolicy,
+    Step,
     format_duration,
     parse_duration,
 )
@@ -31,57 +32,53 @@ class Kind:
     """What a member may hold."""
 
     expected: str
-    accepts: Callable[[Any], bool]
+    types: tuple[type, ...]
     read: Callable[[Any], Any] = lambda value: value
+    """Raises ValueError for what is of the type, and not accepted."""
+    part: type | None = None
+    """What it holds an object of, or an array of objects."""
 
 
 def one_of(allowed: Collection[str]) -> Kind:
     """One of these texts."""
-    return Kind(f"one of {', '.join(allowed)}", lambda value: value in tuple(allowed))
+
+    def read(value: str) -> str:
+        if value not in allowed:
+            raise ValueError
+        return value
+
+    return Kind(f"one of {', '.join(allowed)}", (str,), read)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+def _array_of(part: type) -> Kind:
+    return Kind("an array", (list,), part=part)
 
 
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
-
-
-def _is_duration(value: Any) -> bool:
-    try:
-        parse_duration(str(value))
-    except ValueError:
-        return False
-    return True
-
-
-TEXT = Kind("a string", lambda value: isinstance(value, str))
-TEXTS = Kind("an array of strings", _are_texts, tuple)
-TRUTH = Kind("true or false", lambda value: isinstance(value, bool))
-LIST = Kind("an array", lambda value: isinstance(value, list), tuple)
-SCALAR = Kind("a value", lambda value: isinstance(value, str | int | float | bool))
-NUMBER = Kind("a number of 0 or more", _is_number)
-WHOLE = Kind(
-    "a whole number of 0 or more", lambda value: _is_number(value) and isinstance(value, int)
-)
-DURATION = Kind("an ISO 8601 duration such as P30D or PT12H", _is_duration, parse_duration)
+TEXT = Kind("a string", (str,))
+LIST = Kind("an array", (list,), tuple)
+NUMBER = Kind("a number", (int, float))
 
 MEMBERS: Mapping[type, Mapping[str, tuple[str, Kind]]] = {
     Parameter: {
         "name": ("Name", TEXT),
         "type": ("Type", one_of(PARAMETER_TYPES)),
-        "default": ("DefaultValue", SCALAR),
+        "default": ("DefaultValue", Kind("a value", (str, int, float, bool))),
         "allowed": ("EnumValues", LIST),
     },
     Dependency: {"step": ("Step", TEXT), "trigger": ("Trigger", one_of(TRIGGERS))},
-    CachePolicy: {"enabled": ("Enabled", TRUTH), "expire_after": ("ExpireAfter", DURATION)},
+    CachePolicy: {
+        "enabled": ("Enabled", Kind("true or false", (bool,))),
+        "expire_after": (
+            "ExpireAfter",
+            Kind("an ISO 8601 duration such as P30D or PT12H", (str,), parse_duration),
+        ),
+    },
     RetryPolicy: {
         "backoff_rate": ("BackoffRate", NUMBER),
         "interval_seconds": ("IntervalSeconds", NUMBER),
-        "max_attempts": ("MaxAttempts", WHOLE),
+        "max_attempts": ("MaxAttempts", NUMBER),
         "expire_after_minutes": ("ExpireAfterMin", NUMBER),
-        "exception_types": ("ExceptionType", TEXTS),
+        "exception_types": ("ExceptionType", LIST),
     },
     PropertyFile: {
         "name": ("PropertyFileName", TEXT),
@@ -91,6 +88,19 @@ MEMBERS: Mapping[type, Mapping[str, tuple[str, Kind]]] = {
     OutputParameter: {
         "name": ("OutputName", TEXT),
         "type": ("OutputType", one_of(PARAMETER_TYPES)),
+    },
+    Step: {
+        "name": ("Name", TEXT),
+        "type": ("Type", TEXT),
+        "arguments": ("Arguments", Kind("an object", (dict,))),
+        "depends_on": ("DependsOn", _array_of(Dependency)),
+        "display_name": ("DisplayName", TEXT),
+        "description": ("Description", TEXT),
+        "retry_policies": ("RetryPolicies", _array_of(RetryPolicy)),
+        "cache": ("CacheConfig", Kind("an object", (dict,), part=CachePolicy)),
+        "property_files": ("PropertyFiles", _array_of(PropertyFile)),
+        "function": ("FunctionArn", Kind("the ARN of a function", (str, dict))),
+        "output_parameters": ("OutputParameters", _array_of(OutputParameter)),
     },
 }
 """By field, in the order in which they are written."""
@@ -103,39 +113,62 @@ def unknown(owner: str, raw: Mapping[str, Any], known: Collection[str]) -> Itera
             yield f"{owner}: unknown member {member}, expected one of {', '.join(known)}"
 
 
-def json_kind(value: Any) -> str:
-    """What JSON calls a value."""
-    kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
-    return kinds.get(type(value), "number")
-
-
 def read_part(part: type[Part], raw: Any, where: str, faults: list[str]) -> Part | None:
     """The part that an object stands for; None where it cannot be told."""
+    if part is Dependency and isinstance(raw, str):
+        raw = {"Step": raw}
     if not isinstance(raw, dict):
-        faults.append(f"{where} is a JSON {json_kind(raw)}, expected an object")
+        faults.append(f"{where} is {raw!r:.60}, expected an object")
         return None
-    members = MEMBERS[part]
-    faults += unknown(where, raw, [name for name, _ in members.values()])
-    required = {each.name for each in fields(part) if each.default is MISSING}  # type: ignore[arg-type]  # pyrefly: ignore[bad-argument-type]
+    faults += unknown(where, raw, [name for name, _ in MEMBERS[part].values()])
+    values = read_members(part, raw, where, faults)
+    return None if values is None else part(**values)
+
+
+def read_members(
+    part: type, raw: Mapping[str, Any], where: str, faults: list[str]
+) -> dict[str, Any] | None:
+    """The fields that a part's members give; None where one is missing that it needs."""
+    required = {each.name for each in fields(part) if each.default is MISSING} & {*MEMBERS[part]}
     values: dict[str, Any] = {}
-    for field, (name, kind) in members.items():
+    for field, (name, kind) in MEMBERS[part].items():
         value = raw.get(name)
-        if value is not None and kind.accepts(value):
-            values[field] = kind.read(value)
-        elif value is not None:
-            faults.append(f"{where}: {name} is {value!r:.60}, expected {kind.expected}")
+        if value is not None:
+            try:
+                values[field] = _read(kind, value, f"{where}: {name}", faults)
+            except ValueError:
+                faults.append(f"{where}: {name} is {value!r:.60}, expected {kind.expected}")
         elif field in required:
             faults.append(f"{where} needs {name}, {kind.expected}")
-    return part(**values) if required <= values.keys() else None
+    return values if required <= values.keys() else None
+
+
+def _read(kind: Kind, value: Any, where: str, faults: list[str]) -> Any:
+    if type(value) not in kind.types:  # a bool is an int to isinstance
+        raise ValueError
+    if kind.part is None:
+        return kind.read(value)
+    if isinstance(value, dict):
+        return read_part(kind.part, value, where, faults)
+    found = [read_part(kind.part, it, f"{where}[{at}]", faults) for at, it in enumerate(value)]
+    return tuple(each for each in found if each is not None)
 
 
 def write_part(part: object) -> dict[str, Any]:
     """The object that a part is written as: no member for what is not set."""
-    values = {name: getattr(part, field) for field, (name, _) in MEMBERS[type(part)].items()}
-    return {name: _plain(value) for name, value in values.items() if value is not None}
+    written = {}
+    for field, (name, kind) in MEMBERS[type(part)].items():
+        value = getattr(part, field)
+        if value is not None and (value != () or kind.part is None):
+            written[name] = _plain(value)
+    return written
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         return format_duration(value)
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Dependency) and value.trigger == Dependency.trigger:
+        return value.step  # alone, where it waits for what steps usually wait for
+    return write_part(value) if type(value) in MEMBERS else value

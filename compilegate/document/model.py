@@ -53,6 +53,10 @@ class Branch:
     taken_when: bool
 
 
+BRANCHES = {"IfSteps": True, "ElseSteps": False}
+"""The members that hold the steps of a Condition step's branches."""
+
+
 @dataclass(frozen=True)
 class CachePolicy:
     """An earlier result may stand in for the step when it is no older than `expire_after`."""
@@ -121,9 +125,7 @@ class Definition:
 
 def matches(value: Any, parameter_type: str) -> bool:
     """Whether a JSON value is of a parameter type; a Float may be written as a whole number."""
-    if isinstance(value, bool):
-        return parameter_type == "Boolean"
-    return isinstance(value, PARAMETER_TYPES[parameter_type])
+    return type(value) in PARAMETER_TYPES[parameter_type]
 
 
 def parameter_values(

@@ -2,8 +2,8 @@
 
 botocore's own validator knows members and types. Enumerations, patterns, lengths and the sizes of
 lists and maps are in the shapes as well, and are checked here, because a definition is an opaque
-string to every tool between this machine and the service. botocore's file is read without
-botocore, whose import takes ten times as long.
+string to every tool between this machine and the service. Its file is read without
+botocore.session, whose import takes ten times as long.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from compilegate.document.expressions import is_expression
@@ -25,9 +24,7 @@ Shape = Mapping[str, Any]
 ExpressionCheck = Callable[[Mapping[str, Any], Shape, str], Iterator[str]]
 """What is wrong with an expression where a value of that shape is expected, at that path."""
 
-_FILE = "data/sagemaker/2017-07-24/service-2.json"
-_NAMED = 12
-"""So many names are listed where none is close to the unknown one."""
+_FILE = "data/sagemaker/2017-07-24/service-2.json.gz"
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "structure": (dict,),
     "map": (dict,),
@@ -42,12 +39,9 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def unknown_members(step_type: str, request: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence, with the path first, for each member that the service does not know.
-
-    Without botocore's file every member counts as known.
-    """
+    """A sentence, with the path first, for each member that the service does not know."""
     operation = STEP_TYPES[step_type].operation
-    if operation is not None and _service():
+    if operation is not None:
         for shape, found, where in _walk(_input(operation), request, ""):
             if shape is None:
                 yield f"{where}: {found}"
@@ -109,13 +103,8 @@ def _range_faults(size: int, found: str, shape: Shape, where: str) -> Iterator[s
 
 @cache
 def _service() -> Mapping[str, Any]:
-    spec = find_spec("botocore")
-    if spec is None or spec.origin is None:
-        return {}
-    plain = Path(spec.origin).parent / _FILE
-    packed = plain.with_name(f"{plain.name}.gz")
-    content = gzip.decompress(packed.read_bytes()) if packed.is_file() else plain.read_bytes()
-    return dict(json.loads(content))
+    content = files("botocore").joinpath(_FILE).read_bytes()
+    return dict(json.loads(gzip.decompress(content)))
 
 
 def _input(operation: str) -> Shape:
@@ -144,12 +133,7 @@ def _walk(shape: Shape, value: Any, where: str) -> Iterator[tuple[Shape | None, 
 
 def _unknown(key: str, known: Sequence[str]) -> str:
     close = get_close_matches(key, known, n=1)
-    more = ", ..." if len(known) > _NAMED else ""
-    meant = (
-        f"; did you mean {close[0]}?"
-        if close
-        else f", expected one of {', '.join(known[:_NAMED])}{more}"
-    )
+    meant = f"; did you mean {close[0]}?" if close else f", expected one of {', '.join(known)}"
     return f"boto3 knows no such member{meant}"
 
 

@@ -7,7 +7,7 @@ that has to know how.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -20,7 +20,6 @@ FAIL = "Fail"
 LAMBDA = "Lambda"
 MODEL = "Model"
 TRANSFORM = "Transform"
-CALLBACK = "Callback"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,15 +59,14 @@ class StepType:
         return "OutputParameters" in self.members
 
 
-def _read() -> Iterator[tuple[str, StepType]]:
-    text = files("compilegate.document").joinpath("step_types.toml").read_text(encoding="utf-8")
-    for name, table in tomllib.loads(text).items():
-        facts: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
-        }
-        yield name, StepType(**facts)
+def _read(table: Mapping[str, Any]) -> StepType:
+    facts: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+    }
+    return StepType(**facts)
 
 
-STEP_TYPES: Mapping[str, StepType] = dict(_read())
+_TABLES = files("compilegate.document").joinpath("step_types.toml").read_text(encoding="utf-8")
+STEP_TYPES = {name: _read(table) for name, table in tomllib.loads(_TABLES).items()}
 COMMON_MEMBERS = ("Name", "Type", "Arguments", "DependsOn", "DisplayName", "Description")
 """What any step may have in the JSON of a definition."""

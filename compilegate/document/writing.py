@@ -5,11 +5,10 @@ order, and none for what is not set. `reading.py` reads it back to an equal Defi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from compilegate.document.members import write_part
-from compilegate.document.model import VERSION, Branch, Definition, Dependency, Step
+from compilegate.document.model import BRANCHES, VERSION, Branch, Definition, Step
 from compilegate.document.step_types import CONDITION
 
 
@@ -43,34 +42,13 @@ def _steps(definition: Definition, branch: Branch | None) -> list[dict[str, Any]
 
 
 def _step(definition: Definition, step: Step) -> dict[str, Any]:
-    arguments = dict(step.arguments)
+    written = write_part(step) | dict(step.members)
     if step.type == CONDITION:
-        for key, taken_when in (("IfSteps", True), ("ElseSteps", False)):
-            arguments[key] = _steps(definition, Branch(step.name, taken_when))
-    return {"Name": step.name, "Type": step.type, "Arguments": arguments, **dict(_around(step))}
-
-
-def _around(step: Step) -> Iterator[tuple[str, Any]]:
-    """The members that say what the service does around a step's request."""
-    if step.depends_on:
-        yield "DependsOn", [_dependency(each) for each in step.depends_on]
-    if step.display_name is not None:
-        yield "DisplayName", step.display_name
-    if step.description is not None:
-        yield "Description", step.description
-    if step.retry_policies:
-        yield "RetryPolicies", [write_part(each) for each in step.retry_policies]
-    if step.cache is not None:
-        yield "CacheConfig", write_part(step.cache)
-    if step.property_files:
-        yield "PropertyFiles", [write_part(each) for each in step.property_files]
+        branches = {
+            key: _steps(definition, Branch(step.name, taken_when))
+            for key, taken_when in BRANCHES.items()
+        }
+        written["Arguments"] = {**step.arguments, **branches}
     if step.function is not None:
-        yield "FunctionArn", step.function
-    yield from step.members.items()
-    if step.function is not None or step.output_parameters:
-        yield "OutputParameters", [write_part(each) for each in step.output_parameters]
-
-
-def _dependency(dependency: Dependency) -> str | dict[str, Any]:
-    """A step's name alone, where it waits for what steps usually wait for."""
-    return dependency.step if dependency.trigger == Dependency.trigger else write_part(dependency)
+        written.setdefault("OutputParameters", [])
+    return written

@@ -9,7 +9,6 @@ from compilegate.workload.feasibility import InfeasibleError
 from compilegate.workload.file import (
     AWS_IMAGE,
     Advice,
-    Budget,
     Compute,
     FilesData,
     FolderData,
@@ -22,7 +21,6 @@ from compilegate.workload.file import (
     WorkloadFile,
 )
 from compilegate.workload.kinds import (
-    DocumentShapes,
     Kind,
     OwnProgram,
     TextClassification,
@@ -34,9 +32,7 @@ __all__ = [
     "AWS_IMAGE",
     "Advice",
     "Arm",
-    "Budget",
     "Compute",
-    "DocumentShapes",
     "FilesData",
     "FolderData",
     "HubData",

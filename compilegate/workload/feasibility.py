@@ -67,8 +67,9 @@ def check_feasible(
 
     `instance_type` is what an execution is given for arms that name none.
     """
-    where = {"region": region, "instance_type": instance_type}
-    found = findings(workload, target=target, bases=bases, **where)
+    found = findings(
+        workload, target=target, bases=bases, region=region, instance_type=instance_type
+    )
     refused = [each.sentence for each in found if each.refused]
     if refused:
         raise InfeasibleError(*refused)
@@ -112,20 +113,14 @@ def findings(
     return tuple(dict.fromkeys(found))
 
 
-_COMPARABLE = {"gpu": "GPUs", "cpu": "none"}
-
-
 def _mixed_processors(workload: Workload, given: str | None) -> Iterator[ArmFinding]:
     """A candidate on a CPU beside a baseline on a GPU, or the other way round: wherever they run,
     the gate would find the difference that nobody can declare, after all was trained."""
     baseline = _instance(workload, workload.arms[BASELINE_ARM], given)
-    its = processor_of(baseline)
     for name, arm in workload.arms.items():
         own = _instance(workload, arm, given)
-        has = processor_of(own)
-        if {has, its} == set(_COMPARABLE):
-            words = {"has": _COMPARABLE[has], "its": _COMPARABLE[its]}
-            mixed = finding("mixed-processors", own=own, baseline=baseline, **words)
+        if {processor_of(own), processor_of(baseline)} == {"cpu", "gpu"}:
+            mixed = finding("mixed-processors", own=own, baseline=baseline)
             yield ArmFinding(arm=name, key="instance_type", finding=mixed)
 
 
@@ -135,7 +130,7 @@ def _instance(workload: Workload, arm: Arm, given: str | None) -> str:
 
 def _scheduled(workload: Workload) -> Mapping[str, str | int]:
     """The parameters that the schedule gives each execution."""
-    return {} if workload.schedule is None else workload.schedule.parameters
+    return {} if workload.schedule is None else workload.schedule.parameters.given
 
 
 def _key(about: Finding, arm: Arm) -> str:

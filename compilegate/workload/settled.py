@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from compilegate.catalog.compilers import Stack as KnownStack
-from compilegate.catalog.compilers import compilers
 from compilegate.catalog.images import BaseImage, find_image
 from compilegate.errors import CompilegateError
 from compilegate.gate.settings import Padding
@@ -16,21 +14,18 @@ from compilegate.job.names import BASELINE_ARM, EVALUATION_PLACES
 from compilegate.workload.file import (
     AWS_IMAGE,
     Advice,
+    ArmTable,
     Budget,
     Cache,
     CompileCache,
-    CompilerName,
     Compute,
     Data,
-    Distribution,
     Gate,
     NewData,
     Posture,
-    Precision,
     Registry,
     Schedule,
     Serving,
-    Stack,
 )
 
 if TYPE_CHECKING:
@@ -39,13 +34,6 @@ if TYPE_CHECKING:
 
 class WorkloadError(CompilegateError):
     """A workload cannot be used. Each problem is one sentence that names the key."""
-
-
-def known_stack(compiler: str, stack: Stack | None) -> KnownStack | None:
-    """What the catalog knows of an arm's stack; None where it has none, or none such."""
-    if stack is None:
-        return None
-    return compilers()[compiler].stack(stack.framework, stack.version, stack.transformers)
 
 
 ScalingRule = Literal["linear", "square-root"]
@@ -69,46 +57,25 @@ class ScaledRate:
     """Examples of one of this arm's steps."""
 
     @property
-    def factor(self) -> float:
-        ratio = self.batch / self.base_batch
-        return ratio if self.rule == "linear" else ratio**0.5
-
-    @property
     def rate(self) -> float:
+        factor = (self.batch / self.base_batch) ** (1 if self.rule == "linear" else 0.5)
         # Twelve digits: a rate is not written as 0.0010500000000000002.
-        return float(f"{self.base_rate * self.factor:.12g}")
+        return float(f"{self.base_rate * factor:.12g}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Arm:
-    """One way to train the workload."""
+class Arm(ArmTable):
+    """One way to train the workload: its table, with what it leaves out filled in."""
 
-    compiler: CompilerName = "eager"
-    image_folder: str
-    """The folder in `containers/` whose image the jobs run in; or AWS_IMAGE."""
-    compiler_options: Mapping[str, Setting] = field(default_factory=dict)
-    """What the compiler is told, by the name of its option; what is left out has its default."""
-    stack: Stack | None = None
-    """The versions that the compiler's image holds; None where the image alone decides."""
-    instance_type: str | None = None
-    """None: each execution's parameter decides."""
-    instance_count: int = 1
-    distribution: Distribution = "none"
-    processes: int = 1
-    """On each instance; or accelerators, where one process divides its steps among them."""
-    spot: bool = False
-    max_wait_seconds: int | None = None
-    """How long a spot job may take in all, waiting for machines included; None without spot."""
-    profiler: bool = False
-    debugger: bool = False
     batch_size: int
-    """Examples that each process takes in a step."""
     learning_rate: float
-    precision: Precision = "fp32"
-    padding: Padding = "max"
+    processes: int
+    """On each instance; or accelerators, where one process divides its steps among them."""
+    padding: Padding
     """How the built-in program pads documents."""
-    scaled_rate: ScaledRate | None = None
+    scaled_rate: ScaledRate | None
     """What the learning rate follows from; None where the file gives it."""
+    compiler_options: dict[str, Setting]
+    """What the compiler is told, by the name of its option; what is left out has its default."""
 
     @property
     def world_size(self) -> int:
@@ -119,19 +86,7 @@ class Arm:
     def replicas(self) -> int:
         """Accelerators that the script's one process divides a step among, as TensorFlow's
         strategies do; 1 where each accelerator has a process."""
-        stack = self.known_stack
-        within = stack is not None and stack.distribution == "in the script"
-        return self.processes if within and self.distribution == "none" else 1
-
-    @property
-    def known_stack(self) -> KnownStack | None:
-        """What the catalog knows of the stack; None where there is none, or none such."""
-        return known_stack(self.compiler, self.stack)
-
-    @property
-    def scale_learning_rate(self) -> Literal["none", "linear", "square-root"]:
-        """The rule by which the learning rate follows from the baseline's."""
-        return "none" if self.scaled_rate is None else self.scaled_rate.rule
+        return self.processes if self.in_script else 1
 
     @property
     def global_batch_size(self) -> int:
@@ -143,32 +98,25 @@ FRAMEWORKS = {"pytorch": "pytorch-inference", "huggingface": "huggingface-pytorc
 """AWS's inference images, by what a workload calls them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Served:
-    """Everything that registration needs to know."""
+class Served(Serving):
+    """Everything that registration needs to know: the table, with what it leaves out filled in."""
 
-    declared: Serving
-    handler: str | None
-    """The script in `code/` of the archive; None where the image does without."""
+    framework: Literal["pytorch", "huggingface"]
     built_in: bool
     """Whether the handler is the built-in program's."""
-    framework: str
-    """`pytorch` or `huggingface`: which toolkit's defaults hold."""
-    content_types: tuple[str, ...]
-    response_types: tuple[str, ...]
 
     @property
     def in_image_of_aws(self) -> bool:
-        return self.declared.image == AWS_IMAGE
+        return self.image == AWS_IMAGE
 
     @property
     def base_image(self) -> BaseImage:
         """AWS's inference image. Raises UnknownImageError, naming those there are."""
         return find_image(
             FRAMEWORKS[self.framework],
-            self.declared.version,
-            transformers=self.declared.transformers if self.framework == "huggingface" else None,
-            processor=self.declared.processor,
+            self.version,
+            transformers=self.transformers if self.framework == "huggingface" else None,
+            processor=self.processor,
         )
 
 
@@ -232,17 +180,12 @@ class Workload:
         It knows which arms it leaves out, so that nobody takes the rest for the whole. Raises
         WorkloadError for an arm that is not declared, and without the baseline.
         """
-        unknown = [name for name in names if name not in self.arms]
-        if unknown:
+        if BASELINE_ARM not in names or not self.arms.keys() >= set(names):
             raise WorkloadError(
-                f"arms: {unknown[0]!r} is not declared, expected {', '.join(self.arms)}"
+                f"arms: {', '.join(names)} would train, expected {BASELINE_ARM} and any of "
+                f"{', '.join(self.candidates)}"
             )
         kept = {name: arm for name, arm in self.arms.items() if name in names}
-        if BASELINE_ARM not in kept:
-            raise WorkloadError(
-                f"arms: {', '.join(kept) or 'none'} would train, expected {BASELINE_ARM} and any "
-                "candidates beside it"
-            )
         return replace(
             self, arms=kept, left_out=tuple(name for name in self.arms if name not in kept)
         )

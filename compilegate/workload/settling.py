@@ -6,26 +6,26 @@ import difflib
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from compilegate.catalog.images import UnknownImageError
 from compilegate.catalog.instances import instance_of
-from compilegate.catalog.tested_models import TestedBatch, default_batch_size
+from compilegate.catalog.tested_models import default_batch_size
 from compilegate.declaration_errors import read_toml
 from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Option, declarations
 from compilegate.job.names import BASELINE_ARM, MOST_BUCKETS, NO_ARM, NOTHING_NEW
-from compilegate.workload.file import ArmTable, Data, WorkloadFile, repeated
+from compilegate.workload.file import ArmTable, Data, WorkloadFile
 from compilegate.workload.kinds import Kind, kind_of
-from compilegate.workload.parameters import LONGEST_JOB_SECONDS, MAX_RUNTIME
+from compilegate.workload.parameters import LONGEST_JOB_SECONDS
 from compilegate.workload.settled import (
     Arm,
     ScaledRate,
     Served,
     Workload,
     WorkloadError,
-    known_stack,
 )
 
 HANDLER = "inference.py"
@@ -47,17 +47,14 @@ def find_workload(name_or_path: str, folder: Path) -> Path:
     Raises WorkloadError when there is none, naming those that there are.
     """
     given = Path(name_or_path)
-    if given.suffix == ".toml" or given.parent != Path():
-        if given.is_file():
-            return given
-        raise WorkloadError(f"{given}: no such file, expected the path of a workload's TOML file")
-    path = folder / f"{name_or_path}.toml"
+    by_name = given.suffix != ".toml" and given.parent == Path()
+    path = folder / f"{name_or_path}.toml" if by_name else given
     if path.is_file():
         return path
     known = sorted(entry.stem for entry in folder.glob("*.toml"))
-    close = difflib.get_close_matches(name_or_path, known, n=1)
+    close = difflib.get_close_matches(given.stem, known, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    there = ", ".join(known) if known else "no workload at all"
+    there = ", ".join(known) or "no workload at all"
     raise WorkloadError(f"{path}: no such file{hint}; {folder} holds {there}")
 
 
@@ -97,33 +94,20 @@ def settle(file: WorkloadFile) -> Workload:
     kind, groups = kind_of(file), file.data.groups
     for problem in _problems(file, kind):
         raise WorkloadError(problem)
-    return Workload(
-        name=file.name,
-        description=file.description,
-        seeds=tuple(file.seeds),
-        data=file.data,
-        kind=kind,
-        arms=_arms(file, kind),
-        gate=file.gate if groups is None else file.gate.model_copy(update={"groups": groups}),
-        compute=file.compute,
-        registry=file.registry,
-        cache=file.cache,
-        compile_cache=file.compile_cache,
-        schedule=file.schedule,
-        new_data=file.new_data,
-        advice=file.advice,
-        budget=file.budget,
-        posture=file.posture,
-        serving=served(file),
-    )
+    settled: dict[str, Any] = {
+        **{name: table for name, table in file if name in Workload.__dataclass_fields__},
+        "seeds": tuple(file.seeds),
+        "kind": kind,
+        "arms": _arms(file, kind),
+        "gate": file.gate if groups is None else file.gate.model_copy(update={"groups": groups}),
+        "serving": served(file),
+    }
+    return Workload(**settled)
 
 
 def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
     """What does not go together; a problem may follow from the one before it."""
     yield from _wrong_waits(file)
-    twice = repeated(file.seeds)
-    if twice is not None:
-        yield f"seeds holds {twice} more than once, expected distinct seeds"
     yield from _incomparable(file)
     if file.posture is not None:
         yield from _without_posture(file)
@@ -156,20 +140,11 @@ def _without_posture(file: WorkloadFile) -> Iterator[str]:
 
 def _wrong_waits(file: WorkloadFile) -> Iterator[str]:
     runtime = file.compute.max_runtime_seconds
-    scheduled = file.schedule.parameters.get(MAX_RUNTIME) if file.schedule else None
     for name, arm in file.arms.items():
-        wait = _wait(file, arm)
-        if wait is not None and isinstance(scheduled, int) and scheduled > wait:
-            yield (
-                f"schedule.parameters.{MAX_RUNTIME} is {scheduled}, expected {wait} or less, "
-                f"which is the wait of the spot arm {name}"
-            )
-        if arm.max_wait_seconds is None:
-            continue
         key = f"arms.{name}.max_wait_seconds"
-        if not arm.spot:
+        if arm.max_wait_seconds is not None and not arm.spot:
             yield f"{key} is {arm.max_wait_seconds}, expected spot = true beside it"
-        if arm.max_wait_seconds < runtime:
+        elif arm.max_wait_seconds is not None and arm.max_wait_seconds < runtime:
             yield (
                 f"{key} is {arm.max_wait_seconds}, expected compute.max_runtime_seconds "
                 f"({runtime}) or more, since the wait includes the run"
@@ -252,12 +227,9 @@ def _of_many_shapes(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
     if (arm.padding or kind.padding) != "longest" or compiler.serves_any_shape(given):
         return
     where = "data.padding" if arm.padding is None else f"arms.{name}.padding"
-    option = compiler.any_shape
-    switch = f", or {option.key} left out" if isinstance(option, Option) else ""
     yield (
         f"{where} is 'longest', and compiler {arm.compiler!r} of arms.{name} compiles every shape "
-        f"anew, expected arms.{name}.padding = 'buckets' or 'max', which have a few shapes or "
-        f"one{switch}"
+        f"anew, expected arms.{name}.padding = 'buckets' or 'max', which have a few shapes or one"
     )
 
 
@@ -273,34 +245,26 @@ def _arms(file: WorkloadFile, kind: Kind) -> dict[str, Arm]:
 def _arm(file: WorkloadFile, kind: Kind, name: str, baseline: Arm | None) -> Arm:
     table = file.arms[name]
     instance_type = table.instance_type or file.compute.instance_type
-    processes, batch_size = _processes(name, table, instance_type), table.batch_size
+    processes, batch_size = _processes(table, instance_type), table.batch_size
     if batch_size is None:
-        batch_size = _tested_batch(kind, name, table, instance_type).batch_size
+        batch_size = _tested_batch(kind, name, table, instance_type)
     rate, scaled = table.learning_rate, None
     if rate is None:
         scaled = _scaled(name, table, batch_size * processes * table.instance_count, baseline)
         rate = scaled.rate
     padding = table.padding or kind.padding or "max"
     options = table.options_given | _more_graphs(table, padding)
-    return Arm(
-        compiler=table.compiler,
-        image_folder=table.image_folder,
-        stack=table.stack,
-        instance_type=table.instance_type,
-        instance_count=table.instance_count,
-        distribution=table.distribution,
-        processes=processes,
-        spot=table.spot,
-        max_wait_seconds=_wait(file, table),
-        profiler=table.profiler,
-        debugger=table.debugger,
-        batch_size=batch_size,
-        learning_rate=rate,
-        precision=table.precision,
-        padding=padding,
-        scaled_rate=scaled,
-        compiler_options={option.name: value for option, value in options.items()},
-    )
+    settled: dict[str, Any] = {
+        **dict(table),
+        "processes": processes,
+        "max_wait_seconds": _wait(file, table),
+        "batch_size": batch_size,
+        "learning_rate": rate,
+        "padding": padding,
+        "scaled_rate": scaled,
+        "compiler_options": {option.name: value for option, value in options.items()},
+    }
+    return Arm.model_construct(**settled)
 
 
 def _more_graphs(table: ArmTable, padding: Padding) -> dict[Option, int]:
@@ -332,26 +296,15 @@ def _scaled(name: str, table: ArmTable, examples: int, baseline: Arm | None) -> 
     )
 
 
-def _processes(name: str, arm: ArmTable, instance_type: str) -> int:
+def _processes(arm: ArmTable, instance_type: str) -> int:
     """What starts one process for each accelerator starts as many as the instance has; TensorFlow's
     strategies divide a step of one process among as many."""
     instance = instance_of(instance_type)
-    known = known_stack(arm.compiler, arm.stack)
-    in_script = known is not None and known.distribution == "in the script"
-    if instance is not None and arm.distribution == "none" and in_script:
-        return instance.accelerators
-    if arm.distribution in ("none", "torchrun") or instance is None:
-        return arm.processes or 1
-    if arm.processes not in (None, instance.accelerators):
-        raise WorkloadError(
-            f"arms.{name}.processes is {arm.processes} with distribution {arm.distribution!r}, "
-            f"which starts one for each of the {instance.accelerators} accelerators of "
-            f"{instance_type}; leave it out"
-        )
-    return instance.accelerators
+    for_each = arm.in_script or arm.distribution not in ("none", "torchrun")
+    return instance.accelerators if instance is not None and for_each else arm.processes or 1
 
 
-def _tested_batch(kind: Kind, name: str, arm: ArmTable, instance_type: str) -> TestedBatch:
+def _tested_batch(kind: Kind, name: str, arm: ArmTable, instance_type: str) -> int:
     missing = f"arms.{name}.batch_size is missing, expected a number"
     if kind.hub_model is None:
         raise WorkloadError(
@@ -368,9 +321,9 @@ def _tested_batch(kind: Kind, name: str, arm: ArmTable, instance_type: str) -> T
         framework="pytorch" if stack is None else stack.framework,
         version=None if stack is None else stack.version,
     )
-    if not isinstance(tested, TestedBatch):
-        raise WorkloadError(f"{missing}; there is none by default, since {tested.reason}")
-    return tested
+    if isinstance(tested, str):
+        raise WorkloadError(f"{missing}; there is none by default, since {tested}")
+    return tested[0]
 
 
 def served(file: WorkloadFile) -> Served | None:
@@ -379,34 +332,30 @@ def served(file: WorkloadFile) -> Served | None:
     if declared is None:
         return None
     built_in = file.program is None and declared.handler is None
-    framework = declared.framework or ("huggingface" if file.program is None else "pytorch")
-    return Served(
-        declared=declared,
-        handler=HANDLER if built_in else declared.handler,
-        built_in=built_in,
-        framework=framework,
-        content_types=tuple(declared.content_types) or (BUILT_IN_TYPES if built_in else (JSON,)),
-        response_types=tuple(declared.response_types)
-        or (BUILT_IN_TYPES[:2] if built_in else (JSON,)),
-    )
+    types = list(BUILT_IN_TYPES) if built_in else [JSON]
+    settled: dict[str, Any] = {
+        **dict(declared),
+        "handler": HANDLER if built_in else declared.handler,
+        "built_in": built_in,
+        "framework": declared.framework or ("pytorch" if file.program else "huggingface"),
+        "content_types": declared.content_types or types,
+        "response_types": declared.response_types or types[:2],
+    }
+    return Served.model_construct(**settled)
 
 
 def serving_problems(file: WorkloadFile) -> Iterator[str]:
     """What of `[serving]` does not go with the rest of the file."""
-    settled = served(file)
-    if settled is None:
+    declared, settled = file.serving, served(file)
+    if declared is None or settled is None:
         return
-    declared = settled.declared
-    if file.program is None and declared.handler is not None and declared.folder is None:
+    if file.program is None and (declared.handler is None) != (declared.folder is None):
         yield (
-            "serving.handler is given without serving.folder, expected both, or neither for the "
-            "built-in handler"
+            "serving has one of handler and folder, expected both, or neither for the built-in "
+            "handler"
         )
-    if (
-        file.program is not None
-        and declared.handler is None
-        and not (settled.in_image_of_aws and settled.framework == "huggingface")
-    ):
+    does_without = settled.in_image_of_aws and settled.framework == "huggingface"
+    if file.program is not None and declared.handler is None and not does_without:
         yield (
             "serving.handler is missing beside [program], expected the script that "
             "loads the model (an image of Hugging Face does without, with framework = "

@@ -43,7 +43,7 @@ def limits_of(declared: DeclaredWorkload, definition: str, region: str) -> dict[
         return limits
     where = None if cdk.Token.is_unresolved(region) else region
     # A schedule may let jobs run for longer, or on another instance.
-    given = {} if workload.schedule is None else workload.schedule.parameters
+    given = {} if workload.schedule is None else workload.schedule.parameters.given
     bounds = [_bound(workload, definition, where, values) for values in ({}, given)]
     bound = max(bounds, key=lambda each: (len(each.unknown), each.usd))
     if faults := budget_faults(workload.name, budget, bound):

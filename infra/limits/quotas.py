@@ -68,7 +68,7 @@ def resources_of(workload: Workload) -> Counter[str]:
 
 def _of_releases(workload: Workload) -> Counter[str]:
     """What follows from approvals: the releaser with its decisions, and what answers requests."""
-    deploy = "none" if workload.serving is None else workload.serving.declared.deploy
+    deploy = "none" if workload.serving is None else workload.serving.deploy
     counted: Counter[str] = Counter()
     if deploy != "none":
         counted += Counter(

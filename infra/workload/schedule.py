@@ -65,7 +65,7 @@ class PipelineSchedule(Construct):
                 "sageMakerPipelineParameters": {
                     "pipelineParameterList": [
                         {"name": name, "value": str(value)}
-                        for name, value in schedule.parameters.items()
+                        for name, value in schedule.parameters.given.items()
                     ]
                 },
             },

@@ -40,7 +40,7 @@ def image_folders_of(workload: Workload) -> dict[str, str]:
     used.setdefault(image, f"step {step}")
     used.setdefault(GATE, "step Gate")
     if workload.serving is not None and not workload.serving.in_image_of_aws:
-        used.setdefault(workload.serving.declared.image, "serving.image")
+        used.setdefault(workload.serving.image, "serving.image")
     return used
 
 

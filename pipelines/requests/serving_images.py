@@ -15,7 +15,7 @@ def serving_image(deployment: Deployment, serving: Served) -> str:
             return serving.base_image.uri(deployment.registry_region or deployment.region)
         except UnknownImageError as error:
             raise NoImageError(str(error)) from error
-    folder = serving.declared.image
+    folder = serving.image
     if folder not in deployment.images:
         raise NoImageError(
             f"models are served in the image {folder!r}, which is not an image folder in "

@@ -33,8 +33,8 @@ def serving_code(workload: Workload, folder: Path) -> SourceTree | None:
     if workload.kind.source_folder is not None:
         files |= training_code(workload.kind, folder).files
     place, key = workload.kind.source_folder, "program.folder"
-    if serving.declared.folder is not None:
-        place, key = serving.declared.folder, "serving.folder"
+    if serving.folder is not None:
+        place, key = serving.folder, "serving.folder"
         root = folder / PurePosixPath(place)
         if not root.is_dir():
             raise OwnCodeError(

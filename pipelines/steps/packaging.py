@@ -72,7 +72,7 @@ def inference_specification(blueprint: Blueprint, package: Step, trained_in: Uri
         "Image": serving_image(blueprint.deployment, serving),
         **model,
         "Framework": "HUGGINGFACE" if serving.framework == "huggingface" else "PYTORCH",
-        "FrameworkVersion": serving.declared.version,
+        "FrameworkVersion": serving.version,
     }
     if serving.handler is not None:
         container["Environment"] = {
@@ -81,17 +81,16 @@ def inference_specification(blueprint: Blueprint, package: Step, trained_in: Uri
             "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",
             "SAGEMAKER_REGION": blueprint.deployment.region,
         }
-    declared = serving.declared
     of_instances = {
         "real-time": "SupportedRealtimeInferenceInstanceTypes",
         "batch": "SupportedTransformInstanceTypes",
     }
-    kinds = [of_instances[declared.deploy]] if declared.deploy in of_instances else []
+    kinds = [of_instances[serving.deploy]] if serving.deploy in of_instances else []
     return {
         "Containers": [container],
         "SupportedContentTypes": list(serving.content_types),
         "SupportedResponseMIMETypes": list(serving.response_types),
-        **{kind: [declared.instance_type] for kind in kinds},
+        **{kind: [serving.instance_type] for kind in kinds},
     }
 
 

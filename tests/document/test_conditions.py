@@ -13,11 +13,8 @@ from compilegate.document.expressions import ExpressionError
 numbers = st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(max_size=8)
 same_kind = st.tuples(numbers, numbers) | st.tuples(texts, texts)
-different_kinds = (
-    st.tuples(numbers, texts) | st.tuples(st.booleans(), numbers) | st.tuples(texts, st.booleans())
-)
-
-ORDERINGS = {
+COMPARISONS = {
+    "Equals": operator.eq,
     "GreaterThan": operator.gt,
     "GreaterThanOrEqualTo": operator.ge,
     "LessThan": operator.lt,
@@ -29,72 +26,50 @@ def compare(kind: str, left: Any, right: Any) -> dict[str, Any]:
     return {"Type": kind, "LeftValue": left, "RightValue": right}
 
 
-@given(same_kind | st.tuples(st.booleans(), st.booleans()))
-def test_equals_is_python_equality_of_values_of_one_kind(pair: tuple[Any, Any]) -> None:
-    assert evaluate(compare("Equals", *pair)) is (pair[0] == pair[1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ORDERINGS)
+@pytest.mark.parametrize("kind", COMPARISONS)
 @given(pair=same_kind)
-def test_orderings_are_those_of_python(kind: str, pair: tuple[Any, Any]) -> None:
-    assert evaluate(compare(kind, *pair)) is ORDERINGS[kind](*pair)
+def test_comparisons_are_those_of_python(kind: str, pair: tuple[Any, Any]) -> None:
+    condition = compare(kind, *pair)
+    assert evaluate(condition) is COMPARISONS[kind](*pair)
+    assert evaluate({"Type": "Not", "Condition": condition}) is not evaluate(condition)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Equals", *ORDERINGS])
-@given(pair=different_kinds)
-def test_values_of_different_kinds_are_an_error_not_false(kind: str, pair: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize("kind", COMPARISONS)
+@pytest.mark.parametrize(
+    "pair",
+    [(1, "1"), (True, 1), ("a", False), (float("nan"), 1.0), (None, None), ([], {})],
+    ids=str,
+)
+def test_what_cannot_be_compared_is_an_error_not_false(kind: str, pair: tuple[Any, Any]) -> None:
     with pytest.raises(ExpressionError, match="cannot be compared"):
         evaluate(compare(kind, *pair))
 
 
-@pytest.mark.parametrize("kind", ORDERINGS)
-def test_booleans_have_no_order(kind: str) -> None:
+def test_booleans_are_equal_or_not_and_have_no_order() -> None:
+    assert evaluate(compare("Equals", True, True))
     with pytest.raises(ExpressionError, match="does not order booleans"):
-        evaluate(compare(kind, True, False))
+        evaluate(compare("LessThan", True, False))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, [], {}])
-def test_nan_infinities_and_structures_cannot_be_compared(value: Any) -> None:
-    with pytest.raises(ExpressionError, match="cannot be compared"):
-        evaluate(compare("Equals", value, 1.0))
-
-
-@given(
-    st.sampled_from(["a", "b", "c", "d"]), st.lists(st.sampled_from(["a", "b", "c"]), min_size=1)
-)
-def test_in_is_membership(query: str, values: list[str]) -> None:
-    condition = {"Type": "In", "QueryValue": query, "Values": values}
-    assert evaluate(condition) is (query in values)
-
-
-def test_in_refuses_a_value_of_another_kind_even_after_a_match() -> None:
+def test_in_is_membership_and_refuses_a_value_of_another_kind_even_after_a_match() -> None:
+    assert evaluate({"Type": "In", "QueryValue": "a", "Values": ["b", "a"]})
+    assert not evaluate({"Type": "In", "QueryValue": "a", "Values": ["b"]})
     with pytest.raises(ExpressionError, match="cannot be compared"):
         evaluate({"Type": "In", "QueryValue": "a", "Values": ["a", 1]})
 
 
-@given(same_kind)
-def test_not_negates(pair: tuple[Any, Any]) -> None:
-    inner = compare("LessThan", *pair)
-    assert evaluate({"Type": "Not", "Condition": inner}) is not evaluate(inner)
-
-
 @given(st.lists(st.booleans(), min_size=1, max_size=6))
-def test_or_holds_when_any_does_and_a_list_when_all_do(truths: list[bool]) -> None:
+def test_or_holds_when_any_does_a_list_when_all_do_and_an_error_ends_both(
+    truths: list[bool],
+) -> None:
     conditions = [compare("Equals", truth, True) for truth in truths]
     assert evaluate({"Type": "Or", "Conditions": conditions}) is any(truths)
     assert evaluate_all(conditions) is all(truths)
-
-
-@pytest.mark.parametrize("position", [0, 1])
-def test_an_error_is_told_wherever_it_stands(position: int) -> None:
-    conditions = [compare("Equals", 1, 1)]
-    conditions.insert(position, compare("Equals", 1, "1"))
-    with pytest.raises(ExpressionError):
-        evaluate({"Type": "Or", "Conditions": conditions})
-    with pytest.raises(ExpressionError):
-        evaluate_all([compare("Equals", 1, 2), *conditions])
+    for wrong in ([*conditions, compare("Equals", 1, "1")], [compare("In", 1, 1), *conditions]):
+        with pytest.raises(ExpressionError):
+            evaluate({"Type": "Or", "Conditions": wrong})
+        with pytest.raises(ExpressionError):
+            evaluate_all(wrong)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from compilegate.document.expressions import (
 )
 from compilegate.document.model import Parameter, parameter_values, parse_duration
 
-REPORT = {"gate": {"passed": True, "arms": [{"name": "a.b"}, {"name": "c"}]}, "odd key": 3}
+REPORT = {"gate": {"passed": True, "arms": [{"name": "a.b"}, {"name": "c"}]}}
 
 
 def scope(report: bytes | None = None) -> Scope:
@@ -38,20 +38,16 @@ def scope(report: bytes | None = None) -> Scope:
     )
 
 
-def test_get_reads_parameters_execution_variables_and_properties() -> None:
+def test_get_and_join_stand_for_values_at_any_depth() -> None:
+    values = ["s3:/", {"Get": "Parameters.Bucket"}, 7, {"Get": "Parameters.Flag"}, 0.5]
     arguments = {
         "a": {"Get": "Parameters.Epochs"},
         "b": [{"Get": "Execution.PipelineExecutionId"}],
         "c": {"Get": "Steps.prepare.Outputs['x'].Uri"},
-        "d": "text",
+        "d": {"Std:Join": {"On": "/", "Values": values}},
     }
-    assert resolve(arguments, scope()) == {"a": 3, "b": ["abc"], "c": "s3://b/x", "d": "text"}
-
-
-def test_join_writes_values_as_json_does() -> None:
-    values = ["s3:/", {"Get": "Parameters.Bucket"}, 7, {"Get": "Parameters.Flag"}, 0.5]
-    expression = {"Std:Join": {"On": "/", "Values": values}}
-    assert resolve(expression, scope()) == "s3://data/7/true/0.5"
+    found = resolve(arguments, scope())
+    assert found == {"a": 3, "b": ["abc"], "c": "s3://b/x", "d": "s3://data/7/true/0.5"}
 
 
 @pytest.mark.parametrize(
@@ -60,47 +56,35 @@ def test_join_writes_values_as_json_does() -> None:
         ("gate.passed", True),
         ("$.gate.passed", True),
         ("gate.arms[1].name", "c"),
-        ("['odd key']", 3),
         ('gate["arms"][0]["name"]', "a.b"),
     ],
 )
 def test_json_get_follows_dots_and_brackets(path: str, value: Any) -> None:
-    reference = {"Get": "Steps.gate.PropertyFiles.Report"}
-    by_file = {"Std:JsonGet": {"PropertyFile": reference, "Path": path}}
-    by_uri = {
-        "Std:JsonGet": {
-            "S3Uri": {"Std:Join": {"On": "/", "Values": ["s3:/", "b", "r"]}},
-            "Path": path,
-        }
-    }
-    assert resolve(by_file, scope()) == value
+    by_uri = {"Std:JsonGet": {"S3Uri": {"Get": "Parameters.Bucket"}, "Path": path}}
+    assert resolve(of_a_report(path), scope()) == value
     assert resolve(by_uri, scope()) == value
 
 
-@pytest.mark.parametrize(
-    ("report", "reason"),
-    [
+def of_a_report(path: str) -> dict[str, Any]:
+    file = {"Get": "Steps.gate.PropertyFiles.Report"}
+    return {"Std:JsonGet": {"PropertyFile": file, "Path": path}}
+
+
+def test_a_report_without_the_value_says_what_is_there() -> None:
+    for report, reason in (
         (b"{", "not valid JSON"),
         (b'{"gate": {"passed": NaN}}', "NaN is not a JSON number"),
         (b'{"gate": {}}', "gate has no 'passed'; it has no members"),
         (b"[]", "the document has no 'gate'; it has a list of 0"),
-    ],
-)
-def test_a_report_without_the_value_is_an_error_that_says_what_is_there(
-    report: bytes, reason: str
-) -> None:
-    expression = {
-        "Std:JsonGet": {"PropertyFile": {"Get": "Steps.g.PropertyFiles.R"}, "Path": "gate.passed"}
-    }
-    with pytest.raises(ExpressionError, match=reason.replace("[", r"\[")):
-        resolve(expression, scope(report))
+    ):
+        with pytest.raises(ExpressionError, match=reason):
+            resolve(of_a_report("gate.passed"), scope(report))
 
 
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
         ({"Get": "Parameters.Nope"}, "names nothing"),
-        ({"Get": "Execution.Nope"}, "names nothing"),
         ({"Get": 3}, "expected a name"),
         ({"Get": "Steps.only"}, "needs the form"),
         ({"Std:Upper": "x"}, "function Std:Upper is unknown"),
@@ -119,10 +103,8 @@ def test_references_are_found_at_any_depth() -> None:
         "x": [{"Std:Join": {"On": "", "Values": [{"Get": "Steps.a.B"}]}}],
         "y": {"Get": "Steps.c.D[0]"},
     }
-    assert list(step_references(arguments)) == [
-        StepReference("a", ("B",)),
-        StepReference("c", ("D", 0)),
-    ]
+    found = [StepReference("a", ("B",)), StepReference("c", ("D", 0))]
+    assert list(step_references(arguments)) == found
 
 
 segments = st.one_of(
@@ -146,58 +128,35 @@ def test_a_malformed_path_is_refused(text: str) -> None:
     ("text", "length"),
     [
         ("30d", timedelta(days=30)),
-        ("P30D", timedelta(days=30)),
         ("p1w", timedelta(weeks=1)),
         ("T16m", timedelta(minutes=16)),
         ("30dT5h", timedelta(days=30, hours=5)),
-        ("PT1H", timedelta(hours=1)),
-        ("P4DT12H", timedelta(days=4, hours=12)),
         ("P1Y2M", timedelta(days=365 + 60)),
-        ("PT0S", timedelta(0)),
     ],
 )
 def test_durations_are_read_as_the_service_writes_them(text: str, length: timedelta) -> None:
     assert parse_duration(text) == length
+    for wrong in ("", "PT", "30", "1h", "P-1D", "P1.5D", "P9999999999D"):
+        with pytest.raises(ValueError, match="duration"):
+            parse_duration(wrong)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "P", "PT", "30", "1h", "P-1D", "P1.5D", "a day", "P9999999999D"]
-)
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="duration"):
-        parse_duration(text)
-
-
-DECLARED = (
-    Parameter("Name", "String", "x", ("x", "y")),
-    Parameter("Count", "Integer", 1, None),
-    Parameter("Rate", "Float", 0.5, None),
-    Parameter("Flag", "Boolean", False, None),
-    Parameter("Needed", "String", None, None),
-)
-
-
-def test_parameters_take_given_values_over_defaults_and_read_text_as_their_type() -> None:
-    values, faults = parameter_values(
-        DECLARED, {"Needed": "n", "Count": "7", "Rate": 2, "Flag": "true"}
+def test_parameters_take_given_values_over_defaults_and_name_what_is_wrong() -> None:
+    declared = (
+        Parameter("Name", "String", "x", ("x", "y")),
+        Parameter("Count", "Integer", 1),
+        Parameter("Rate", "Float", 0.5),
+        Parameter("Flag", "Boolean", False),
+        Parameter("Needed", "String"),
     )
-    assert faults == []
-    assert values == {"Name": "x", "Count": 7, "Rate": 2, "Flag": True, "Needed": "n"}
-
-
-@pytest.mark.parametrize(
-    ("given_values", "fault"),
-    [
-        ({}, "parameter Needed (String) has no default and was not given"),
-        ({"Needed": "n", "Other": 1}, "parameter Other is not declared"),
-        ({"Needed": 3}, "parameter Needed is 3, expected a value of String"),
-        ({"Needed": "n", "Count": "1.5"}, "parameter Count is '1.5', expected a value of Integer"),
-        ({"Needed": "n", "Count": True}, "parameter Count is True, expected a value of Integer"),
-        ({"Needed": "n", "Name": "z"}, "parameter Name is 'z', expected one of x, y"),
-    ],
-)
-def test_a_wrong_parameter_is_named_with_what_is_allowed(
-    given_values: dict[str, Any], fault: str
-) -> None:
-    _, faults = parameter_values(DECLARED, given_values)
-    assert [text for text in faults if text.startswith(fault)]
+    values = {"Needed": "n", "Count": "7", "Rate": 2, "Flag": "true"}
+    read = {**values, "Name": "x", "Count": 7, "Flag": True}
+    assert parameter_values(declared, values) == (read, [])
+    wrong = {"Other": 1, "Count": "1.5", "Name": "z", "Flag": 3}
+    assert parameter_values(declared, wrong)[1] == [
+        "parameter Other is not declared, expected Name, Count, Rate, Flag, Needed",
+        "parameter Name is 'z', expected one of x, y",
+        "parameter Count is '1.5', expected a value of Integer",
+        "parameter Flag is 3, expected a value of Boolean",
+        "parameter Needed (String) has no default and was not given",
+    ]

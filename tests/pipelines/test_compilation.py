@@ -225,7 +225,7 @@ def test_a_candidate_is_told_what_to_time_its_step_against() -> None:
 
 def test_a_candidate_is_told_how_the_baseline_pads_where_it_pads_otherwise() -> None:
     arms = dict(workload().arms)
-    arms["compiled"] = dataclasses.replace(arms["compiled"], padding="buckets")
+    arms["compiled"] = arms["compiled"].model_copy(update={"padding": "buckets"})
     steps = steps_of(definition_of(workload(arms=arms)))
     assert steps["Train-compiled-7"]["Arguments"]["HyperParameters"]["baseline_padding"] == "max"
 
@@ -295,7 +295,7 @@ def test_the_instance_type_is_a_parameter_that_the_cache_can_see() -> None:
 
 def test_an_arm_may_have_an_instance_type_of_its_own() -> None:
     arms = dict(workload().arms)
-    arms["compiled"] = dataclasses.replace(arms["compiled"], **{"instance_type": "ml.p4d.24xlarge"})
+    arms["compiled"] = arms["compiled"].model_copy(update={"instance_type": "ml.p4d.24xlarge"})
     steps = steps_of(definition_of(workload(arms=arms)))
     compiled = steps["Train-compiled-7"]["Arguments"]["ResourceConfig"]
     assert compiled["InstanceType"] == "ml.p4d.24xlarge"

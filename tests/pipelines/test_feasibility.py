@@ -97,7 +97,7 @@ def test_arms_on_a_gpu_and_on_a_cpu_are_refused_wherever_they_run(target: Target
     mixed = workload(compiler="inductor", instance_type="ml.c5.xlarge")
     (sentence,) = refused(mixed, target=target)
     assert sentence == (
-        "arms.compiled.instance_type: ml.c5.xlarge has none and the baseline's ml.g5.xlarge has "
+        "arms.compiled.instance_type: only one of ml.c5.xlarge and the baseline's ml.g5.xlarge has "
         "GPUs, so a comparison would be of the machines and not of a compiler; give both arms "
         "GPUs, or neither"
     )
@@ -105,7 +105,7 @@ def test_arms_on_a_gpu_and_on_a_cpu_are_refused_wherever_they_run(target: Target
     on_gpus = workload(compiler="inductor", instance_type="ml.g6.xlarge")
     check_feasible(on_gpus, target=target)
     assert refused(on_gpus, target=target, instance_type="ml.m5.large")[0].startswith(
-        "arms.compiled.instance_type: ml.g6.xlarge has GPUs and the baseline's ml.m5.large has none"
+        "arms.compiled.instance_type: only one of ml.g6.xlarge and the baseline's ml.m5.large has"
     )
 
 

@@ -116,7 +116,6 @@ EACH = {"distribution": "pytorchxla"}
     ("instance", "more", "gpus"),
     [
         ("ml.p3.8xlarge", EACH, 4),
-        ("ml.p3.8xlarge", {**EACH, "processes": 4}, 4),
         ("ml.p3.16xlarge", {**EACH, "instance_count": 2}, 16),
         ("ml.p3.8xlarge", TENSORFLOW, 4),
         ("ml.p3.16xlarge", TENSORFLOW, 8),

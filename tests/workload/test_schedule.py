@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.workload import NewData, Schedule
+from compilegate.workload.file import Parameters
 from compilegate.workload.schedule import (
     Cron,
     longest_gap,
@@ -98,6 +99,6 @@ def test_nothing_starts_by_itself_until_a_table_turns_it_on() -> None:
     schedule = {"expression": WEEKLY, "parameters": values}
     off = workload_with(TOPICS, schedule=schedule, new_data={"prefix": "in/"})
     assert off.schedule == Schedule(
-        expression=WEEKLY, timezone="UTC", enabled=False, parameters=values
+        expression=WEEKLY, timezone="UTC", enabled=False, parameters=Parameters(**values)
     )
     assert off.new_data == NewData(prefix="in/", enabled=False)

@@ -39,7 +39,7 @@ def aws_repositories(workloads: Iterable[Workload], region: str) -> list[EcrRepo
 def serving_folders(workload: Workload) -> list[str]:
     """The image folder that models are served in; none for an image of AWS."""
     serving = workload.serving
-    return [] if serving is None or serving.in_image_of_aws else [serving.declared.image]
+    return [] if serving is None or serving.in_image_of_aws else [serving.image]
 
 
 def serving_repositories(workload: Workload, region: str) -> list[EcrRepository]:

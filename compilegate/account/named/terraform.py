@@ -91,7 +91,7 @@ def _schedule(place: NamedPlace, name: str, schedule: Schedule, label: str) -> d
             "sagemaker_pipeline_parameters": {
                 "pipeline_parameter": [
                     {"name": name, "value": str(value)}
-                    for name, value in schedule.parameters.items()
+                    for name, value in schedule.parameters.given.items()
                 ]
             },
         },

@@ -71,7 +71,7 @@ class Release(Construct):
         stack = cdk.Stack.of(self)
         self._project, self._foundation = project, foundation
         self._network = network or Network()
-        declared = workload.serving.declared if workload.serving is not None else None
+        declared = workload.serving
         deploy = "none" if declared is None else declared.deploy
         released = Released(
             arns=Arns.of(stack),
@@ -208,7 +208,6 @@ class Release(Construct):
         alarms: list[cloudwatch.CfnAlarm],
     ) -> dict[str, Any]:
         """What `releaser.settings.Serving` reads."""
-        declared = None if serving is None else serving.declared
         network, bucket = self._network, self._foundation.bucket_name
         return {
             "deploy": released.deploy,
@@ -216,10 +215,10 @@ class Release(Construct):
             "role_arn": "" if role is None else role.role_arn,
             "key_arn": released.key_arn,
             "content_type": serving.content_types[0] if serving is not None else "",
-            "memory_mb": declared.memory_mb if declared else 0,
-            "max_concurrency": declared.max_concurrency if declared else 0,
-            "instance_type": declared.instance_type if declared else "",
-            "instance_count": declared.instance_count if declared else 0,
+            "memory_mb": serving.memory_mb if serving else 0,
+            "max_concurrency": serving.max_concurrency if serving else 0,
+            "instance_type": serving.instance_type if serving else "",
+            "instance_count": serving.instance_count if serving else 0,
             "alarms": [alarm.ref for alarm in alarms],
             "subnets": list(network.subnets),
             "security_groups": list(network.security_group_ids),

@@ -187,7 +187,8 @@ def _template(instances: int = 1, **network: Any) -> dict[str, Any]:
     project = read_project(HERE / "project")
     (first, *others) = project.workloads
     arms = {
-        name: replace(arm, instance_count=instances) for name, arm in first.workload.arms.items()
+        name: arm.model_copy(update={"instance_count": instances})
+        for name, arm in first.workload.arms.items()
     }
     project = replace(
         project,

@@ -6,12 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.catalog.tested_models import (
-    TestedBatch,
-    default_batch_size,
-    is_tested,
-    tested_models,
-)
+from compilegate.catalog.tested_models import default_batch_size, is_tested, tested_models
 from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, keyword, rule
 from compilegate.check.rules.sagemaker.entry_points import starting
 from compilegate.check.rules.sagemaker.estimators import (
@@ -216,13 +211,14 @@ def _like_the_test(estimator: Estimator, batch: int) -> str:
         )
         for compiled in (True, False)
     )
-    if not isinstance(fitted, TestedBatch) or not isinstance(before, TestedBatch):
+    if isinstance(fitted, str) or isinstance(before, str):
         return ""
-    if fitted.row != before.row or not batch <= before.batch_size < fitted.batch_size:
+    (more, row), (less, other) = fitted, before
+    if row != other or not batch <= less < more:
         return ""
     return (
-        f"the batch is {batch}; AWS's test of {fitted.row.model} on {instance} fitted "
-        f"{fitted.batch_size} with Training Compiler, {before.batch_size} without"
+        f"the batch is {batch}; AWS's test of {row.model} on {instance} fitted {more} with "
+        f"Training Compiler, {less} without"
     )
 
 
