@@ -14,13 +14,23 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
 from compilegate.errors import CompilegateError
 
 Location = tuple[str | int, ...]
 Declared = TypeVar("Declared", bound=BaseModel)
+
+
+IN_WORDS: dict[str, str] = {}
+"""By pattern, what people are told to write."""
+
+
+def matching(pattern: str, words: str, max_length: int | None = None) -> StringConstraints:
+    """A string of this pattern; `words` say which one that is, with an example."""
+    IN_WORDS[pattern] = words
+    return StringConstraints(pattern=pattern, max_length=max_length)
 
 
 def read_toml(path: Path, declaration: type[Declared], refused: type[CompilegateError]) -> Declared:
@@ -116,6 +126,8 @@ _EXPECTED = {
 
 def _expected(details: ErrorDetails) -> str:
     words = _EXPECTED.get(details["type"])
+    if details["type"] == "string_pattern_mismatch":
+        words = IN_WORDS.get(details["ctx"]["pattern"], words)
     if words is None:
         return details["msg"][0].lower() + details["msg"][1:]
     return words.format_map(details.get("ctx", {}))

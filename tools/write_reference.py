@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from compilegate.declaration_errors import IN_WORDS
 from compilegate.workload.schema import schema_text, workload_schema
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -109,8 +110,9 @@ def _any_table(each: Schema) -> str:
 
 
 def _string(each: Schema) -> str:
-    pattern = each.get("pattern", "").replace("|", "\\|")
-    return f"a string that matches `{pattern}`" if pattern else "a string"
+    pattern = each.get("pattern", "")
+    matches = f"a string that matches `{pattern}`" if pattern else "a string"
+    return IN_WORDS.get(pattern, matches).replace("|", "\\|")
 
 
 def _limits(each: Schema) -> str:

