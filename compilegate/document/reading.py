@@ -45,6 +45,10 @@ def read_definition(
     faults: list[str] = []
     try:
         raw = json.loads(text, parse_constant=refuse_constant)
+        json.dumps(raw, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        told = "half a character (a lone surrogate), which no file or process can be given"
+        return Definition((), ()), [f"the definition holds {told}"]
     except (ValueError, RecursionError) as error:
         return Definition((), ()), [f"the definition is not JSON: {error}"]
     if not isinstance(raw, dict):

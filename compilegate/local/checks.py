@@ -333,6 +333,8 @@ class _Steps:
 
     def _function_faults(self, step: Step) -> Iterator[str]:
         arn = resolve(step.function, self.scope)
+        if arn is None:
+            return  # reading has said what is wrong with it
         if not isinstance(arn, Unresolved):
             self.checked.handlers[step.name] = find_handler(arn, self.options.functions)
         elif _MISSING not in arn:

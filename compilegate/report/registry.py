@@ -142,7 +142,7 @@ def _shares(part: IntArray, whole: IntArray) -> FloatArray:
 # The card.
 
 LONGEST_NAME, LONGEST_NAMED = 63, 255
-"""Of an evaluation's name; of a metric's or detail's name, and of a detail."""
+"""Characters of an evaluation's name; of a metric's or detail's name, and of a detail."""
 LONGEST_NOTE, LONGEST_OBSERVATION, LONGEST_CAVEAT = 1024, 2096, 2048
 MOST_FIGURES, MOST_EVALUATIONS = 60, 20
 """The most in one group, and the most candidates: a verdict may have more."""

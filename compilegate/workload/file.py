@@ -844,6 +844,17 @@ class Advice(Table):
     )
     """What an hour of that person costs; 0 leaves people's time out of the sum."""
 
+    @model_validator(mode="after")
+    def _shares_are_parts_of_one_step(self) -> Self:
+        shares = (self.data_share, self.communication_share, self.launch_share)
+        total = sum(share or 0.0 for share in shares)
+        if total > 1 + 1e-9:
+            raise ValueError(
+                f"data_share, communication_share and launch_share add up to {total:g}, expected "
+                "1 at most: they are parts of one step"
+            )
+        return self
+
 
 class Budget(Table):
     """`[budget]`: nothing starts that could cost more. Without it nothing is counted."""

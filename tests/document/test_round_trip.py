@@ -91,3 +91,12 @@ def test_a_member_that_nobody_knows_is_refused_by_its_name(
         at = at[key]
     at[member] = []
     assert read_definition(json.dumps(document))[1][0].startswith(sentence)
+
+
+@given(st.characters(categories=["Cs"]), st.booleans())
+def test_half_a_character_is_refused_wherever_it_stands(half: str, *, as_name: bool) -> None:
+    """Neither a file nor a process can be given one."""
+    document = json.loads(write_definition(EVERYTHING))
+    document["Steps"][0]["Arguments"] = {half: 1} if as_name else {"a": [1, {"b": half}]}
+    _, (fault,) = read_definition(json.dumps(document))
+    assert "half a character" in fault
