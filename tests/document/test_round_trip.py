@@ -93,7 +93,7 @@ def test_a_member_that_nobody_knows_is_refused_by_its_name(
     assert read_definition(json.dumps(document))[1][0].startswith(sentence)
 
 
-@given(st.characters(categories=["Cs"]), st.booleans())
+@given(half=st.characters(categories=["Cs"]), as_name=st.booleans())
 def test_half_a_character_is_refused_wherever_it_stands(half: str, *, as_name: bool) -> None:
     """Neither a file nor a process can be given one."""
     document = json.loads(write_definition(EVERYTHING))
