@@ -308,7 +308,7 @@ def _text_column(columns: Sequence[Column]) -> str | None:
 def _label(columns: Sequence[Column], subject: str, texts: str | None) -> str:
     """The column that a person would take; raises UnclearLabelError where several would do, or
     none."""
-    about = {each.removesuffix("s") for each in re.split(r"[^a-z0-9]+", subject.lower())}
+    about = {_stem(each) for each in re.split(r"[^a-z0-9]+", subject.lower())}
     parts = {each.name: each.known_as.split("_") for each in columns}
     fitting = [
         each.name
@@ -317,7 +317,7 @@ def _label(columns: Sequence[Column], subject: str, texts: str | None) -> str:
     ]
     rules = [
         [each.name for name in LABELS for each in columns if each.known_as == name][:1],
-        [name for name, words in parts.items() if {w.removesuffix("s") for w in words} <= about],
+        [name for name, words in parts.items() if {_stem(word) for word in words} <= about],
         [name for name, words in parts.items() if "price" in words],
         [each.name for each in columns if each.known_as in TOPICAL_LABELS],
         fitting,
@@ -326,6 +326,11 @@ def _label(columns: Sequence[Column], subject: str, texts: str | None) -> str:
         if len(names) == 1:
             return names[0]
     raise UnclearLabelError(fitting or tuple(parts))
+
+
+def _stem(word: str) -> str:
+    """What `churn` and `churned`, `price` and `prices` have in common."""
+    return re.sub(r"(?<=[a-z]{3})(ed|er|ing|e|s)+$", "", word)
 
 
 def _text(cell: Any) -> str:

@@ -91,6 +91,7 @@ def test_each_column_gets_its_role(
     [
         ("titanic", ["PassengerId", "Survived", "Pclass", "Embarked"], "Survived"),
         ("attrition", ["Attrition", "Age", "YearsWithCurrManager"], "Attrition"),
+        ("churn", ["age", "city", "churned", "income"], "churned"),
         ("mpg", ["mpg", "cylinders", "origin"], "mpg"),
         ("cars", ["price_eur", "km", "type"], "price_eur"),
         ("house-prices", ["LotArea", "SalePrice"], "SalePrice"),
