@@ -66,7 +66,7 @@ def command(
     will not pay, a margin that the rows can never show, an image that AWS no longer patches.
 
     Every problem of another is one line that names the file, the key, what was found and what is
-    allowed. All are listed at once, also those of the data's header and first 20,000 rows: with
+    expected. All are listed at once, also those of the data's header and first 20,000 rows: with
     line and column. Metric functions of your own are imported as the gate's job will import them.
 
     With --json: {"file", "valid", "problems", "summary", "to_do"}. The exit status is 0 for a valid

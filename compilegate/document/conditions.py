@@ -59,7 +59,7 @@ def evaluate(condition: Any) -> bool:
 def condition_faults(condition: Any) -> list[str]:
     """What is malformed in a condition, its expressions resolved or not; empty when nothing is."""
     kind = condition.get("Type") if isinstance(condition, Mapping) else None
-    if kind not in _MEMBERS:
+    if kind not in tuple(_MEMBERS):  # a list or object is no key of a mapping
         return [f"condition type {kind!r} is unknown, expected one of {', '.join(_MEMBERS)}"]
     missing = [key for key in _MEMBERS[kind] if key not in condition]
     if missing:

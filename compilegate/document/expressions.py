@@ -250,6 +250,8 @@ def _join(argument: Any, scope: Scope) -> str:
     if not isinstance(argument, dict) or not isinstance(argument.get("Values"), list):
         raise ExpressionError(f"Std:Join is {argument!r:.80}, expected On and Values")
     separator = argument.get("On", "")
+    if not isinstance(separator, str):
+        raise ExpressionError(f"On of Std:Join is {separator!r:.80}, expected a string")
     parts = [resolve(value, scope) for value in argument["Values"]]
     text = separator.join(map(_text, parts))
     return Unresolved(text) if any(isinstance(part, Unresolved) for part in parts) else text

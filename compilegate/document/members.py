@@ -50,13 +50,19 @@ def one_of(allowed: Collection[str]) -> Kind:
     return Kind(f"one of {', '.join(allowed)}", (str,), read)
 
 
+def _not_negative(value: float) -> float:
+    if value < 0:
+        raise ValueError
+    return value
+
+
 def _array_of(part: type) -> Kind:
     return Kind("an array", (list,), part=part)
 
 
 TEXT = Kind("a string", (str,))
 LIST = Kind("an array", (list,), tuple)
-NUMBER = Kind("a number", (int, float))
+NUMBER = Kind("a number of 0 or more", (int, float), _not_negative)
 
 MEMBERS: Mapping[type, Mapping[str, tuple[str, Kind]]] = {
     Parameter: {

@@ -202,7 +202,7 @@ def best_constant(measure: str, examples: Examples) -> Examples | None:
 
 
 def constant_value(measure: str, examples: Examples) -> float | None:
-    """The metric of the best constant answer; None where that is not known."""
+    """The metric of the best constant prediction; None where that is not known."""
     constant = best_constant(measure, examples)
     return None if constant is None else float(per_example(measure, constant).mean())
 

@@ -118,7 +118,7 @@ class Comparison:
     rows: int = NO_EXAMPLES
     """Validation examples behind it."""
     constant: float | None = None
-    """What the best constant answer would have; None where that is not known, and of a slice."""
+    """What the best constant prediction reaches; None where that is not known, and of a slice."""
     worst_example: float = 0.0
     """How much worse than its arm's mean the worst example is; zero where flips are counted."""
 

@@ -55,7 +55,7 @@ LEAST_CONFIDENCE = 0.8
 """Less is not much better than a coin."""
 BUILTIN_METRICS: tuple[BuiltinMetric, ...] = get_args(BuiltinMetric)
 MetricName = Annotated[
-    str, matching(r"^[a-z][a-z0-9_]*$", "a name in small letters, such as log_loss", max_length=60)
+    str, matching(r"^[a-z][a-z0-9_]*$", "a name in lowercase, such as log_loss", max_length=60)
 ]
 DottedName = Annotated[
     str,
@@ -75,7 +75,7 @@ ArmName = Annotated[
     str,
     matching(
         r"^[A-Za-z0-9](?:[-_.]?[A-Za-z0-9])*$",
-        "letters and digits with single -_. between, such as larger-batch",
+        "letters and digits with a single - _ or . between them, such as larger-batch",
         max_length=63,
     ),
 ]

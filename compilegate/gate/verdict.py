@@ -74,8 +74,8 @@ class MetricJudgement:
     skewness: float | None = None
     """The skewness of the examples' differences, which a forecast needs."""
     constant: float | None = None
-    """What the best constant answer reaches on the same examples: a model that has learnt something
-    is better. None where that is not known, and of a slice."""
+    """What the best constant prediction reaches on the same examples: a model that has learnt
+    something is better. None where that is not known, and of a slice."""
 
     @property
     def limit(self) -> float | None:

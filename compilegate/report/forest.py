@@ -253,7 +253,7 @@ def _metric(verdict: Verdict, name: str) -> Forest:
     baseline = formats.metric_value(name, first.baseline)
     more = "" if first.margin is not None else "; watched, decides nothing"
     if first.constant is not None:
-        more += f"; a constant answer has {formats.metric_value(name, first.constant)}"
+        more += f"; a constant prediction reaches {formats.metric_value(name, first.constant)}"
     return Forest(
         name=formats.metric_name(name),
         detail=f"difference from the baseline's {baseline}{more}",

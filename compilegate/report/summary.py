@@ -281,7 +281,7 @@ def metric_cell(metric: MetricJudgement | None) -> Cell:
         limit = f"margin {unit.number(metric.limit, signed=True)}"
     examples = f" on {counted(metric.examples, 'example')}" if metric.examples else ""
     if metric.constant is not None:
-        examples += f"; a constant answer has {show(metric.constant)}"
+        examples += f"; a constant prediction reaches {show(metric.constant)}"
     return Cell(
         unit.amount(delta.estimate, signed=True),
         " to ".join(bounds),

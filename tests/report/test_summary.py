@@ -35,7 +35,7 @@ def test_each_judgement_has_its_value_interval_limit_and_outcome(verdict):
         "-0.38 points",
         "-0.71 to -0.05",
         "margin -1.00",
-        "94.33% against 94.71% on 2,189 examples; a constant answer has 49.48%",
+        "94.33% against 94.71% on 2,189 examples; a constant prediction reaches 49.48%",
         Outcome.PASS,
     )
     assert lines["Log loss"][0].outcome is Outcome.INCONCLUSIVE

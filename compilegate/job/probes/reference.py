@@ -297,7 +297,10 @@ def in_turn() -> Iterator[None]:
     Where thousands of almost equal numbers are added, as the gradient of a bias before a mean over
     a sequence, that errs by a hundred times as much, and nothing is wrong.
     """
-    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - from 1.13 on
+    if _Mode is contextlib.nullcontext:  # torch before 1.13 has no such mode either
+        yield
+        return
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415
 
     aten, decomposed = torch.ops.aten, importlib.import_module("torch._decomp").decomposition_table
     norms = {aten.native_layer_norm_backward, aten.native_group_norm_backward}

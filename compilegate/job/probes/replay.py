@@ -133,7 +133,7 @@ class Replay:
     def eager_reordered(self, call: Call) -> Replayed:
         """The last eager call as compilers may order it: sums in turn, channels last."""
         self._state.restore()
-        exchanged = _Exchanged(self._module, channels_last)
+        exchanged = _Exchanged(self._module, _images_channels_last)
         with exchanged.lent(), in_turn(), Drawing(self._drawn):
             parameters = exchanged.named(self._parameters)
             return self._run(self._eager, call, parameters, channels_last, call.autocast.again())
@@ -264,6 +264,12 @@ class Replay:
             found = passes(compute, buffers, starts, {**wanted, **dict(inputs)})
         sizes = {name: norm(wide(each)) for name, each in buffers().items() if name in found}
         return Replayed(found, sizes, precision, others)
+
+
+def _images_channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of an image or kernel; any other tensor itself, so that a large language model is not
+    held once more."""
+    return channels_last(tensor) if tensor.dim() in (4, 5) else tensor
 
 
 class _Exchanged:
