@@ -162,7 +162,7 @@ class FileRecords:
         """Where a workload's record is."""
         if not _NAME.fullmatch(workload):
             raise PostureError(
-                f"the workload's name is {workload!r:.60}, allowed: letters, digits and single '-'"
+                f"the workload's name is {workload!r:.60}, expected letters, digits and single '-'"
             )
         return self.folder / f"{workload}.json"
 
