@@ -14,9 +14,8 @@ from compilegate.account.settings.declaration import GitHub
 from compilegate.infra.ci.permissions import deploy_statements, plan_statements
 from compilegate.infra.ci.promoting import Place
 from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.parts import scoped_role, stack_options
 from compilegate.infra.project import Project
-from compilegate.infra.role import scoped_role
-from compilegate.infra.stack_options import stack_options
 
 HOST = "token.actions.githubusercontent.com"
 AUDIENCE = "sts.amazonaws.com"

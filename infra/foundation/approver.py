@@ -9,8 +9,8 @@ from constructs import Construct
 
 from compilegate.access import Arns
 from compilegate.access.approver import approver_statements
+from compilegate.infra.parts import scoped_role
 from compilegate.infra.project import Project
-from compilegate.infra.role import scoped_role
 
 
 def approver(

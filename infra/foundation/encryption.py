@@ -8,7 +8,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from compilegate.access import Arns
-from compilegate.infra.role import service_principal
+from compilegate.infra.parts import service_principal
 
 
 class EncryptionKey(Construct):

@@ -10,7 +10,7 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from compilegate.access import Arns
-from compilegate.infra.role import service_principal
+from compilegate.infra.parts import service_principal
 
 
 class Notifications(Construct):

@@ -18,10 +18,8 @@ from compilegate.infra.foundation.encryption import EncryptionKey
 from compilegate.infra.foundation.notifications import Notifications
 from compilegate.infra.foundation.registry import ImageRegistry
 from compilegate.infra.foundation.sharing import share
-from compilegate.infra.limits.tagged import tagged_budget
+from compilegate.infra.parts import removal_policy, stack_options, tagged_budget
 from compilegate.infra.project import Project
-from compilegate.infra.removal import removal_policy
-from compilegate.infra.stack_options import stack_options
 
 
 class FoundationStack(cdk.Stack):

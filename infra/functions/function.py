@@ -17,8 +17,7 @@ from constructs import Construct
 from compilegate.access import Statement
 from compilegate.account.settings.declaration import LogDays
 from compilegate.infra.functions.dead_letters import DeadLetters
-from compilegate.infra.log_group import log_group
-from compilegate.infra.role import scoped_role
+from compilegate.infra.parts import log_group, scoped_role
 
 RUNTIME = "python3.14"
 SECONDS = 60

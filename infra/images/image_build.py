@@ -21,9 +21,8 @@ from compilegate.access import Arns
 from compilegate.catalog.images import EcrRepository, ecr_repository
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images.permissions import build_statements
-from compilegate.infra.log_group import log_group
+from compilegate.infra.parts import log_group, scoped_role, service_principal
 from compilegate.infra.project import Project
-from compilegate.infra.role import scoped_role, service_principal
 from compilegate.pipelines.staging import ImageFolder
 
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"

@@ -12,8 +12,8 @@ from compilegate.account.settings.names import output_suffix
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images.builder import Builder
 from compilegate.infra.images.image_build import ImageBuild, registry_of
+from compilegate.infra.parts import stack_options
 from compilegate.infra.project import Project
-from compilegate.infra.stack_options import stack_options
 
 
 class ImagesStack(cdk.Stack):

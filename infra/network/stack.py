@@ -22,10 +22,8 @@ from compilegate.account.named.pulled import (
 )
 from compilegate.account.settings import Names
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.log_group import log_group
+from compilegate.infra.parts import log_group, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project
-from compilegate.infra.role import scoped_role, service_principal
-from compilegate.infra.stack_options import stack_options
 from compilegate.pipelines.deployment import MadeNetwork
 
 BLOCKS = 3

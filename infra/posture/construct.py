@@ -15,9 +15,9 @@ from constructs import Construct
 from compilegate.access import Arns
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.functions import DeadLetters, EventFunction, log_name
+from compilegate.infra.parts import removal_policy
 from compilegate.infra.posture.permissions import change_statements, posture_statements
 from compilegate.infra.project import Project
-from compilegate.infra.removal import removal_policy
 from compilegate.posture import contract
 
 PROGRAM = (

@@ -10,8 +10,8 @@ from compilegate.access import Arns
 from compilegate.access.sharing import group_policy
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
+from compilegate.infra.parts import removal_policy
 from compilegate.infra.project import DeclaredWorkload, Project
-from compilegate.infra.removal import removal_policy
 from compilegate.infra.workload.code_assets import add_code_assets
 from compilegate.infra.workload.definition import incomplete_definition
 from compilegate.infra.workload.roles import JobRoles

@@ -27,8 +27,8 @@ from compilegate.account.named.pulled import (
     serving_repositories,
 )
 from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.parts import scoped_role, service_principal
 from compilegate.infra.project import DeclaredWorkload, Project
-from compilegate.infra.role import scoped_role, service_principal
 from compilegate.posture.contract import FUNCTION_KIND
 
 

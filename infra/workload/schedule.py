@@ -8,8 +8,8 @@ from constructs import Construct
 
 from compilegate.access import Arns
 from compilegate.access.starts import schedule_statements
+from compilegate.infra.parts import scoped_role, service_principal
 from compilegate.infra.project import Project
-from compilegate.infra.role import scoped_role, service_principal
 from compilegate.infra.workload.pipeline import TrainingPipeline
 from compilegate.workload.file import Schedule
 

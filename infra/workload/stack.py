@@ -11,10 +11,9 @@ from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.functions import DeadLetters
 from compilegate.infra.images import ImagesStack
 from compilegate.infra.limits.figures import limits_of
-from compilegate.infra.limits.tagged import tagged_budget
+from compilegate.infra.parts import stack_options, tagged_budget
 from compilegate.infra.posture import Posture, PostureRecord, tell_changes
 from compilegate.infra.project import DeclaredWorkload, Project
-from compilegate.infra.stack_options import stack_options
 from compilegate.infra.workload.alarms import Alarms
 from compilegate.infra.workload.new_data import starter
 from compilegate.infra.workload.notifier import notifier

@@ -24,9 +24,8 @@ from compilegate.account.named.pulled import (
 from compilegate.account.settings import Names
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.functions import DeadLetters, EventFunction, log_name
-from compilegate.infra.log_group import log_group
+from compilegate.infra.parts import log_group, scoped_role, service_principal
 from compilegate.infra.project import Project, deploys
-from compilegate.infra.role import scoped_role, service_principal
 from compilegate.infra.workload.release.permissions import (
     ALARMS,
     Released,

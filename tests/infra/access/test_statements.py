@@ -44,7 +44,7 @@ def test_a_role_that_would_say_more_than_iam_takes_is_refused_by_name() -> None:
     from aws_cdk import App, Stack  # noqa: PLC0415
     from aws_cdk import aws_iam as iam  # noqa: PLC0415
 
-    from compilegate.infra.role import PolicySizeError, scoped_role  # noqa: PLC0415
+    from compilegate.infra.parts import PolicySizeError, scoped_role  # noqa: PLC0415
 
     def role(number: int) -> None:
         keys = [f"arn:aws:s3:::bucket/incoming/of-workload-{index:04}" for index in range(number)]

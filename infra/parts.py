@@ -1,4 +1,4 @@
-"""Roles: whom they trust and what they may do, in one resource."""
+"""What every stack is made with: options, roles, log groups, removal, budgets."""
 
 from __future__ import annotations
 
@@ -7,12 +7,49 @@ from collections.abc import Sequence
 from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from compilegate.access.role import LARGEST_POLICY
 from compilegate.access.statement import Statement
+from compilegate.account.settings.declaration import LogDays, Storage
 from compilegate.errors import CompilegateError
+from compilegate.infra.project import Project
+
+
+def stack_options(project: Project, env: cdk.Environment, description: str) -> dict[str, Any]:
+    """Arguments of a stack. Which bootstrap it is deployed by is said once, to the whole app."""
+    boundary = project.names.boundary
+    return {
+        "env": env,
+        "description": description,
+        "permissions_boundary": boundary and cdk.PermissionsBoundary.from_name(boundary),
+    }
+
+
+def removal_policy(storage: Storage) -> cdk.RemovalPolicy:
+    """Kept or destroyed, as the settings say.
+
+    What a failed first deployment made is always destroyed: it holds nothing yet, and its name
+    would block the next attempt.
+    """
+    if storage.retain:
+        return cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+    return cdk.RemovalPolicy.DESTROY
+
+
+def log_group(
+    scope: Construct, id: str, *, name: str, key: kms.IKey, days: LogDays
+) -> logs.CfnLogGroup:
+    """A log group; its name must be one that the key's policy allows."""
+    group = logs.CfnLogGroup(
+        scope, id, log_group_name=name, kms_key_id=key.key_arn, retention_in_days=days
+    )
+    group.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
+    return group
 
 
 class PolicySizeError(CompilegateError):
@@ -102,3 +139,40 @@ def _flat(value: Any) -> str:
     if function == "Fn::GetAtt":
         return f"<{'.'.join(argument)}>"
     return f"<{_flat(argument)}>"
+
+
+PER_CENT = ((80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
+"""Shares of the limit at which people are told: of what was spent, or of what will be."""
+
+
+def tagged_budget(
+    scope: Construct, id: str, *, name: str, tag: str, value: str, usd: float, topic_arn: str
+) -> budgets.CfnBudget:
+    """A monthly budget; its name must be the only such one of the account, in all regions.
+
+    AWS counts a tag from the day on which it is activated for cost allocation, which is done once
+    for the account that pays (docs/aws.md).
+    """
+    return budgets.CfnBudget(
+        scope,
+        id,
+        budget={
+            "budgetName": name,
+            "budgetType": "COST",
+            "timeUnit": "MONTHLY",
+            "budgetLimit": {"amount": usd, "unit": "USD"},
+            "costFilters": {"TagKeyValue": [f"user:{tag}${value}"]},
+        },
+        notifications_with_subscribers=[
+            {
+                "notification": {
+                    "notificationType": kind,
+                    "comparisonOperator": "GREATER_THAN",
+                    "threshold": per_cent,
+                    "thresholdType": "PERCENTAGE",
+                },
+                "subscribers": [{"subscriptionType": "SNS", "address": topic_arn}],
+            }
+            for per_cent, kind in PER_CENT
+        ],
+    )
