@@ -110,13 +110,14 @@ def _function_step(
 
 def fingerprint(blueprint: Blueprint) -> dict[str, str]:
     """What evidence is gathered under. An image's tag is the digest of its folder, in which the
-    versions of its libraries are pinned."""
+    versions of its libraries are pinned; it stands here as it is, since CloudFormation fills it in
+    after the definition is compiled."""
     workload, deployment = blueprint.workload, blueprint.deployment
     arms = workload.arms.values()
     return {
         "code": blueprint.sources.training_code.rpartition("/")[2],
         "data": _digest(repr(workload.data)),
-        "image": _digest([image_of(deployment, arm) for arm in arms]),
+        "image": " ".join(dict.fromkeys(image_of(deployment, arm) for arm in arms)),
         "instance": _digest([arm.instance_type or workload.compute.instance_type for arm in arms]),
         "recipe": _digest(repr(dict(workload.arms))),
     }
