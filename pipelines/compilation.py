@@ -8,7 +8,6 @@ from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.pipelines.requests.checks import InvalidRequestError, check_requests
 from compilegate.pipelines.requests.images import image_faults
 from compilegate.pipelines.requests.keys_network_tags import volume_key_faults
-from compilegate.pipelines.requests.serving_images import serving_faults
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.comparison import comparison_steps
 from compilegate.pipelines.steps.neuron import isolation_faults
@@ -61,7 +60,6 @@ def _check_reach(workload: Workload, deployment: Deployment) -> None:
 def _check_images(workload: Workload, deployment: Deployment) -> None:
     faults = [
         *image_faults(deployment, workload),
-        *serving_faults(deployment, workload.serving),
         *isolation_faults(deployment, workload.arms),
     ]
     if faults:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from compilegate.account.plan.jobs import PlanError, jobs_given
 from compilegate.document.model import Definition
 from compilegate.document.reading import read_definition
 from compilegate.document.writing import compact
@@ -20,7 +21,6 @@ from compilegate.pipelines.deployment import Deployment, Network, Sources, local
 from compilegate.pipelines.requests.checks import InvalidRequestError
 from compilegate.pipelines.requests.keys_network_tags import (
     training_network,
-    volume_key_faults,
     volume_key_of,
 )
 from compilegate.workload import Workload, WorkloadError
@@ -113,11 +113,11 @@ def test_an_execution_on_instances_of_the_other_kind_is_refused_where_there_is_a
     definition = definition_of(workload(compute={"instance_type": declared}), guarded=guarded)
     alike = {"ml.g5.xlarge": "ml.g4dn.xlarge", "ml.p3.2xlarge": "ml.m5.xlarge"}
     for given in (declared, *alike.values()):
-        faults = list(volume_key_faults(definition, {"TrainingInstanceType": given}))
-        refused = guarded and given not in {declared, alike[declared]}
-        assert [f"TrainingInstanceType is {given}, expected" in fault for fault in faults] == (
-            [True] if refused else []
-        )
+        if guarded and given not in {declared, alike[declared]}:
+            with pytest.raises(PlanError, match=f"TrainingInstanceType is {given}, expected"):
+                jobs_given(definition, {"TrainingInstanceType": given})
+        else:
+            assert jobs_given(definition, {"TrainingInstanceType": given})
 
 
 def test_a_schedule_with_instances_of_the_other_kind_is_refused() -> None:
