@@ -9,19 +9,19 @@ import datetime
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from compilegate.account.base_digests import base_digest
 from compilegate.account.errors import AwsError, NotDeployedError
 from compilegate.account.images import (
     POLL_SECONDS,
     Build,
     ImageStatus,
     NoRoomError,
+    base_digest,
     build_image,
     follow_builds,
     read_images,
@@ -44,6 +44,7 @@ from compilegate.pipelines.staging import ImageFolder, image_folders, raw_data_u
 from compilegate.workload import Workload
 
 COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
+TAKE_UP = "compilegate aws images --pin, then make deploy"
 REGION_COLUMNS = ("REGION", "IMAGES WITHOUT A BASE THERE", "WORKLOADS THAT CANNOT GO THERE")
 
 
@@ -88,9 +89,9 @@ def command(
       compilegate aws images --pin              take up what AWS has patched, as new images
 
     An image's tag is a digest of its folder in containers/ and of its base, so a changed folder is
-    a new image. "stale" means that the folder has changed since it was deployed; `make deploy`
-    builds it. An image that exists or is being built is never built again, and one that no workload
-    uses is not built at all ("unused"). A build for which the account's quota has no room waits.
+    a new image. "stale" means that the folder is not deployed as it is now; `make deploy` builds
+    it, as it builds all that are missing. An image that exists or is being built is never built
+    again, and one that no workload uses is not built at all ("unused").
     """
     building = {"--build": build, "--wait": wait}
     if by_region:
@@ -117,7 +118,8 @@ def command(
     if as_json:
         click.echo(json.dumps([_facts(image) for image in images], indent=2))
         return
-    for line in (*aligned([COLUMNS, *map(_row, images)]), *_remarks(images)):
+    moved = () if build or wait else _moved_bases(account.session, images)
+    for line in (*aligned([COLUMNS, *map(_row, images)]), *_remarks(images), *moved):
         click.echo(line)
     builds = {
         each.image.name: each.build for each in images if each.build and each.state == "building"
@@ -126,7 +128,7 @@ def command(
     if build:
         # What no workload uses is refused where it was named, and left out where it was not.
         wanted = [image for image in images if names or image.state != "unused"]
-        started, waiting = _start(account.session, wanted)
+        started, waiting = _start(account, wanted)
         builds |= started
     if wait and (builds or waiting):
         raise SystemExit(_follow(account.session, builds, waiting))
@@ -143,28 +145,40 @@ def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping
 
 
 def _start(
-    session: AwsSession, images: Sequence[ImageStatus]
+    account: Account, images: Sequence[ImageStatus]
 ) -> tuple[dict[str, Build], dict[str, ImageStatus]]:
     """Start the builds of missing images; returns those, and the images that wait for room in the
     account's quota. Refuses first what cannot be built."""
     if obstacles := [f"{each.image.name}: {each.obstacle}" for each in images if each.obstacle]:
         raise RefusalError(*obstacles)
+    missing = {each.image.name: each for each in images if each.state in ("missing", "failed")}
     started: dict[str, Build] = {}
-    waiting: dict[str, ImageStatus] = {}
-    for image in images:
-        if image.state not in ("missing", "failed"):
-            continue
-        name = image.image.name
-        try:
-            started[name] = build_image(session, image)
-        except NoRoomError as error:
-            waiting[name] = image
-            click.echo(f"{name}: waiting: {error}")
-        else:
+    try:
+        for name, image in missing.items():
+            started[name] = build_image(account.session, image)
             click.echo(f"{name}: build {started[name].id} started")
-    if not started and not waiting:
+    except NoRoomError as error:
+        waiting = {name: image for name, image in missing.items() if name not in started}
+        _refuse_without_quota(account, len(waiting))
+        click.echo(f"{', '.join(waiting)}: waiting for room in the account's quota ({error})")
+        return started, waiting
+    if not missing:
         click.echo("nothing to build")
-    return started, waiting
+    return started, {}
+
+
+def _refuse_without_quota(account: Account, builds: int) -> None:
+    """Refuse to wait for a quota of none, as a new account can have."""
+    region, machine = account.session.region, account.names.settings.images.build_machine
+    try:
+        found = check_builds(machine, builds, read_quotas(account.session, "codebuild"))
+    except AwsError:
+        return  # the quota cannot be read: builds of others may hold it
+    if found.answer == "forbids":
+        raise RefusalError(
+            f"{found.sentence}: https://{region}.console.aws.amazon.com/servicequotas/home/services"
+            "/codebuild/quotas; then run this again"
+        )
 
 
 def _follow(
@@ -215,6 +229,19 @@ def _remarks(images: Sequence[ImageStatus]) -> Iterator[str]:
             yield f"{image.name}: AWS no longer patches its base{since}"
 
 
+def _moved_bases(session: AwsSession, images: Sequence[ImageStatus]) -> Iterator[str]:
+    """Whether the tags of pinned bases stand for other images by now."""
+    bases = {each.image.base_name: each.image for each in images if each.used and each.image.digest}
+    for base, image in bases.items():
+        try:
+            digest = base_digest(session, image)
+        except AwsError as error:
+            yield f"{base}: {error}"
+            continue
+        if digest != image.digest:
+            yield f"{base}: has moved since it was pinned; to build on it: {TAKE_UP}"
+
+
 def _row(status: ImageStatus) -> tuple[str, ...]:
     image = status.image
     if status.findings is None:
@@ -231,7 +258,7 @@ def _facts(status: ImageStatus) -> dict[str, Any]:
         "image": image.name,
         "tag": image.tag,
         "state": status.state,
-        "deployed_tag": status.deployed_tag,
+        "deployed_tag": status.variables.get("TAG"),
         "base": image.base_name,
         "vulnerabilities": None if status.findings is None else dict(status.findings),
         "build": None if build is None else asdict(build),
@@ -248,9 +275,8 @@ def _pin_bases(
     for base, image in by_base.items():
         if only_missing and base in before:
             continue
-        uri = replace(image, digest=None).base_uri(account.session.region)
         try:
-            after[base] = base_digest(account.session, uri)
+            after[base] = base_digest(account.session, image)
         except AwsError as error:
             raise RefusalError(
                 f"{error}; where it can be asked, compilegate aws images --pin writes "
