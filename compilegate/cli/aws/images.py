@@ -27,7 +27,7 @@ from compilegate.account.images import (
     read_images,
 )
 from compilegate.account.object_store import is_staged
-from compilegate.account.plan.quotas import check_builds, read_quotas
+from compilegate.account.plan.quotas import QuotaAnswer, check_builds, read_quotas
 from compilegate.account.session import AwsSession
 from compilegate.account.settings.pins import LOCK_FILE, read_pins, write_pins
 from compilegate.catalog.images import BaseImage, patches_of
@@ -44,7 +44,6 @@ from compilegate.pipelines.staging import ImageFolder, image_folders, raw_data_u
 from compilegate.workload import Workload
 
 COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
-TAKE_UP = "compilegate aws images --pin, then make deploy"
 REGION_COLUMNS = ("REGION", "IMAGES WITHOUT A BASE THERE", "WORKLOADS THAT CANNOT GO THERE")
 
 
@@ -93,16 +92,11 @@ def command(
     it, as it builds all that are missing. An image that exists or is being built is never built
     again, and one that no workload uses is not built at all ("unused").
     """
-    building = {"--build": build, "--wait": wait}
-    if by_region:
-        beside = {"NAME": names, "--pin": pin, "--json": as_json, **building}
-        refuse_given(beside, "does not go with --regions")
-    if as_json:
-        refuse_given({"--pin": pin, **building}, "does not go with --json")
-    if pin:
-        refuse_given(building, "does not go with --pin")
-    else:
-        refuse_given({"--missing": missing}, "needs --pin")
+    modes = {"--regions": by_region, "--json": as_json, "--pin": pin}
+    for mode in [option for option, given in modes.items() if given]:
+        refuse_given({*modes, "--build", "--wait"} - {mode}, f"does not go with {mode}")
+    refuse_given(["NAME"] if by_region else [], "does not go with --regions")
+    refuse_given([] if pin else ["--missing"], "needs --pin")
     if by_region:
         _list_regions(project)
         return
@@ -169,16 +163,20 @@ def _start(
 
 def _refuse_without_quota(account: Account, builds: int) -> None:
     """Refuse to wait for a quota of none, as a new account can have."""
-    region, machine = account.session.region, account.names.settings.images.build_machine
     try:
-        found = check_builds(machine, builds, read_quotas(account.session, "codebuild"))
+        found = _quota(account, builds)
     except AwsError:
-        return  # the quota cannot be read: builds of others may hold it
+        return  # it cannot be read: builds of others may take it up
     if found.answer == "forbids":
         raise RefusalError(
-            f"{found.sentence}: https://{region}.console.aws.amazon.com/servicequotas/home/services"
-            "/codebuild/quotas; then run this again"
+            f"{found.sentence}: https://{account.session.region}.console.aws.amazon.com/"
+            "servicequotas/home/services/codebuild/quotas; then run this again"
         )
+
+
+def _quota(account: Account, builds: int) -> QuotaAnswer:
+    machine = account.names.settings.images.build_machine
+    return check_builds(machine, builds, read_quotas(account.session, "codebuild"))
 
 
 def _follow(
@@ -239,7 +237,7 @@ def _moved_bases(session: AwsSession, images: Sequence[ImageStatus]) -> Iterator
             yield f"{base}: {error}"
             continue
         if digest != image.digest:
-            yield f"{base}: has moved since it was pinned; to build on it: {TAKE_UP}"
+            yield f"{base}: has moved; take it up with: compilegate aws images --pin"
 
 
 def _row(status: ImageStatus) -> tuple[str, ...]:
@@ -299,18 +297,16 @@ def _list_regions(project: Project) -> None:
     declared = [workload for workload, _ in project.deployed_workloads(settings)]
     folders = image_folders(project.containers, settings.images.base, settings.images.pinned)
     bases = {name: folder.base for name, folder in folders.items()}
-    rows = []
+    rows = [REGION_COLUMNS]
     for region in regions():
         without = [
             name
             for name, base in bases.items()
             if isinstance(base, BaseImage) and region not in base.hosts
         ]
-        stopped = [
-            workload.name for workload in declared if lacking_images([workload], bases, region)
-        ]
+        stopped = [each.name for each in declared if lacking_images([each], bases, region)]
         rows.append((region, ", ".join(without) or "-", ", ".join(stopped) or "-"))
-    for line in aligned([REGION_COLUMNS, *rows]):
+    for line in aligned(rows):
         click.echo(line)
 
 
@@ -349,21 +345,19 @@ def _unanswered(what: str, error: AwsError) -> Finding:
 
 
 def _image(status: ImageStatus) -> Finding:
-    image = status.image
-    if status.state == "built":
-        return Finding(f"image {image.name}", "has", f"{image.name}:{image.tag} is built")
-    why = f": {status.build.reason}" if status.build is not None and status.build.failed else ""
-    missing = f"{image.name} is {status.state}{why}; compilegate aws images --build --wait"
-    return Finding(f"image {image.name}", "lacks", status.obstacle or missing)
+    name, state = status.image.name, status.state
+    if state == "built":
+        return Finding(f"image {name}", "has", f"{name}:{status.image.tag} is built")
+    why = f": {status.build.reason}" if status.build is not None and state == "failed" else ""
+    missing = f"{name} is {state}{why}; compilegate aws images --build --wait"
+    return Finding(f"image {name}", "lacks", status.obstacle or missing)
 
 
 def _builds(account: Account, images: Sequence[ImageStatus]) -> Finding:
     """Whether the account's quota lets the images be built; for one that is changed some day, where
     all are there."""
-    count = max(1, sum(status.state != "built" for status in images))
-    machine = account.names.settings.images.build_machine
     try:
-        found = check_builds(machine, count, read_quotas(account.session, "codebuild"))
+        found = _quota(account, max(1, sum(status.state != "built" for status in images)))
     except AwsError as error:
         return _unanswered("builds", error)
     answers: dict[str, Answer] = {"forbids": "lacks", "unknown": "unknown"}
