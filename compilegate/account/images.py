@@ -11,6 +11,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any, Literal
 
 from botocore.exceptions import ClientError
@@ -24,21 +25,16 @@ from compilegate.catalog.images import ecr_repository
 from compilegate.pipelines.staging import ImageFolder
 
 State = Literal["built", "building", "failed", "missing", "stale", "unused"]
-"""`missing` was never built as it is deployed; `stale` is not deployed as it is now; `unused` is
-needed by no workload."""
+"""`missing` was never built as it is deployed; `stale` is not deployed as it is now."""
 
 SEVERITIES = ("CRITICAL", "HIGH", "MEDIUM", "LOW", "INFORMATIONAL", "UNDEFINED")
-
-NO_ROOM = "AccountLimitExceededException"
-"""What the service answers when more builds are asked for than may run and queue: those that may
-run at once, and five times as many in the queue, which for a new account can both be none."""
 
 POLL_SECONDS = 10.0
 """Between two looks at builds that take minutes."""
 
 
 class NoRoomError(AwsError):
-    """The account's quota lets no further build start or queue now."""
+    """The account's quota, which can be none, lets no further build run or queue now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +177,7 @@ def build_image(session: AwsSession, status: ImageStatus) -> Build:
                 ],
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] == NO_ROOM:
+            if error.response["Error"]["Code"] == "AccountLimitExceededException":
                 raise NoRoomError(error.response["Error"]["Message"]) from error
             raise
     return _build(answer["build"])
@@ -273,19 +269,16 @@ def _build(described: Mapping[str, Any]) -> Build:
         phase=described.get("currentPhase", "SUBMITTED"),
         seconds=(ended - described["startTime"]).total_seconds() if ended else None,
         log=described.get("logs", {}).get("deepLink"),
-        reason=_reason(described.get("phases", [])),
+        reason=next(_reasons(described.get("phases", [])), None),
     )
 
 
-def _reason(phases: list[Mapping[str, Any]]) -> str | None:
-    """What the first phase says that did not succeed."""
+def _reasons(phases: list[Mapping[str, Any]]) -> Iterator[str]:
+    """What the phases say that did not succeed."""
     for phase in phases:
-        if phase.get("phaseStatus") in (None, "SUCCEEDED", "IN_PROGRESS"):
-            continue
-        contexts = phase.get("contexts", [])
-        said = " ".join(context["message"] for context in contexts if context.get("message"))
-        return f"{phase['phaseType'].lower()}: {said or phase['phaseStatus'].lower()}"
-    return None
+        if phase.get("phaseStatus") not in (None, "SUCCEEDED", "IN_PROGRESS"):
+            said = " ".join(each.get("message", "") for each in phase.get("contexts", []))
+            yield f"{phase['phaseType'].lower()}: {said.strip() or phase['phaseStatus'].lower()}"
 
 
 MANIFESTS = (
@@ -296,7 +289,6 @@ MANIFESTS = (
 )
 """An index first: a tag of several platforms is then the same on each of them."""
 SECONDS = 30
-UNAUTHORIZED = 401
 
 
 def base_digest(session: AwsSession, image: ImageFolder) -> str:
@@ -332,7 +324,7 @@ def _registry_digest(uri: str) -> str:
         try:
             answer = urllib.request.urlopen(request, timeout=SECONDS)  # noqa: S310
         except urllib.error.HTTPError as error:
-            if error.code != UNAUTHORIZED:
+            if error.code != HTTPStatus.UNAUTHORIZED:
                 raise
             token = _token(error.headers.get("WWW-Authenticate", ""))
             request.add_header("Authorization", f"Bearer {token}")
