@@ -43,13 +43,14 @@ class Commands:
         arguments = self.module("compilegate.infra.bootstrap_policies").split()
         self.run_cdk("bootstrap", *arguments)
 
-    def deploy(self, foundation: str) -> str:
-        """As `make deploy`: the foundation, then the data that pipelines train on by default, then
-        the rest."""
+    def deploy(self, images: str) -> str:
+        """As `make deploy`: the foundation and the images, then the builds and the data that
+        pipelines train on by default, then the rest."""
         self.compilegate("aws", "images", "--pin", "--missing")
         self.run_cdk("synth", "--quiet", "--output", ASSEMBLY)
         unasked = ("--require-approval", "never")
-        self.run_cdk("deploy", foundation, *unasked, app=ASSEMBLY)
+        self.run_cdk("deploy", images, *unasked, app=ASSEMBLY)
+        self.compilegate("aws", "images", "--build", "--wait")
         self.compilegate("aws", "upload", "--all")
         return self.run_cdk("deploy", "--all", *unasked, "--concurrency", AT_ONCE, app=ASSEMBLY)
 

@@ -14,7 +14,7 @@ SAME = "the same as the deployed one"
 def deploy(proving: Proving) -> str:
     """The bootstrap, and every stack."""
     proving.commands.bootstrap()
-    proving.commands.deploy(proving.names.foundation_stack)
+    proving.commands.deploy(proving.names.images_stack)
     names = proving.names
     wanted = {
         names.foundation_stack,

@@ -126,7 +126,7 @@ def schedule(proving: Proving) -> str:
     known = set(latest_executions(proving.session, proving.pipeline, LISTED))
     due = proving.now() + DUE_IN
     proving.folder.declare(expression=f"cron({due.minute} {due.hour} * * ? *)")
-    proving.commands.deploy(proving.names.foundation_stack)
+    proving.commands.deploy(proving.names.images_stack)
     arn = proving.until("an execution by the schedule", 40, lambda: _new_execution(proving, known))
     _stop(proving, arn)
     proving.folder.declare()
@@ -139,7 +139,7 @@ def month(proving: Proving) -> str:
     if spent <= 0:
         raise NotProvedError("no execution of this month had a job that took time")
     proving.folder.declare(month_usd=round(most + 0.005, 2))
-    proving.commands.deploy(proving.names.foundation_stack)
+    proving.commands.deploy(proving.names.images_stack)
     arn = _start(proving)
     ended = _ended(proving, arn, minutes=10)
     _stop(proving, arn)

@@ -70,19 +70,10 @@ class Names:
         """The ECR repository of an image folder."""
         return f"{self.settings.names.repository_prefix or self.settings.project}/{image}"
 
-    def build_project(self, image: str) -> str:
-        """The CodeBuild project that builds an image folder."""
-        return f"{self.settings.project}-{image}"
-
     @property
-    def builder(self) -> str:
-        """The Lambda function that starts the builds. No workload's function ends like this."""
-        return f"{self.settings.project}-images-builder"
-
-    @property
-    def waiting_rule(self) -> str:
-        """The rule that asks again for builds for which the account's quota had no room."""
-        return f"{self.settings.project}-images-waiting"
+    def build_project(self) -> str:
+        """The CodeBuild project that builds every image folder."""
+        return f"{self.settings.project}-images"
 
     def function(self, workload: str, kind: str) -> str:
         """A Lambda function of a workload: its `notifier` or `starter`."""
