@@ -11,17 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 EXECUTION = "SageMaker Model Building Pipeline Execution Status Change"
-STEP = "SageMaker Model Building Pipeline Execution Step Status Change"
 PACKAGE = "SageMaker Model Package State Change"
 STACK = "CloudFormation Stack Status Change"
 TRANSFORM = "SageMaker Transform Job State Change"
 OBJECT = "Object Created"
 LOOK = "look"
 
-GATE_STEP = "Gate"
-"""Where an arm trains alone, its name follows: `Gate-compiled-alone`."""
-REGISTER_STEPS = "Register-"
-"""What the names of the steps that register a model begin with; an arm's name follows."""
 RESTING = (
     "CREATE_COMPLETE",
     "UPDATE_COMPLETE",
@@ -53,14 +48,6 @@ def event_pattern(
             "detail": {
                 "pipelineArn": [pipeline_arn],
                 "currentPipelineExecutionStatus": ["Executing", "Failed", "Stopped", "Succeeded"],
-            },
-        },
-        {
-            "detail-type": [STEP],
-            "detail": {
-                "pipelineArn": [pipeline_arn],
-                "stepName": [GATE_STEP, {"prefix": f"{GATE_STEP}-"}, {"prefix": REGISTER_STEPS}],
-                "currentStepStatus": ["Succeeded"],
             },
         },
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from compilegate.posture import contract
+
 HANDLER = "compilegate.infra.keeper.function.handler"
 PROGRAM = (
     "__init__.py",
@@ -23,7 +25,7 @@ PROGRAM = (
 
 def keeper_program(folder: Path) -> Path:
     """Lay the program out in a folder, which is emptied before."""
-    package = Path(__file__).resolve().parents[2] / "compilegate"
+    package = Path(contract.__file__).parents[1]
     shutil.rmtree(folder, ignore_errors=True)
     for part in PROGRAM:
         source, target = package / part, folder / "compilegate" / part
