@@ -54,9 +54,7 @@ def trained_on(account: Account) -> list[str]:
     return [given["Data"] for given in account.starts() if given]
 
 
-def test_a_delivery_starts_one_execution_when_it_is_whole_however_often_it_is_told(
-    account: Account,
-) -> None:
+def test_a_whole_delivery_starts_one_execution(account: Account) -> None:
     assert "incomplete" in deliver(account, f"{MONDAY}/train.csv")
     assert account.statuses() == []
     assert "started" in deliver(account, f"{MONDAY}/validation.csv")
@@ -77,9 +75,7 @@ def test_deliveries_that_come_during_an_execution_are_trained_on_after_it(accoun
     assert len(account.statuses()) == 4
 
 
-def test_a_delivery_whose_execution_gave_way_to_an_older_one_is_trained_on_later(
-    account: Account,
-) -> None:
+def test_a_delivery_whose_execution_gave_way_waits_again(account: Account) -> None:
     """A schedule may start in the moment between looking and starting."""
     account.start([{"status": "Executing", "unlisted": True}])
     account.aws.script("topics", RUNS)
@@ -102,9 +98,7 @@ def test_a_delivery_whose_execution_a_person_stopped_stays_stopped(account: Acco
     assert len(account.statuses()) == 1
 
 
-def test_the_same_files_in_another_folder_are_the_same_delivery_and_people_hear_of_it(
-    account: Account,
-) -> None:
+def test_the_same_files_in_another_folder_start_nothing(account: Account) -> None:
     deliver_whole(account, MONDAY)
     end(account, 1)
     came = deliver_whole(account, TUESDAY)
@@ -147,10 +141,10 @@ def test_an_invalid_delivery_is_refused(
     assert len(account.statuses()) == (len(before) == 2)
 
 
-def test_a_first_delivery_begins_where_s3_says_forbidden_for_what_is_not_there(
-    account: Account,
-) -> None:
+def test_s3_may_say_forbidden_for_what_is_not_there(account: Account) -> None:
     """So it does for a role that may list some prefixes alone."""
     deliver(account, f"{MONDAY}/train.csv")
-    account.aws.fail("S3:GET", "AccessDenied", status=403, after=1, times=1)  # the first is a list
+    account.aws.fail(
+        "S3:GET", "AccessDenied", status=403, after=2, times=1
+    )  # after a list and a fact
     assert "started" in deliver(account, f"{MONDAY}/validation.csv")

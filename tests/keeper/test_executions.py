@@ -8,63 +8,43 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from compilegate.infra.keeper.executions import Execution, overdue, running, spent, unstarted_since
+from compilegate.infra.keeper.executions import Execution, overdue, spent, unstarted_since
 from compilegate.infra.keeper.settings import Limits
 from tests.keeper.account import BUCKET, OWN, Account
 
 pytestmark = pytest.mark.slow
 START = datetime(2026, 8, 1, 3, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 JOB = "arn:aws:sagemaker:us-east-1:123456789012:training-job/pipelines-abc-Train-fast-1"
-FAILED = {
-    "status": "Failed",
-    "failure": "Step failure: One or multiple steps failed.",
-    "at": 60,
-    "steps": [
-        {"StepName": "Prepare", "StepStatus": "Succeeded", "Metadata": {"ProcessingJob": {}}},
-        {
-            "StepName": "Train-fast-1",
-            "StepStatus": "Failed",
-            "FailureReason": "AlgorithmError: exit code 1:\nValueError: the label mystery is unknown",
-            "Metadata": {"TrainingJob": {"Arn": JOB}},
-        },
-        {"StepName": "Train-fast-2", "StepStatus": "Stopped"},
-    ],
-}
-REJECTED = {
-    "status": "Failed",
-    "steps": [
-        {
-            "StepName": "Reject",
-            "StepStatus": "Failed",
-            "Metadata": {"Fail": {"ErrorMessage": "No model is sound."}},
-        }
-    ],
-}
+
+
+def step(name: str, status: str, kind: str = "TrainingJob", **metadata: str) -> dict[str, Any]:
+    return {"StepName": name, "StepStatus": status, "Metadata": {kind: metadata}}
+
+
+WHY = "AlgorithmError: exit code 1:\nValueError: the label is unknown"
+CRASHED = {**step("Train-fast-1", "Failed", Arn=JOB), "FailureReason": WHY}
+STEPS = [step("Prepare", "Succeeded"), CRASHED, step("Train-fast-2", "Stopped")]
+FAILED = {"status": "Failed", "failure": "One or multiple steps failed.", "steps": STEPS}
+REJECT = step("Reject", "Failed", "Fail", ErrorMessage="No model is sound.")
+REJECTED = {"status": "Failed", "steps": [REJECT]}
 
 
 # Overlap
 
 
-def test_an_execution_that_starts_while_another_runs_is_stopped_and_that_is_said(
-    account: Account,
-) -> None:
-    older, newer = account.start(), account.start()
+def test_an_execution_gives_way_to_an_older_one(account: Account) -> None:
+    older = account.start()
+    assert account.becomes(older, "Executing") == {"sent": []}
+    newer = account.start()
     account.becomes(newer, "Executing")
-    account.becomes(older, "Executing")  # its own event is late
+    account.becomes(older, "Executing")
     assert account.statuses() == ["Executing", "Stopped"]
     (said,) = account.messages()
     assert newer[-12:] in said["Subject"]
     assert said["Subject"].startswith("[info] topics: ")
     assert f"compilegate aws watch {older}" in said["Message"]
-
-
-def test_an_execution_alone_runs_on_and_nothing_is_said(account: Account) -> None:
-    account.stop(account.start())
-    assert account.becomes(account.start(), "Executing") == {"sent": []}
-    assert account.statuses() == ["Stopped", "Executing"]
 
 
 def test_two_deliveries_at_one_moment_stop_it_once_and_say_it_once(account: Account) -> None:
@@ -89,48 +69,11 @@ def test_what_could_not_be_stopped_is_tried_again_and_said_once(account: Account
     assert len(account.messages()) == 1
 
 
-def test_one_that_ends_by_itself_meanwhile_is_no_error(account: Account) -> None:
-    _, newer = account.start(), account.start([{"status": "Executing"}, {"status": "Succeeded"}])
-    account.aws.fail("StopPipelineExecution", "ValidationException", times=1)
-    account.aws.client("sagemaker").describe_pipeline_execution(PipelineExecutionArn=newer)
-    account.becomes(newer, "Executing")
-    assert account.statuses() == ["Executing", "Succeeded"]
-
-
-@pytest.mark.parametrize(
-    ("frame", "after"),
-    [
-        ({"status": "Executing", "unlisted": True}, "Stopped"),
-        ({"gone": True, "unlisted": True}, None),
-    ],
-)
-def test_the_list_of_executions_may_lag_behind(
-    account: Account, frame: dict[str, Any], after: str | None
-) -> None:
+def test_the_list_of_executions_may_lag_behind(account: Account) -> None:
     account.start()
-    account.becomes(account.start([frame]), "Executing")
-    assert account.statuses()[1:] == ([after] if after else [])
-
-
-@given(
-    starts=st.lists(
-        st.tuples(st.integers(0, 3), st.sampled_from(["Executing", "Stopping", "Failed"]))
-    ),
-    order=st.randoms(use_true_random=False),
-)
-def test_whoever_looks_finds_the_same_one_to_keep_and_it_is_the_oldest(
-    starts: list[tuple[int, str]], order: Any
-) -> None:
-    executions = [
-        Execution(START + timedelta(seconds=seconds), f"arn:{number}", status)
-        for number, (seconds, status) in enumerate(starts)
-    ]
-    shuffled = list(executions)
-    order.shuffle(shuffled)
-    found = running(shuffled)
-    assert found == running(executions)
-    assert {each.status for each in found} <= {"Executing"}
-    assert all(found[0].started <= each.started for each in found)
+    account.becomes(account.start([{"status": "Executing", "unlisted": True}]), "Executing")
+    account.becomes(account.start([{"gone": True, "unlisted": True}]), "Executing")
+    assert account.statuses() == ["Executing", "Stopped"]
 
 
 # Limits
@@ -144,7 +87,7 @@ def test_whoever_looks_finds_the_same_one_to_keep_and_it_is_the_oldest(
         ({"hours": 72}, "Executing"),
     ],
 )
-def test_a_start_that_the_month_does_not_allow_is_stopped_and_that_is_said_once(
+def test_a_start_that_the_month_does_not_allow_is_stopped(
     account: Account, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], status: str
 ) -> None:
     monkeypatch.setenv("LIMITS", json.dumps(limits))
@@ -156,34 +99,36 @@ def test_a_start_that_the_month_does_not_allow_is_stopped_and_that_is_said_once(
 
 
 def test_steps_cost_what_they_took_and_cached_ones_nothing() -> None:
-    limits, hour = Limits(rates={"2": ["a", "b"], "0.5": ["c"]}), timedelta(hours=1)
+    limits = Limits(rates={"2": ["a", "b"], "0.5": ["c"]})
     steps = [
-        {"StepName": "a", "StartTime": START, "EndTime": START + hour},
+        {"StepName": "a", "StartTime": START, "EndTime": START + HOUR},
         {"StepName": "b", "StartTime": START},
-        {"StepName": "c", "StartTime": START, "EndTime": START + 2 * hour, "CacheHitResult": {}},
-        {"StepName": "d", "StartTime": START, "EndTime": START + hour},
+        {"StepName": "c", "StartTime": START, "EndTime": START + 2 * HOUR, "CacheHitResult": {}},
+        {"StepName": "d", "StartTime": START, "EndTime": START + HOUR},
         {"StepName": "c"},
     ]
-    assert spent(limits, steps, START + hour / 2) == pytest.approx(3.0)
+    assert spent(limits, steps, START + HOUR / 2) == pytest.approx(3.0)
 
 
-def test_an_execution_that_does_not_end_is_found() -> None:
+@pytest.mark.parametrize(("hours", "late"), [(2, False), (3, True)])
+def test_an_execution_that_does_not_end_is_found(hours: int, late: bool) -> None:
     run, ended = Execution(START, "arn:1", "Executing"), Execution(START, "arn:2", "Succeeded")
-    limits = Limits(hours=2)
-    assert overdue(limits, [run, ended], START + timedelta(hours=2)) == []
-    assert overdue(limits, [run, ended], START + timedelta(hours=3)) == [run]
-    assert overdue(Limits(), [run], START + timedelta(days=9)) == []
+    found = overdue(Limits(hours=2), [run, ended], START + hours * HOUR)
+    assert found == ([run] if late else [])
 
 
-def test_a_schedule_that_starts_nothing_is_found_but_not_after_a_deployment() -> None:
-    limits, week = Limits(gap_hours=174), timedelta(days=7)
-    before, last = START - 9 * week, Execution(START, "arn:last", "Succeeded")
-    later = START + 2 * week
-    assert unstarted_since(limits, [last], before, START + week) is None
-    assert unstarted_since(limits, [last], before, later) == START
-    assert unstarted_since(limits, [last], later, later + week) is None
-    assert unstarted_since(limits, [], START, later) == START
-    assert unstarted_since(Limits(), [last], before, later) is None
+@pytest.mark.parametrize(
+    ("days_ago", "changed_days_ago", "late"),
+    [(7, 70, False), (14, 70, True), (14, 7, False), (None, 14, True)],
+)
+def test_a_schedule_that_starts_nothing_is_found(
+    days_ago: int | None, changed_days_ago: int, late: bool
+) -> None:
+    days = [] if days_ago is None else [days_ago]
+    runs = [Execution(START - 24 * HOUR * each, "arn:last", "Succeeded") for each in days]
+    changed = START - 24 * HOUR * changed_days_ago
+    found = unstarted_since(Limits(gap_hours=174), runs, changed, START)
+    assert found == (max([changed, *(run.started for run in runs)]) if late else None)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +159,7 @@ def test_a_failure_names_the_step_its_last_lines_its_log_and_what_to_do(account:
     subject = f"[action needed] topics: execution {arn[-12:]} failed at Train-fast-1"
     assert said["Subject"] == subject
     text = said["Message"]
-    assert "    ValueError: the label mystery is unknown" in text
+    assert "    ValueError: the label is unknown" in text
     assert "/jobs/pipelines-abc-Train-fast-1" in text
     assert (
         "#logsV2:log-groups/log-group/$252Faws$252Fsagemaker$252FTrainingJobs"
@@ -224,41 +169,29 @@ def test_a_failure_names_the_step_its_last_lines_its_log_and_what_to_do(account:
     assert "Train-fast-2" not in text
 
 
-def test_a_failure_is_said_once_and_that_of_a_retry_again(account: Account) -> None:
-    arn = account.start([FAILED, FAILED, {**FAILED, "at": 900}])
-    for _ in range(3):
-        account.becomes(arn, "Failed")
-    assert len(account.messages()) == 2
-
-
-def test_a_failure_without_a_failed_step_tells_what_the_service_says(account: Account) -> None:
-    account.becomes(account.start([{"status": "Failed", "failure": "No role."}]), "Failed")
-    assert "The service says: No role." in account.messages()[0]["Message"]
-
-
-def test_a_gate_that_registers_nothing_is_told_in_its_own_words_in_one_message(
-    account: Account,
-) -> None:
+def test_a_gate_that_registers_nothing_is_told_once(account: Account) -> None:
     first = account.start([REJECTED])
     account.becomes(first, "Failed")
-    assert "    No model is sound." in account.messages()[0]["Message"]
     second = account.start([REJECTED])
     account.notice(second, send=True, subject="topics: nothing released", message="Why not.")
     account.becomes(second, "Failed")
-    assert account.subjects()[1:] == ["[action needed] topics: nothing released"]
-    assert account.messages()[1]["Message"].startswith("Why not.\n")
+    account.becomes(account.start([{"status": "Failed", "failure": "No role."}]), "Failed")
+    without_notice, with_notice, without_step = account.messages()
+    assert "    No model is sound." in without_notice["Message"]
+    assert with_notice["Subject"] == "[action needed] topics: nothing released"
+    assert with_notice["Message"].startswith("Why not.\n")
+    assert "The service says: No role." in without_step["Message"]
 
 
-def test_a_failure_that_could_not_be_published_is_said_when_it_is_delivered_again(
-    account: Account,
-) -> None:
-    arn = account.start([FAILED])
+def test_each_failure_is_said_once(account: Account) -> None:
+    arn = account.start([FAILED, FAILED, FAILED, {**FAILED, "at": 900}])
     account.aws.fail("Publish", "InternalError", times=1)
     with pytest.raises(Exception, match="InternalError"):
         account.becomes(arn, "Failed")
     assert account.messages() == []
-    account.becomes(arn, "Failed")
-    assert len(account.messages()) == 1
+    for _ in range(3):
+        account.becomes(arn, "Failed")
+    assert len(account.messages()) == 2
 
 
 def test_the_gates_notice_is_forwarded_once_with_where_the_report_is(account: Account) -> None:
@@ -289,9 +222,8 @@ def test_a_registered_model_gets_the_card_that_it_names(account: Account, named:
     card, key = '{"model_overview": {}}', f"{OWN}/verdicts/abc/model_card.json"
     account.write(key, card)
     model = account.register(**({"model_card": f"s3://{BUCKET}/{key}"} if named else {}))
-    step = {"StepName": "Register-fast", "StepStatus": "Succeeded"}
-    step |= {"Metadata": {"RegisterModel": {"Arn": model}}}
-    arn = account.start([{"status": "Succeeded", "steps": [step]}])
+    registered = step("Register-fast", "Succeeded", "RegisterModel", Arn=model)
+    arn = account.start([{"status": "Succeeded", "steps": [registered]}])
     assert account.becomes(arn, "Succeeded") == {"sent": []}
     attached = {"ModelCardContent": card, "ModelCardStatus": "PendingReview"}
     expected = [{"ModelPackageArn": model, "ModelCard": attached}] if named else []

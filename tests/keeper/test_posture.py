@@ -36,9 +36,7 @@ def start(account: Account, execution: str) -> dict[str, str]:
     return account.handler(step, None)
 
 
-def test_a_step_is_answered_whether_or_not_people_can_be_told(
-    account: Account, records: DynamoRecords
-) -> None:
+def test_a_step_is_answered_though_nobody_is_told(account: Account, records: DynamoRecords) -> None:
     decide(records, "topics", put(Posture.BENCHMARK))
     account.aws.fail("Publish", "InternalError", times=1)
     answer = start(account, "e1")
@@ -47,9 +45,7 @@ def test_a_step_is_answered_whether_or_not_people_can_be_told(
     assert account.subjects() == ["[info] topics: posture shadow -> benchmark"]
 
 
-def test_every_change_is_told_once_whoever_made_it(
-    account: Account, records: DynamoRecords
-) -> None:
+def test_every_change_is_told_once(account: Account, records: DynamoRecords) -> None:
     decide(records, "topics", put(Posture.BENCHMARK))
     assert account.look() == ["[info] topics: posture shadow -> benchmark"]
     broken = dataclasses.replace(seen("fail"), broken=True)
@@ -63,7 +59,7 @@ def test_every_change_is_told_once_whoever_made_it(
     assert "compilegate posture topics reset --aws --reason WHY" in text
 
 
-def test_a_change_from_before_the_deployment_is_not_told(
+def test_an_old_change_is_not_told(
     account: Account, records: DynamoRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decide(records, "topics", put(Posture.OFF))
@@ -71,9 +67,7 @@ def test_a_change_from_before_the_deployment_is_not_told(
     assert account.look() == []
 
 
-def test_a_candidate_that_crashed_is_refused_and_the_baseline_trains_at_once(
-    account: Account, records: DynamoRecords
-) -> None:
+def test_a_candidate_that_crashed_is_refused(account: Account, records: DynamoRecords) -> None:
     arn = account.start([FAILED])
     start(account, arn.rpartition("/")[2])
     for _ in range(2):
@@ -87,9 +81,7 @@ def test_a_candidate_that_crashed_is_refused_and_the_baseline_trains_at_once(
     ]
 
 
-def test_nothing_is_learned_from_an_execution_that_was_stopped(
-    account: Account, records: DynamoRecords
-) -> None:
+def test_a_stopped_execution_shows_nothing(account: Account, records: DynamoRecords) -> None:
     arn = account.start()
     start(account, arn.rpartition("/")[2])
     account.stop(arn)

@@ -1,6 +1,4 @@
-"""Endpoints that can be updated, which moto's cannot. How a change ends is for CloudFormation to say;
-see `cloudformation.changes`.
-"""
+"""Endpoints that can be updated, which moto's cannot. CloudFormation says how a change ends."""
 
 from __future__ import annotations
 
