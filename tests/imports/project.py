@@ -13,9 +13,6 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[2]
 
 SOURCES = {
-    "notifier": "infra/notifier/notifier",
-    "releaser": "infra/releaser/releaser",
-    "starter": "infra/starter/starter",
     "compilegate.infra": "infra",
     "compilegate.pipelines": "pipelines",
     "compilegate": "compilegate",
