@@ -6,8 +6,9 @@ another workload: neither its data and models nor the compiled code that later j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from compilegate.access import Arns, Statement
 from compilegate.access.layout import (
@@ -28,6 +29,7 @@ ANY = "*"
 NO_RESOURCE = "The action does not support permissions for single resources"
 JOB_NAMES = "SageMaker names a pipeline's jobs and their log streams when they start"
 MANY_OBJECTS = "Keys hold digests and execution IDs; this is their common prefix"
+VERSIONS = "The versions in a group are numbered"
 IN_A_VPC = "SageMaker refuses a job in a VPC whose role limits these actions to resources"
 
 
@@ -40,8 +42,8 @@ class Place:
     bucket_arn: str
     assets_arn: str
     """The bucket that code is uploaded to: that of `cdk bootstrap`, or the project's own."""
-    code_prefix: str = ""
-    """What the keys of code begin with, where that bucket holds more than code."""
+    code_prefix: str
+    """What the keys of the workload's code begin with there."""
     key_arn: str
     repository_arns: Sequence[str]
     """The repositories of the images that the role's jobs run in."""
@@ -97,14 +99,12 @@ def pipeline_statements(
     """
     sagemaker = place.arns.sagemaker
     return [
-        *_run_jobs(place, "Training", sagemaker("training-job/pipelines-*")),
-        *_run_jobs(place, "Processing", sagemaker("processing-job/pipelines-*")),
+        *_run_jobs(place),
         _pass_role("PassTrainingRole", training_role_arn),
         _pass_role("PassProcessingRole", processing_role_arn),
         Statement(
             sid="RegisterModels",
             actions=[
-                "sagemaker:AddTags",
                 *([] if approved_by_people else ["sagemaker:CreateModelPackage"]),
                 "sagemaker:DescribeModelPackage",
                 "sagemaker:DescribeModelPackageGroup",
@@ -114,7 +114,14 @@ def pipeline_statements(
                 sagemaker(f"model-package-group/{group}"),
                 sagemaker(f"model-package/{group}/*"),
             ],
-            because="The versions in a group are numbered",
+            because=VERSIONS,
+        ),
+        Statement(
+            sid="TagNewModels",
+            actions=["sagemaker:AddTags"],
+            resources=[sagemaker(f"model-package/{group}/*")],
+            conditions={"StringEquals": {"sagemaker:TaggingAction": "CreateModelPackage"}},
+            because=VERSIONS,
         ),
         *(_register_as_waiting(sagemaker, group) if approved_by_people else []),
         # CreateModelPackage looks up the model's image with the caller's permissions.
@@ -143,7 +150,7 @@ def _register_as_waiting(sagemaker: Callable[[str], str], group: str) -> list[St
             actions=["sagemaker:CreateModelPackage"],
             resources=[sagemaker(f"model-package/{group}/*")],
             conditions={"StringEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}},
-            because="The versions in a group are numbered",
+            because=VERSIONS,
         ),
         # The request is asked for on the group, too, which has no status.
         Statement(
@@ -158,29 +165,35 @@ def _ask(function: str) -> Statement:
     return Statement(sid="AskThePosture", actions=["lambda:InvokeFunction"], resources=[function])
 
 
-def _run_jobs(place: Place, kind: str, jobs: str) -> list[Statement]:
-    """Start and follow jobs; stop only those of this workload.
+def _run_jobs(place: Place) -> list[Statement]:
+    """Start jobs with the workload's tag, follow them, and stop those that have it.
 
-    All pipelines' jobs are called `pipelines-EXECUTION-STEP`, so names cannot tell whose they are,
-    but every job has its workload as a tag.
+    All pipelines' jobs are called `pipelines-EXECUTION-STEP`, so that names cannot tell whose they
+    are. Tags can: a job is only made with its workload's, and gets no other later.
     """
-    return [
-        Statement(
-            sid=f"Run{kind}Jobs",
-            actions=[
-                "sagemaker:AddTags",
-                f"sagemaker:Create{kind}Job",
-                f"sagemaker:Describe{kind}Job",
+    asked = {f"aws:RequestTag/{WORKLOAD_TAG}": place.workload}
+    making = ["CreateProcessingJob", "CreateTrainingJob"]
+
+    def about_jobs(sid: str, actions: Sequence[str], conditions: Mapping[str, Any]) -> Statement:
+        return Statement(
+            sid=sid,
+            actions=[f"sagemaker:{action}" for action in actions],
+            resources=[
+                place.arns.sagemaker(f"{kind}-job/pipelines-*")
+                for kind in ("processing", "training")
             ],
-            resources=[jobs],
+            conditions={"StringEquals": conditions} if conditions else {},
             because=JOB_NAMES,
-        ),
-        Statement(
-            sid=f"Stop{kind}Jobs",
-            actions=[f"sagemaker:Stop{kind}Job"],
-            resources=[jobs],
-            conditions={"StringEquals": {f"aws:ResourceTag/{WORKLOAD_TAG}": place.workload}},
-            because=JOB_NAMES,
+        )
+
+    return [
+        about_jobs("StartJobs", making, asked),
+        about_jobs("TagNewJobs", ["AddTags"], {**asked, "sagemaker:TaggingAction": making}),
+        about_jobs("SeeJobs", ["DescribeProcessingJob", "DescribeTrainingJob"], {}),
+        about_jobs(
+            "StopJobs",
+            ["StopProcessingJob", "StopTrainingJob"],
+            {f"aws:ResourceTag/{WORKLOAD_TAG}": place.workload},
         ),
     ]
 
@@ -226,9 +239,7 @@ def _read(place: Place, prefixes: Sequence[str]) -> list[Statement]:
             sid="ListCode",
             actions=["s3:ListBucket"],
             resources=[place.assets_arn],
-            conditions={"StringLike": {"s3:prefix": [f"{place.code_prefix}*"]}}
-            if place.code_prefix
-            else {},
+            conditions={"StringLike": {"s3:prefix": [f"{place.code_prefix}*"]}},
         ),
         Statement(
             sid="FindBuckets",
