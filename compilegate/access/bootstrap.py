@@ -38,8 +38,6 @@ USE_KEY = (
     "kms:GenerateDataKey",
     "kms:ReEncrypt*",
 )
-NEW_IN_NETWORK = ("route-table", "security-group", "subnet", "vpc", "vpc-endpoint", "vpc-flow-log")
-"""What a network is made of. Each is made with the project's tag."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,27 +243,42 @@ def _network(arns: Arns, names: ProjectNames) -> list[Document]:
     EC2 asks for what is new, which has the tags of the request, and for what it is made in, which
     has tags of its own and none of the request's.
     """
+    asked, had = _tagged("aws:RequestTag", names), _tagged("aws:ResourceTag", names)
+    in_vpc = ("route-table", "security-group", "subnet")
+    made = {
+        ("vpc",): ["ec2:CreateVpc"],
+        ("vpc-endpoint",): ["ec2:CreateVpcEndpoint"],
+        (*in_vpc, "vpc-flow-log"): [
+            "ec2:CreateFlowLogs",
+            "ec2:CreateRouteTable",
+            "ec2:CreateSecurityGroup",
+            "ec2:CreateSubnet",
+        ],
+    }
 
     def every(*types: str) -> list[str]:
         return [arns.of_service("ec2", f"{type}/*") for type in types]
 
-    asked, had = _tagged("aws:RequestTag", names), _tagged("aws:ResourceTag", names)
-    making = [
-        "ec2:CreateFlowLogs",
-        "ec2:CreateRouteTable",
-        "ec2:CreateSecurityGroup",
-        "ec2:CreateSubnet",
-        "ec2:CreateVpcEndpoint",
-    ]
     return [
-        _allow("MakeNetwork", ["ec2:CreateVpc", *making], every(*NEW_IN_NETWORK), asked),
+        *(
+            _allow(f"MakeNetwork{number}", actions, every(*types), asked)
+            for number, (types, actions) in enumerate(made.items())
+        ),
         _allow(
-            "MakeInNetwork", making, every("route-table", "security-group", "subnet", "vpc"), had
+            "MakeInNetwork",
+            [
+                action
+                for actions in made.values()
+                for action in actions
+                if action != "ec2:CreateVpc"
+            ],
+            every("vpc", *in_vpc),
+            had,
         ),
         _allow(
             "TagNewNetwork",
             ["ec2:CreateTags"],
-            every(*NEW_IN_NETWORK),
+            every(*(type for types in made for type in types)),
             {**asked, "Null": {"ec2:CreateAction": "false"}},
         ),
         _allow(

