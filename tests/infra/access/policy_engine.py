@@ -49,18 +49,31 @@ class Question:
 
 def ask(assembly: Assembly, questions: Sequence[Question]) -> list[str]:
     """`Allowed`, `ImplicitlyDenied` or `ExplicitlyDenied` for each."""
-    return simulate(
-        request(
-            [policy["PolicyDocument"] for policy in question.role.properties["Policies"]],
-            question.action,
-            question.resource,
-            question.context,
-            principal=question.role.arn,
-            account=AWS_ACCOUNT if AWS_ACCOUNT in question.resource else ACCOUNT,
-            boundary=boundary_of(question.role),
-            own=_policy_of_the_resource(assembly, question.resource),
-        )
-        for question in questions
+    return simulate(_of_role(assembly, question) for question in questions)
+
+
+def _of_role(assembly: Assembly, question: Question) -> dict[str, Any]:
+    role, resource, context = question.role, question.resource, dict(question.context)
+    own = None
+    key = assembly.one(f"{role.stack.partition('-')[0]}-foundation", "AWS::KMS::Key")
+    if resource == key.arn:
+        # Its policy comes first, and the boundary asks for its tags.
+        own = key.properties["KeyPolicy"]
+        tags = key.properties["Tags"]
+        context |= {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in tags}
+    elif AWS_ACCOUNT in resource:
+        # AWS lets everybody pull from its own repositories.
+        anybody = {"Effect": "Allow", "Principal": "*", "Action": "ecr:BatchGetImage"}
+        own = {"Version": "2012-10-17", "Statement": [anybody]}
+    return request(
+        [policy["PolicyDocument"] for policy in role.properties["Policies"]],
+        question.action,
+        resource,
+        context,
+        principal=role.arn,
+        account=AWS_ACCOUNT if AWS_ACCOUNT in resource else ACCOUNT,
+        boundary=boundary_of(role),
+        own=own,
     )
 
 
@@ -142,15 +155,3 @@ def boundary_of(role: Resource) -> dict[str, Any]:
     names = names_of(role.stack.partition("-")[0], network=role.stack.endswith("-network"))
     assert role.properties["PermissionsBoundary"].endswith(f":policy/{names.boundary}")
     return boundary_policy(ARNS_HERE, names)
-
-
-def _policy_of_the_resource(assembly: Assembly, resource: str) -> dict[str, Any] | None:
-    """Where the engine wants one: a key obeys its own policy first, another account's repository
-    too. AWS lets everybody pull from its own."""
-    for key in assembly.all_resources("AWS::KMS::Key"):
-        if resource == key.arn:
-            return dict(key.properties["KeyPolicy"])
-    if AWS_ACCOUNT in resource:
-        anybody = {"Effect": "Allow", "Principal": "*", "Action": "ecr:BatchGetImage"}
-        return {"Version": "2012-10-17", "Statement": [anybody]}
-    return None
