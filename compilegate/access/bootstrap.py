@@ -26,18 +26,18 @@ Document = dict[str, Any]
 
 PROJECT_TAG = "compilegate:project"
 """On every resource of a project."""
+UNTAGGED = {"Null": {f"aws:ResourceTag/{PROJECT_TAG}": "true"}}
 LARGEST_MANAGED_POLICY = 6_144
 """Characters that IAM takes, white space not counted."""
 PASSED_TO = ("codebuild", "lambda", "sagemaker", "scheduler", "vpc-flow-logs")
 """The services that roles of a project are made for."""
-USE_KEY = (
-    "kms:CreateGrant",
-    "kms:Decrypt",
-    "kms:DescribeKey",
-    "kms:Encrypt",
-    "kms:GenerateDataKey",
-    "kms:ReEncrypt*",
-)
+
+
+USE_KEY = "CreateGrant Decrypt DescribeKey Encrypt GenerateDataKey ReEncrypt*"
+SEE_NETWORK = {
+    "logs": "CreateLogDelivery DeleteLogDelivery",
+    "route53": "AssociateVPCWithHostedZone",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,66 +98,40 @@ def services_policy(arns: Arns, names: ProjectNames) -> Document:
     """What CloudFormation may do with everything but keys, roles and the network."""
     ours = _ours(arns, names)
     return _document(
-        _allow(
-            "Ours",
-            [f"{service}:*" for service in ours],
-            [arn for each in ours.values() for arn in each],
-        ),
-        _allow("Assets", ["s3:GetBucket*", "s3:GetObject*", "s3:ListBucket"], _assets(arns, names)),
-        _allow("NoResource", ["cloudwatch:DescribeAlarms", "logs:DescribeLogGroups"], ["*"]),
+        _allow("Ours", _flat(ours), None, **dict.fromkeys(ours, "*")),
+        _allow("Assets", _assets(arns, names), s3="GetBucket* GetObject* ListBucket"),
+        _allow("NoResource", ["*"], cloudwatch="DescribeAlarms", logs="DescribeLogGroups"),
         _read_version(arns, names),
     )
 
 
 def access_policy(arns: Arns, names: ProjectNames) -> Document:
     """What CloudFormation may do with keys, roles and the network."""
-    role = arns.role(f"{names.path}{names.project}-*")
-    bounded = {
-        "StringEquals": {"iam:PermissionsBoundary": arns.policy(f"{names.path}{names.boundary}")}
-    }
+    role, boundary = _roles(arns, names), arns.policy(f"{names.path}{names.boundary}")
+    services = [f"{each}.amazonaws.com" for each in PASSED_TO]
     keys = arns.of_service("kms", "key/*")
     return _document(
-        _allow("MakeKey", ["kms:CreateKey", "kms:ListAliases"], ["*"]),
+        _allow("MakeKey", ["*"], kms="CreateKey ListAliases"),
         # A key that is being made has no tag yet that could be asked for.
-        _allow(
-            "TagNewKey",
-            ["kms:TagResource"],
-            [keys],
-            {
-                **_tagged("aws:RequestTag", names),
-                "Null": {f"aws:ResourceTag/{PROJECT_TAG}": "true"},
-            },
-        ),
-        _allow("Key", ["kms:*"], [keys], _tagged("aws:ResourceTag", names)),
-        *([] if names.key_arn is None else [_allow("TheirKey", USE_KEY, [names.key_arn])]),
-        _allow("NameKey", ["kms:*Alias"], [arns.of_service("kms", names.key_alias), keys]),
+        _allow("TagNewKey", [keys], {**_asked(names), **UNTAGGED}, kms="TagResource"),
+        _allow("Key", [keys], _had(names), kms="*"),
+        *([] if names.key_arn is None else [_allow("TheirKey", [names.key_arn], kms=USE_KEY)]),
+        _allow("NameKey", [arns.of_service("kms", names.key_alias), keys], kms="*Alias"),
         _allow(
             "MakeRoles",
-            [
-                "iam:CreateRole",
-                "iam:DeleteRole",
-                "iam:DeleteRolePolicy",
-                "iam:PutRolePermissionsBoundary",
-                "iam:PutRolePolicy",
-                "iam:UpdateAssumeRolePolicy",
-                "iam:UpdateRole",
-                "iam:UpdateRoleDescription",
-            ],
             [role],
-            bounded,
+            {"StringEquals": {"iam:PermissionsBoundary": boundary}},
+            iam="CreateRole DeleteRole DeleteRolePolicy PutRolePermissionsBoundary PutRolePolicy "
+            "UpdateAssumeRolePolicy UpdateRole UpdateRoleDescription",
         ),
-        _allow("SeeRoles", ["iam:Get*", "iam:List*", "iam:TagRole", "iam:UntagRole"], [role]),
+        _allow("SeeRoles", [role], iam="Get* List* TagRole UntagRole"),
         _allow(
             "PassRoles",
-            ["iam:PassRole"],
             [role],
-            {
-                "StringEquals": {
-                    "iam:PassedToService": [f"{each}.amazonaws.com" for each in PASSED_TO]
-                }
-            },
+            {"StringEquals": {"iam:PassedToService": services}},
+            iam="PassRole",
         ),
-        _allow("TrustGitHub", ["iam:*OpenIDConnectProvider*"], [_provider(arns, names)]),
+        _allow("TrustGitHub", [_provider(arns, names)], iam="*OpenIDConnectProvider*"),
         *(_network(arns, names) if names.network else []),
     )
 
@@ -165,36 +139,25 @@ def access_policy(arns: Arns, names: ProjectNames) -> Document:
 def bound_policy(arns: Arns, names: ProjectNames) -> Document:
     """The most that the CDK's own roles can do: to deploy this project's stacks, publish files, and
     be what CloudFormation deploys with. The other policies say how."""
-    ours = _ours(arns, names)
-    stacks = [
-        arns.of_service("cloudformation", f"stack/{name}/*")
-        for name in (f"{names.project}-*", f"CDKToolkit-{names.project}")
-    ]
+    ours = {
+        **_ours(arns, names),
+        "cloudformation": [
+            arns.of_service("cloudformation", f"stack/{name}/*")
+            for name in (f"{names.project}-*", f"CDKToolkit-{names.project}")
+        ],
+        "iam": [_roles(arns, names), _provider(arns, names)],
+    }
+    no_resource = {
+        "cloudformation": "GetTemplateSummary ValidateTemplate",
+        "cloudwatch": "DescribeAlarms",
+        "kms": "*",
+        "logs": "DescribeLogGroups",
+    }
     return _document(
-        _allow(
-            "Ours",
-            [*(f"{service}:*" for service in ours), "cloudformation:*", "iam:*"],
-            [
-                *(arn for each in ours.values() for arn in each),
-                *_assets(arns, names),
-                *stacks,
-                arns.role(f"{names.path}{names.project}-*"),
-                _provider(arns, names),
-            ],
-        ),
-        _allow("Deploy", ["iam:PassRole"], [execution_role(arns, names.qualifier)]),
-        _allow(
-            "NoResource",
-            [
-                "cloudformation:GetTemplateSummary",
-                "cloudformation:ValidateTemplate",
-                "cloudwatch:DescribeAlarms",
-                "kms:*",
-                "logs:DescribeLogGroups",
-                *(["ec2:*", *SEE_NETWORK] if names.network else []),
-            ],
-            ["*"],
-        ),
+        _allow("Ours", [*_flat(ours), *_assets(arns, names)], None, **dict.fromkeys(ours, "*")),
+        _allow("Deploy", [execution_role(arns, names.qualifier)], iam="PassRole"),
+        _allow("NoResource", ["*"], **no_resource),
+        *([_allow("Network", ["*"], ec2="*", **SEE_NETWORK)] if names.network else []),
         _read_version(arns, names),
     )
 
@@ -202,6 +165,7 @@ def bound_policy(arns: Arns, names: ProjectNames) -> Document:
 def _ours(arns: Arns, names: ProjectNames) -> dict[str, list[str]]:
     """The project's resources, by the service whose actions they are for."""
     of, ours, bucket = arns.of_service, f"{names.project}-*", arns.bucket(names.bucket)
+    group, logs = names.schedule_group, ("codebuild", "lambda", "sagemaker/Endpoints")
     here = f"arn:{arns.partition}"
     return {
         "s3": [bucket, f"{bucket}/*"],
@@ -215,25 +179,15 @@ def _ours(arns: Arns, names: ProjectNames) -> dict[str, list[str]]:
         "codebuild": [of("codebuild", f"project/{ours}")],
         "dynamodb": [of("dynamodb", f"table/{ours}")],
         "events": [of("events", f"rule/{ours}")],
-        "logs": [
-            arns.log_group(f"/aws/{kind}/{ours}")
-            for kind in ("codebuild", "lambda", "sagemaker/Endpoints")
-        ],
+        "logs": [arns.log_group(f"/aws/{kind}/{ours}") for kind in logs],
         "scheduler": [
-            of("scheduler", f"schedule-group/{names.schedule_group}"),
-            of("scheduler", f"schedule/{names.schedule_group}/*"),
+            of("scheduler", f"schedule-group/{group}"),
+            of("scheduler", f"schedule/{group}/*"),
         ],
         "sns": [of("sns", f"{names.topic}*")],
         "sqs": [of("sqs", ours)],
         "budgets": [f"{here}:budgets::{arns.account}:budget/{ours}"],
     }
-
-
-SEE_NETWORK = (
-    "logs:CreateLogDelivery",
-    "logs:DeleteLogDelivery",
-    "route53:AssociateVPCWithHostedZone",
-)
 
 
 def _network(arns: Arns, names: ProjectNames) -> list[Document]:
@@ -243,162 +197,91 @@ def _network(arns: Arns, names: ProjectNames) -> list[Document]:
     EC2 asks for what is new, which has the tags of the request, and for what it is made in, which
     has tags of its own and none of the request's.
     """
-    asked, had = _tagged("aws:RequestTag", names), _tagged("aws:ResourceTag", names)
-    in_vpc = ("route-table", "security-group", "subnet")
-    made = {
-        ("vpc",): ["ec2:CreateVpc"],
-        ("vpc-endpoint",): ["ec2:CreateVpcEndpoint"],
-        (*in_vpc, "vpc-flow-log"): [
-            "ec2:CreateFlowLogs",
-            "ec2:CreateRouteTable",
-            "ec2:CreateSecurityGroup",
-            "ec2:CreateSubnet",
-        ],
-    }
+    asked, had, in_vpc = _asked(names), _had(names), ("route-table", "security-group", "subnet")
+    making = "CreateFlowLogs CreateRouteTable CreateSecurityGroup CreateSubnet"
 
     def every(*types: str) -> list[str]:
         return [arns.of_service("ec2", f"{type}/*") for type in types]
 
     return [
-        *(
-            _allow(f"MakeNetwork{number}", actions, every(*types), asked)
-            for number, (types, actions) in enumerate(made.items())
-        ),
-        _allow(
-            "MakeInNetwork",
-            [
-                action
-                for actions in made.values()
-                for action in actions
-                if action != "ec2:CreateVpc"
-            ],
-            every("vpc", *in_vpc),
-            had,
-        ),
+        _allow("MakeVpc", every("vpc"), asked, ec2="CreateVpc"),
+        _allow("MakeNetwork", every(*in_vpc, "vpc-flow-log"), asked, ec2=making),
+        _allow("MakeEndpoints", every("vpc-endpoint"), asked, ec2="CreateVpcEndpoint"),
+        _allow("MakeIn", every("vpc", *in_vpc), had, ec2=f"{making} CreateVpcEndpoint"),
         _allow(
             "TagNewNetwork",
-            ["ec2:CreateTags"],
-            every(*(type for types in made for type in types)),
+            every("vpc", *in_vpc, "vpc-endpoint", "vpc-flow-log"),
             {**asked, "Null": {"ec2:CreateAction": "false"}},
+            ec2="CreateTags",
         ),
         _allow(
             "ChangeNetwork",
-            [
-                "ec2:AssociateRouteTable",
-                "ec2:Authorize*",
-                "ec2:CreateTags",
-                "ec2:Delete*",
-                "ec2:DisassociateRouteTable",
-                "ec2:Modify*",
-                "ec2:Revoke*",
-            ],
             ["*"],
             had,
+            ec2="AssociateRouteTable Authorize* CreateTags Delete* DisassociateRouteTable Modify* "
+            "Revoke*",
         ),
-        _allow("SeeNetwork", ["ec2:Describe*", *SEE_NETWORK], ["*"]),
-        _allow("Flows", ["logs:*"], [arns.log_group(f"/aws/vpc/{names.project}-*")]),
+        _allow("SeeNetwork", ["*"], ec2="Describe*", **SEE_NETWORK),
+        _allow("Flows", [arns.log_group(f"/aws/vpc/{names.project}-*")], logs="*"),
     ]
 
 
 def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
     """The most that a role of the project can do."""
-    of, ours = arns.of_service, f"{names.project}-*"
+    of, ours, bucket = arns.of_service, f"{names.project}-*", arns.bucket(names.bucket)
     keys = of("kms", "key/*")
-    jobs = [
-        *(arns.sagemaker(f"{kind}-job/pipelines-*") for kind in ("processing", "training")),
-        arns.sagemaker(f"transform-job/{ours}"),
+    jobs = ("processing-job/pipelines-*", "training-job/pipelines-*", f"transform-job/{ours}")
+    logs = ["sagemaker/", *(f"{kind}/{names.project}-" for kind in ("codebuild", "lambda", "vpc"))]
+    cdk_roles = [
+        arns.role(f"cdk-{names.qualifier}-{purpose}-role-{arns.account}-{arns.region}")
+        for purpose in ("deploy", "file-publishing")
     ]
     return _document(
         _allow(
             "Objects",
-            ["s3:*Object*", "s3:AbortMultipartUpload", "s3:GetBucket*", "s3:ListBucket"],
-            [arns.bucket(names.bucket), f"{arns.bucket(names.bucket)}/*", *_assets(arns, names)],
+            [bucket, f"{bucket}/*", *_assets(arns, names)],
+            s3="*Object* AbortMultipartUpload GetBucket* ListBucket",
         ),
-        _allow("Key", USE_KEY, [keys], _tagged("aws:ResourceTag", names))
+        _allow("Key", [keys], _had(names), kms=USE_KEY)
         if names.key_arn is None
-        else _allow("Key", USE_KEY, [names.key_arn]),
+        else _allow("Key", [names.key_arn], kms=USE_KEY),
         # The tag of a key counts only minutes after the key was made. Until then services may use
         # it for what they do here, and nobody may by himself.
         _allow(
             "NewKey",
-            USE_KEY,
             [keys],
-            {
-                "Null": {f"aws:ResourceTag/{PROJECT_TAG}": "true"},
-                "StringLike": {"kms:ViaService": f"*.{arns.region}.*"},
-            },
+            {**UNTAGGED, "StringLike": {"kms:ViaService": f"*.{arns.region}.*"}},
+            kms=USE_KEY,
         ),
         _allow(
             "Pull",
-            [
-                "ecr:BatchCheckLayerAvailability",
-                "ecr:BatchGetImage",
-                "ecr:Describe*",
-                "ecr:GetAuthorizationToken",
-                "ecr:GetDownloadUrlForLayer",
-            ],
             ["*"],
+            ecr="BatchCheckLayerAvailability BatchGetImage Describe* GetAuthorizationToken "
+            "GetDownloadUrlForLayer",
         ),
         _allow(
             "Push",
-            [
-                "ecr:CompleteLayerUpload",
-                "ecr:InitiateLayerUpload",
-                "ecr:PutImage",
-                "ecr:UploadLayerPart",
-            ],
             [arns.repository(f"{names.repository_prefix}/*")],
+            ecr="CompleteLayerUpload InitiateLayerUpload PutImage UploadLayerPart",
         ),
-        _allow("Jobs", ["sagemaker:*"], [*_models(arns, names), *jobs]),
+        _allow("Jobs", [*_models(arns, names), *map(arns.sagemaker, jobs)], sagemaker="*"),
         *([] if names.source is None else _of_source(*names.source)),
         _allow(
             "Logs",
-            [
-                "logs:CreateLogGroup",
-                "logs:CreateLogStream",
-                "logs:DescribeLogStreams",
-                "logs:GetLogEvents",
-                "logs:PutLogEvents",
-            ],
-            [
-                arns.log_group(f"/aws/{name}*")
-                for name in (
-                    "sagemaker/",
-                    f"lambda/{names.project}-",
-                    f"codebuild/{names.project}-",
-                    *([f"vpc/{names.project}-"] if names.network else []),
-                )
-            ],
+            [arns.log_group(f"/aws/{name}*") for name in logs],
+            logs="CreateLogGroup CreateLogStream DescribeLogStreams GetLogEvents PutLogEvents",
         ),
         _allow(
             "NoResource",
-            [
-                "cloudwatch:DescribeAlarms",
-                "cloudwatch:PutMetricData",
-                *(["logs:DescribeLogGroups"] if names.network else []),
-                "sagemaker:ListModelPackageGroups",
-                "sagemaker:ListModelPackages",
-                "servicequotas:GetServiceQuota",
-                "servicequotas:ListServiceQuotas",
-                "ec2:CreateNetworkInterface*",
-                "ec2:DeleteNetworkInterface*",
-                "ec2:Describe*",
-            ],
             ["*"],
+            cloudwatch="DescribeAlarms PutMetricData",
+            logs="DescribeLogGroups",
+            ec2="CreateNetworkInterface* DeleteNetworkInterface* Describe*",
+            sagemaker="ListModelPackageGroups ListModelPackages",
+            servicequotas="GetServiceQuota ListServiceQuotas",
         ),
         _allow(
             "Ours",
-            [
-                "cloudformation:Describe*",
-                "cloudformation:Get*",
-                "cloudformation:List*",
-                "codebuild:*",
-                "dynamodb:*Item",
-                "dynamodb:Query",
-                "lambda:InvokeFunction",
-                "sns:Publish",
-                "sqs:*",
-            ],
             [
                 of("cloudformation", f"stack/{ours}/*"),
                 of("codebuild", f"project/{ours}"),
@@ -407,57 +290,45 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
                 of("sns", f"{names.topic}*"),
                 of("sqs", ours),
             ],
+            cloudformation="Describe* Get* List*",
+            codebuild="*",
+            dynamodb="*Item Query",
+            lambda_="InvokeFunction",
+            sns="Publish",
+            sqs="*",
         ),
         # The version of the model that an endpoint serves is a parameter of its stack.
         _allow(
             "Serve",
-            ["cloudformation:UpdateStack"],
             [of("cloudformation", f"stack/{names.project}-endpoint-*/*")],
+            cloudformation="UpdateStack",
         ),
         _allow(
             "PassRoles",
-            ["iam:PassRole"],
-            [arns.role(f"{names.path}{ours}")],
+            [_roles(arns, names)],
             {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+            iam="PassRole",
         ),
-        _allow(
-            "Deploy",
-            ["sts:AssumeRole"],
-            [
-                arns.role(f"cdk-{names.qualifier}-{purpose}-role-{arns.account}-{arns.region}")
-                for purpose in ("deploy", "file-publishing")
-            ],
-        ),
+        _allow("Deploy", cdk_roles, sts="AssumeRole"),
         _read_version(arns, names),
     )
 
 
 def _of_source(there: Arns, project: str, bucket: str) -> list[Document]:
     """Where models come from, as far as that account lets them be read."""
+    models = there.sagemaker(f"model-package/{project}-*")
+    by_s3 = {"StringLike": {"kms:ViaService": f"s3.{there.region}.*"}}
     return [
-        _allow("Source", ["s3:GetObject"], [f"{there.bucket(bucket)}/*"]),
-        _allow(
-            "SourceModels",
-            ["sagemaker:DescribeModelPackage"],
-            [there.sagemaker(f"model-package/{project}-*")],
-        ),
+        _allow("Source", [f"{there.bucket(bucket)}/*"], s3="GetObject"),
+        _allow("SourceModels", [models], sagemaker="DescribeModelPackage"),
         # Tags of another account's key cannot be asked for.
-        _allow(
-            "SourceKey",
-            ["kms:Decrypt"],
-            [there.of_service("kms", "key/*")],
-            {"StringLike": {"kms:ViaService": f"s3.{there.region}.*"}},
-        ),
+        _allow("SourceKey", [there.of_service("kms", "key/*")], by_s3, kms="Decrypt"),
     ]
 
 
 def _read_version(arns: Arns, names: ProjectNames) -> Document:
-    parameter = f"parameter/cdk-bootstrap/{names.qualifier}/version"
-    return _allow(
-        "ReadVersion",
-        ["ssm:GetParameter", "ssm:GetParameters"],
-        [arns.of_service("ssm", parameter)],
-    )
+    parameter = arns.of_service("ssm", f"parameter/cdk-bootstrap/{names.qualifier}/version")
+    return _allow("ReadVersion", [parameter], ssm="GetParameter GetParameters")
 
 
 def _document(*statements: Document) -> Document:
@@ -465,19 +336,34 @@ def _document(*statements: Document) -> Document:
 
 
 def _allow(
-    sid: str, actions: Sequence[str], resources: Sequence[str], conditions: Document | None = None
+    sid: str, resources: Sequence[str], conditions: Document | None = None, **actions: str
 ) -> Document:
+    """A statement; `actions` are names by service. `lambda` is a word of Python's."""
     return {
         "Sid": sid,
         "Effect": "Allow",
-        "Action": list(actions),
+        "Action": [
+            f"{service.removesuffix('_')}:{name}"
+            for service, names in actions.items()
+            for name in names.split()
+        ],
         "Resource": list(resources),
         **({"Condition": conditions} if conditions else {}),
     }
 
 
-def _tagged(key: str, names: ProjectNames) -> Document:
-    return {"StringEquals": {f"{key}/{PROJECT_TAG}": names.project}}
+def _asked(names: ProjectNames) -> Document:
+    """The request puts the project's tag on what it makes."""
+    return {"StringEquals": {f"aws:RequestTag/{PROJECT_TAG}": names.project}}
+
+
+def _had(names: ProjectNames) -> Document:
+    """The resource has the project's tag."""
+    return {"StringEquals": {f"aws:ResourceTag/{PROJECT_TAG}": names.project}}
+
+
+def _flat(resources: dict[str, list[str]]) -> list[str]:
+    return [arn for each in resources.values() for arn in each]
 
 
 def _models(arns: Arns, names: ProjectNames) -> list[str]:
@@ -489,6 +375,10 @@ def _assets(arns: Arns, names: ProjectNames) -> list[str]:
     """The bucket that the CDK uploads to, and its objects."""
     bucket = arns.bucket(f"cdk-{names.qualifier}-assets-{arns.account}-{arns.region}")
     return [bucket, f"{bucket}/*"]
+
+
+def _roles(arns: Arns, names: ProjectNames) -> str:
+    return arns.role(f"{names.path}{names.project}-*")
 
 
 def _provider(arns: Arns, names: ProjectNames) -> str:

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from compilegate.access.arns import Arns
+from compilegate.access.jobs import PULL, USE_KEY, WRITE_LOGS
+
+Allowed = dict[tuple[str, ...], Sequence[str]]
+"""Resources by the actions on them."""
 
 GATEWAYS = ("s3", "dynamodb")
 """Services that a route leads to, which costs nothing; to all others leads an interface, by the
@@ -57,41 +61,19 @@ def endpoint_statements(service: str, reached: Reached) -> list[dict[str, Any]]:
     that is not here is a program's own affair: what its role may do there, its endpoint allows.
     """
     arns = reached.arns
-    pull = {
-        ("ecr:GetAuthorizationToken",): ["*"],
-        (
-            "ecr:BatchCheckLayerAvailability",
-            "ecr:BatchGetImage",
-            "ecr:GetDownloadUrlForLayer",
-        ): reached.repository_arns,
-    }
-    allowed: dict[str, dict[tuple[str, ...], Sequence[str]]] = {
+    pull: Allowed = {("ecr:GetAuthorizationToken",): ["*"], PULL: reached.repository_arns}
+    allowed: dict[str, Allowed] = {
         "s3": {
             ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"): [
                 f"{bucket}/*" for bucket in reached.bucket_arns
             ],
             ("s3:GetBucketLocation", "s3:ListBucket"): reached.bucket_arns,
         },
-        "kms": {
-            (
-                "kms:CreateGrant",
-                "kms:Decrypt",
-                "kms:DescribeKey",
-                "kms:Encrypt",
-                "kms:GenerateDataKey",
-            ): [reached.key_arn]
-        },
+        "kms": {("kms:CreateGrant", *USE_KEY): [reached.key_arn]},
         "ecr.api": pull,
         "ecr.dkr": pull,
-        "logs": {
-            # SageMaker names the groups and streams of its jobs.
-            (
-                "logs:CreateLogGroup",
-                "logs:CreateLogStream",
-                "logs:DescribeLogStreams",
-                "logs:PutLogEvents",
-            ): [arns.log_group("/aws/sagemaker/*")]
-        },
+        # SageMaker names the groups and streams of its jobs.
+        "logs": {WRITE_LOGS: [arns.log_group("/aws/sagemaker/*")]},
         "monitoring": {("cloudwatch:PutMetricData",): ["*"]},
     }
     ours = {"StringEquals": {"aws:PrincipalAccount": arns.account}}

@@ -32,6 +32,15 @@ MANY_OBJECTS = "Keys hold digests and execution IDs; this is their common prefix
 VERSIONS = "The versions in a group are numbered"
 IN_A_VPC = "SageMaker refuses a job in a VPC whose role limits these actions to resources"
 
+PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+USE_KEY = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey")
+WRITE_LOGS = (
+    "logs:CreateLogGroup",
+    "logs:CreateLogStream",
+    "logs:DescribeLogStreams",
+    "logs:PutLogEvents",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
@@ -137,8 +146,12 @@ def pipeline_statements(
             because=MANY_OBJECTS,
         ),
         _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"),
-        *([] if posture_function is None else [_ask(posture_function)]),
+        *([] if posture_function is None else [_invoke(posture_function)]),
     ]
+
+
+def _invoke(function: str) -> Statement:
+    return Statement(sid="AskThePosture", actions=["lambda:InvokeFunction"], resources=[function])
 
 
 def _register_as_waiting(sagemaker: Callable[[str], str], group: str) -> list[Statement]:
@@ -159,10 +172,6 @@ def _register_as_waiting(sagemaker: Callable[[str], str], group: str) -> list[St
             resources=[sagemaker(f"model-package-group/{group}")],
         ),
     ]
-
-
-def _ask(function: str) -> Statement:
-    return Statement(sid="AskThePosture", actions=["lambda:InvokeFunction"], resources=[function])
 
 
 def _run_jobs(place: Place) -> list[Statement]:
@@ -201,7 +210,7 @@ def _run_jobs(place: Place) -> list[Statement]:
 def _job_statements(place: Place, kind: str) -> list[Statement]:
     """What every job of that kind needs, whatever it does."""
     return [
-        _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"),
+        _use_key(place, *USE_KEY),
         # Only SageMaker itself, for the job's volume: a program could give the key to anybody.
         Statement(
             sid="EncryptVolumes",
@@ -281,15 +290,7 @@ def pull_images(repository_arns: Sequence[str]) -> list[Statement]:
             resources=[ANY],
             because=NO_RESOURCE,
         ),
-        Statement(
-            sid="PullImages",
-            actions=[
-                "ecr:BatchCheckLayerAvailability",
-                "ecr:BatchGetImage",
-                "ecr:GetDownloadUrlForLayer",
-            ],
-            resources=repository_arns,
-        ),
+        Statement(sid="PullImages", actions=PULL, resources=repository_arns),
     ]
 
 
@@ -306,12 +307,7 @@ def write_logs(arns: Arns, group: str, *, because: str) -> Statement:
     """Write to a log group, and make it for the first one."""
     return Statement(
         sid="WriteLogs",
-        actions=[
-            "logs:CreateLogGroup",
-            "logs:CreateLogStream",
-            "logs:DescribeLogStreams",
-            "logs:PutLogEvents",
-        ],
+        actions=WRITE_LOGS,
         resources=[arns.log_group(f"{group}{stream}") for stream in ("", ":log-stream:*")],
         because=because,
     )

@@ -152,6 +152,6 @@ def names_of(project: str, **changed: Any) -> ProjectNames:
 
 def boundary_of(role: Resource) -> dict[str, Any]:
     """The policy that bounds a role of a template."""
-    names = names_of(role.stack.partition("-")[0], network=role.stack.endswith("-network"))
+    names = names_of(role.stack.partition("-")[0])
     assert role.properties["PermissionsBoundary"].endswith(f":policy/{names.boundary}")
     return boundary_policy(ARNS_HERE, names)
