@@ -53,7 +53,7 @@ class ProjectNames:
     qualifier: str
     boundary: str
     path: str = ""
-    """Of roles and policies, as in `teams/news/`."""
+    """The path of roles and policies, as in `teams/news/`."""
     key_arn: str | None = None
     """The key, where it is not the project that makes it."""
     network: bool = False

@@ -34,6 +34,7 @@ IN_A_VPC = "SageMaker refuses a job in a VPC whose role limits these actions to 
 
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 USE_KEY = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey")
+WRITE = ("s3:AbortMultipartUpload", "s3:PutObject")
 WRITE_LOGS = (
     "logs:CreateLogGroup",
     "logs:CreateLogStream",
@@ -64,8 +65,9 @@ def training_statements(place: Place) -> list[Statement]:
     name = place.workload
     return [
         *_read(place, [workload_prefix(name)]),
-        _write(place, [training_prefix(name), checkpoints_prefix(name)]),
-        _delete(place, [checkpoints_prefix(name)]),
+        _change(place, "WriteObjects", [training_prefix(name), checkpoints_prefix(name)], *WRITE),
+        # When a job removes a checkpoint, SageMaker deletes the object with the job's role.
+        _change(place, "DeleteObjects", [checkpoints_prefix(name)], "s3:DeleteObject"),
         *_job_statements(place, "TrainingJobs"),
     ]
 
@@ -77,17 +79,10 @@ def processing_statements(place: Place, *, deliveries: Sequence[str]) -> list[St
     `deliveries` are the prefixes of keys that raw data is delivered under.
     """
     name = place.workload
+    written = (executions_prefix, models_prefix, verdicts_prefix, registered_prefix)
     return [
         *_read(place, [workload_prefix(name), data_prefix(name), *deliveries]),
-        _write(
-            place,
-            [
-                executions_prefix(name),
-                models_prefix(name),
-                verdicts_prefix(name),
-                registered_prefix(name),
-            ],
-        ),
+        _change(place, "WriteObjects", [each(name) for each in written], *WRITE),
         *_job_statements(place, "ProcessingJobs"),
     ]
 
@@ -258,20 +253,10 @@ def _read(place: Place, prefixes: Sequence[str]) -> list[Statement]:
     ]
 
 
-def _write(place: Place, prefixes: Sequence[str]) -> Statement:
+def _change(place: Place, sid: str, prefixes: Sequence[str], *actions: str) -> Statement:
     return Statement(
-        sid="WriteObjects",
-        actions=["s3:AbortMultipartUpload", "s3:PutObject"],
-        resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
-        because=MANY_OBJECTS,
-    )
-
-
-def _delete(place: Place, prefixes: Sequence[str]) -> Statement:
-    """When a job removes a checkpoint, SageMaker deletes the object with the job's role."""
-    return Statement(
-        sid="DeleteObjects",
-        actions=["s3:DeleteObject"],
+        sid=sid,
+        actions=actions,
         resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
         because=MANY_OBJECTS,
     )

@@ -166,7 +166,7 @@ FIRST_CALLS = (
     *("EnableKeyRotation", "GetKeyRotationStatus", "PutKeyPolicy", "DescribeKey", "CreateAlias"),
     *("ListResourceTags", "CreateGrant", "Decrypt", "GenerateDataKey", "ScheduleKeyDeletion"),
 )
-"""Of CloudFormation, and of what it makes with a new key, before the key's tag counts."""
+"""CloudFormation's, and those of what it makes with a new key, before the key's tag counts."""
 
 
 def test_a_new_key_is_used_before_its_tag_counts_and_by_the_deployment_alone(
