@@ -168,11 +168,11 @@ diff: $(DEPLOYING) $(NODE_TOOLS) ## Show what a deployment would change
 
 # Not with AdministratorAccess, the CDK's default: with policies that reach nothing but the project.
 bootstrap: $(DEPLOYING) $(NODE_TOOLS) ## Make what the CDK needs in the account, limited to this project
-	@arguments=$$($(BIN)/python -m compilegate.infra.bootstrap_policies) || exit 2; \
+	@arguments=$$($(BIN)/python -m compilegate.infra.bootstrap) || exit 2; \
 	  $(CDK) bootstrap $$arguments
 
 deploy: $(DEPLOYING) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS="--require-approval never")
-	@$(BIN)/python -m compilegate.infra.bootstrapped; \
+	@$(BIN)/python -m compilegate.infra.bootstrap --check; \
 	  case $$? in 0) ;; 1) $(MAKE) --no-print-directory bootstrap ;; *) exit 2 ;; esac
 	@$(PIN)
 	@$(SYNTH)

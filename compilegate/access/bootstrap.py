@@ -1,17 +1,17 @@
-"""The most that a deployment may do, and any role that it makes. Pure: ARNs in, policies out.
+"""The most that a deployment may do, and any role that it makes. Pure: names in, policies out.
 
-`cdk bootstrap` gives CloudFormation AdministratorAccess unless it is told otherwise, so whoever may
-deploy may do anything. Two policies of the project's own take its place:
+`cdk bootstrap` gives CloudFormation AdministratorAccess by default, so that whoever may deploy may
+do anything. Four policies of the project's own take its place:
 
-- the *deployment policy* is what CloudFormation may do for this project: its services, on resources
-  whose names begin with the project's. It also bounds the CDK's own roles, since the one that
-  deploys could otherwise update any stack of the account, with that stack's own rights. It makes
-  roles only with
-- the *boundary*, which is the most that any role of the project can do, whatever its own policy
-  says. No role below it can change a role or a policy, so nobody can deploy himself more rights.
+- `PROJECT-deployment` and `PROJECT-deployment-access` are what CloudFormation may do: the first for
+  services, the second for keys, roles and the network. One would be larger than IAM takes.
+- `PROJECT-bootstrap` bounds the CDK's own roles, because the one that deploys could otherwise
+  update any stack of the account, with that stack's rights.
+- The *boundary* is the most that any role of the project can do, whatever its own policy says. A
+  role without it cannot be made, and no bounded role can change a role or a policy.
 
-CloudFormation's handlers need more actions than AWS documents in one place, so that whole services
-are allowed here, and the names of resources are the limit.
+CloudFormation's handlers need more actions than AWS documents in one place: whole services are
+allowed, and the names of resources are the limit.
 """
 
 from __future__ import annotations
@@ -26,10 +26,18 @@ Document = dict[str, Any]
 
 PROJECT_TAG = "compilegate:project"
 """On every resource of a project."""
-MAKING = "ec2:CreateAction"
-"""There when a tag is put on what is only being made."""
+UNTAGGED = {"Null": {f"aws:ResourceTag/{PROJECT_TAG}": "true"}}
 LARGEST_MANAGED_POLICY = 6_144
 """Characters that IAM takes, white space not counted."""
+PASSED_TO = ("codebuild", "lambda", "sagemaker", "scheduler", "vpc-flow-logs")
+"""The services that roles of a project are made for."""
+
+
+USE_KEY = "CreateGrant Decrypt DescribeKey Encrypt GenerateDataKey ReEncrypt*"
+SEE_NETWORK = {
+    "logs": "CreateLogDelivery DeleteLogDelivery",
+    "route53": "AssociateVPCWithHostedZone",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,321 +52,283 @@ class ProjectNames:
     schedule_group: str
     qualifier: str
     boundary: str
-    """The name of the boundary."""
+    path: str = ""
+    """The path of roles and policies, as in `teams/news/`."""
+    key_arn: str | None = None
+    """The key, where it is not the project that makes it."""
     network: bool = False
     """Whether a deployment makes a VPC for the jobs."""
     source: tuple[Arns, str, str] | None = None
     """The stage that models come from: its place, its project and its bucket."""
     provider_host: str = "token.actions.githubusercontent.com"
 
+    @property
+    def deployment(self) -> tuple[str, str]:
+        """The names of the policies of what CloudFormation may do."""
+        return f"{self.project}-deployment", f"{self.project}-deployment-access"
 
-def deployment_policy(arns: Arns, names: ProjectNames) -> Document:
-    """What CloudFormation may do when it deploys the project, and the CDK's roles at most."""
-    of, ours = arns.of_service, f"{names.project}-*"
-    role, boundary = arns.role(ours), arns.policy(names.boundary)
+    @property
+    def bound(self) -> str:
+        """The name of the policy that bounds the CDK's own roles."""
+        return f"{self.project}-bootstrap"
+
+
+def policies(arns: Arns, names: ProjectNames) -> dict[str, Document]:
+    """The four policies, by name."""
+    services, access = names.deployment
+    return {
+        services: services_policy(arns, names),
+        access: access_policy(arns, names),
+        names.bound: bound_policy(arns, names),
+        names.boundary: boundary_policy(arns, names),
+    }
+
+
+def execution_role(arns: Arns, qualifier: str) -> str:
+    """The role that CloudFormation deploys with.
+
+    The policy of a new key has to name it: KMS counts a key's tags and aliases only minutes after
+    they are set (https://docs.aws.amazon.com/kms/latest/developerguide/abac.html), and
+    CloudFormation turns on rotation, and ECR and DynamoDB ask for grants, within seconds.
+    """
+    return arns.role(f"cdk-{qualifier}-cfn-exec-role-{arns.account}-{arns.region}")
+
+
+def services_policy(arns: Arns, names: ProjectNames) -> Document:
+    """What CloudFormation may do with everything but keys, roles and the network."""
+    ours = _ours(arns, names)
     return _document(
-        _allow("Storage", ["s3:*"], [arns.bucket(names.bucket), f"{arns.bucket(names.bucket)}/*"]),
-        _allow("Assets", ["s3:*"], [_assets(arns, names), f"{_assets(arns, names)}/*"]),
-        _allow(
-            "Stacks",
-            ["cloudformation:*"],
-            [
-                of("cloudformation", f"stack/{name}/*")
-                for name in (ours, f"CDKToolkit-{names.project}")
-            ],
-        ),
-        _allow("Images", ["ecr:*"], [arns.repository(f"{names.repository_prefix}/*")]),
-        _allow("MakeKey", ["kms:CreateKey", "kms:ListAliases"], ["*"]),
-        # A key that is only being made has no tag yet that could be asked for.
-        _allow(
-            "TagNewKey",
-            ["kms:TagResource"],
-            [of("kms", "key/*")],
-            {
-                **_tagged("aws:RequestTag", names),
-                "Null": {f"aws:ResourceTag/{PROJECT_TAG}": "true"},
-            },
-        ),
-        _allow("Key", ["kms:*"], [of("kms", "key/*")], _tagged("aws:ResourceTag", names)),
-        _allow("NameKey", ["kms:*Alias"], [of("kms", names.key_alias), of("kms", "key/*")]),
-        _allow("Models", ["sagemaker:*"], _models(arns, names)),
-        _allow(
-            "Functions",
-            ["lambda:*"],
-            [of("lambda", f"function:{ours}"), of("lambda", "event-source-mapping:*")],
-        ),
-        _allow(
-            "NoResource",
-            [
-                "dynamodb:ListStreams",
-                "lambda:CreateEventSourceMapping",
-                "lambda:ListEventSourceMappings",
-                "logs:DescribeLogGroups",
-                "cloudwatch:DescribeAlarms",
-                "cloudformation:GetTemplateSummary",
-                "cloudformation:ValidateTemplate",
-            ],
-            ["*"],
-        ),
-        _allow(
-            "TheRest",
-            [
-                "cloudwatch:*",
-                "codebuild:*",
-                "dynamodb:*",
-                "events:*",
-                "logs:*",
-                "scheduler:*",
-                "sns:*",
-                "sqs:*",
-            ],
-            [
-                of("cloudwatch", f"alarm:{ours}"),
-                f"arn:{arns.partition}:cloudwatch::{arns.account}:dashboard/{ours}",
-                of("codebuild", f"project/{ours}"),
-                of("dynamodb", f"table/{ours}"),
-                of("dynamodb", f"table/{ours}/stream/*"),
-                of("events", f"rule/{ours}"),
-                arns.log_group(f"/aws/codebuild/{ours}"),
-                arns.log_group(f"/aws/lambda/{ours}"),
-                arns.log_group(f"/aws/sagemaker/Endpoints/{ours}"),
-                of("scheduler", f"schedule-group/{names.schedule_group}"),
-                of("scheduler", f"schedule/{names.schedule_group}/*"),
-                of("sns", f"{names.topic}*"),
-                of("sqs", ours),
-            ],
-        ),
-        _allow(
-            "Budgets",
-            ["budgets:*"],
-            [f"arn:{arns.partition}:budgets::{arns.account}:budget/{ours}"],
-        ),
+        _allow("Ours", _flat(ours), None, **dict.fromkeys(ours, "*")),
+        _allow("Assets", _assets(arns, names), s3="GetBucket* GetObject* ListBucket"),
+        _allow("NoResource", ["*"], cloudwatch="DescribeAlarms", logs="DescribeLogGroups"),
+        _read_version(arns, names),
+    )
+
+
+def access_policy(arns: Arns, names: ProjectNames) -> Document:
+    """What CloudFormation may do with keys, roles and the network."""
+    role, boundary = _roles(arns, names), arns.policy(f"{names.path}{names.boundary}")
+    services = [f"{each}.amazonaws.com" for each in PASSED_TO]
+    keys = arns.of_service("kms", "key/*")
+    return _document(
+        _allow("MakeKey", ["*"], kms="CreateKey ListAliases"),
+        # A key that is being made has no tag yet that could be asked for.
+        _allow("TagNewKey", [keys], {**_asked(names), **UNTAGGED}, kms="TagResource"),
+        _allow("Key", [keys], _had(names), kms="*"),
+        *([] if names.key_arn is None else [_allow("TheirKey", [names.key_arn], kms=USE_KEY)]),
+        _allow("NameKey", [arns.of_service("kms", names.key_alias), keys], kms="*Alias"),
         _allow(
             "MakeRoles",
-            [
-                "iam:CreateRole",
-                "iam:PutRolePolicy",
-                "iam:DeleteRolePolicy",
-                "iam:PutRolePermissionsBoundary",
-            ],
             [role],
             {"StringEquals": {"iam:PermissionsBoundary": boundary}},
+            iam="CreateRole DeleteRole DeleteRolePolicy PutRolePermissionsBoundary PutRolePolicy "
+            "UpdateAssumeRolePolicy UpdateRole UpdateRoleDescription",
         ),
+        _allow("SeeRoles", [role], iam="Get* List* TagRole UntagRole"),
         _allow(
-            "KeepRoles",
-            [
-                "iam:DeleteRole",
-                "iam:Get*",
-                "iam:List*",
-                "iam:PassRole",
-                "iam:TagRole",
-                "iam:UntagRole",
-                "iam:UpdateAssumeRolePolicy",
-                "iam:UpdateRole",
-                "iam:UpdateRoleDescription",
-            ],
+            "PassRoles",
             [role],
+            {"StringEquals": {"iam:PassedToService": services}},
+            iam="PassRole",
         ),
-        _allow("Deploy", ["iam:PassRole"], [arns.role(f"cdk-{names.qualifier}-cfn-exec-role-*")]),
-        _allow(
-            "TrustGitHub",
-            ["iam:*OpenIDConnectProvider*"],
-            [f"arn:{arns.partition}:iam::{arns.account}:oidc-provider/{names.provider_host}"],
-        ),
-        _allow(
-            "ReadVersion",
-            ["ssm:GetParameter", "ssm:GetParameters"],
-            [of("ssm", f"parameter/cdk-bootstrap/{names.qualifier}/version")],
-        ),
+        _allow("TrustGitHub", [_provider(arns, names)], iam="*OpenIDConnectProvider*"),
         *(_network(arns, names) if names.network else []),
     )
 
 
+def bound_policy(arns: Arns, names: ProjectNames) -> Document:
+    """The most that the CDK's own roles can do: to deploy this project's stacks, publish files, and
+    be what CloudFormation deploys with. The other policies say how."""
+    ours = {
+        **_ours(arns, names),
+        "cloudformation": [
+            arns.of_service("cloudformation", f"stack/{name}/*")
+            for name in (f"{names.project}-*", f"CDKToolkit-{names.project}")
+        ],
+        "iam": [_roles(arns, names), _provider(arns, names)],
+    }
+    no_resource = {
+        "cloudformation": "GetTemplateSummary ValidateTemplate",
+        "cloudwatch": "DescribeAlarms",
+        "kms": "*",
+        "logs": "DescribeLogGroups",
+    }
+    return _document(
+        _allow("Ours", [*_flat(ours), *_assets(arns, names)], None, **dict.fromkeys(ours, "*")),
+        _allow("Deploy", [execution_role(arns, names.qualifier)], iam="PassRole"),
+        _allow("NoResource", ["*"], **no_resource),
+        *([_allow("Network", ["*"], ec2="*", **SEE_NETWORK)] if names.network else []),
+        _read_version(arns, names),
+    )
+
+
+def _ours(arns: Arns, names: ProjectNames) -> dict[str, list[str]]:
+    """The project's resources, by the service whose actions they are for."""
+    of, ours, bucket = arns.of_service, f"{names.project}-*", arns.bucket(names.bucket)
+    group, logs = names.schedule_group, ("codebuild", "lambda", "sagemaker/Endpoints")
+    here = f"arn:{arns.partition}"
+    return {
+        "s3": [bucket, f"{bucket}/*"],
+        "ecr": [arns.repository(f"{names.repository_prefix}/*")],
+        "sagemaker": _models(arns, names),
+        "lambda": [arns.function(ours)],
+        "cloudwatch": [
+            of("cloudwatch", f"alarm:{ours}"),
+            f"{here}:cloudwatch::{arns.account}:dashboard/{ours}",
+        ],
+        "codebuild": [of("codebuild", f"project/{ours}")],
+        "dynamodb": [of("dynamodb", f"table/{ours}")],
+        "events": [of("events", f"rule/{ours}")],
+        "logs": [arns.log_group(f"/aws/{kind}/{ours}") for kind in logs],
+        "scheduler": [
+            of("scheduler", f"schedule-group/{group}"),
+            of("scheduler", f"schedule/{group}/*"),
+        ],
+        "sns": [of("sns", f"{names.topic}*")],
+        "sqs": [of("sqs", ours)],
+        "budgets": [f"{here}:budgets::{arns.account}:budget/{ours}"],
+    }
+
+
 def _network(arns: Arns, names: ProjectNames) -> list[Document]:
-    """Make a network and change it. Only what is made with the project's tag, or has it: no gateway
-    to the internet is among that, and no tag can be put on what is there."""
-    asked = _tagged("aws:RequestTag", names)
+    """Make a network and change it: only what is made with the project's tag, or has it. No gateway
+    to the internet is among that, and no tag can be put on what is there.
+
+    EC2 asks for what is new, which has the tags of the request, and for what it is made in, which
+    has tags of its own and none of the request's.
+    """
+    asked, had, in_vpc = _asked(names), _had(names), ("route-table", "security-group", "subnet")
+    making = "CreateFlowLogs CreateRouteTable CreateSecurityGroup CreateSubnet"
+
+    def every(*types: str) -> list[str]:
+        return [arns.of_service("ec2", f"{type}/*") for type in types]
+
     return [
+        _allow("MakeVpc", every("vpc"), asked, ec2="CreateVpc"),
+        _allow("MakeNetwork", every(*in_vpc, "vpc-flow-log"), asked, ec2=making),
+        _allow("MakeEndpoints", every("vpc-endpoint"), asked, ec2="CreateVpcEndpoint"),
+        _allow("MakeIn", every("vpc", *in_vpc), had, ec2=f"{making} CreateVpcEndpoint"),
         _allow(
-            "MakeNetwork",
-            [
-                "ec2:CreateFlowLogs",
-                "ec2:CreateRouteTable",
-                "ec2:CreateSecurityGroup",
-                "ec2:CreateSubnet",
-                "ec2:CreateVpc",
-                "ec2:CreateVpcEndpoint",
-            ],
-            ["*"],
-            asked,
+            "TagNewNetwork",
+            every("vpc", *in_vpc, "vpc-endpoint", "vpc-flow-log"),
+            {**asked, "Null": {"ec2:CreateAction": "false"}},
+            ec2="CreateTags",
         ),
-        _allow("TagNewNetwork", ["ec2:CreateTags"], ["*"], {**asked, "Null": {MAKING: "false"}}),
         _allow(
-            "Network",
-            [
-                "ec2:AssociateRouteTable",
-                "ec2:Authorize*",
-                "ec2:CreateTags",
-                "ec2:Delete*",
-                "ec2:DisassociateRouteTable",
-                "ec2:Modify*",
-                "ec2:Revoke*",
-            ],
+            "ChangeNetwork",
             ["*"],
-            _tagged("aws:ResourceTag", names),
+            had,
+            ec2="AssociateRouteTable Authorize* CreateTags Delete* DisassociateRouteTable Modify* "
+            "Revoke*",
         ),
-        _allow("SeeNetwork", ["ec2:Describe*", "route53:AssociateVPCWithHostedZone"], ["*"]),
-        _allow("Flows", ["logs:*"], [arns.log_group(f"/aws/vpc/{names.project}-*")]),
+        _allow("SeeNetwork", ["*"], ec2="Describe*", **SEE_NETWORK),
+        _allow("Flows", [arns.log_group(f"/aws/vpc/{names.project}-*")], logs="*"),
     ]
 
 
 def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
     """The most that a role of the project can do."""
-    of, ours = arns.of_service, f"{names.project}-*"
-    jobs = [
-        *(arns.sagemaker(f"{kind}-job/pipelines-*") for kind in ("processing", "training")),
-        arns.sagemaker(f"transform-job/{ours}"),
+    of, ours, bucket = arns.of_service, f"{names.project}-*", arns.bucket(names.bucket)
+    keys = of("kms", "key/*")
+    jobs = ("processing-job/pipelines-*", "training-job/pipelines-*", f"transform-job/{ours}")
+    logs = ["sagemaker/", *(f"{kind}/{names.project}-" for kind in ("codebuild", "lambda", "vpc"))]
+    cdk_roles = [
+        arns.role(f"cdk-{names.qualifier}-{purpose}-role-{arns.account}-{arns.region}")
+        for purpose in ("deploy", "file-publishing")
     ]
     return _document(
         _allow(
             "Objects",
-            ["s3:*Object*", "s3:AbortMultipartUpload", "s3:GetBucket*", "s3:ListBucket"],
-            [
-                arns.bucket(names.bucket),
-                f"{arns.bucket(names.bucket)}/*",
-                _assets(arns, names),
-                f"{_assets(arns, names)}/*",
-            ],
+            [bucket, f"{bucket}/*", *_assets(arns, names)],
+            s3="*Object* AbortMultipartUpload GetBucket* ListBucket",
         ),
+        _allow("Key", [keys], _had(names), kms=USE_KEY)
+        if names.key_arn is None
+        else _allow("Key", [names.key_arn], kms=USE_KEY),
+        # The tag of a key counts only minutes after the key was made. Until then services may use
+        # it for what they do here, and nobody may by himself.
         _allow(
-            "Key",
-            [
-                "kms:CreateGrant",
-                "kms:Decrypt",
-                "kms:DescribeKey",
-                "kms:Encrypt",
-                "kms:GenerateDataKey",
-                "kms:ReEncrypt*",
-            ],
-            [of("kms", "key/*")],
+            "NewKey",
+            [keys],
+            {**UNTAGGED, "StringLike": {"kms:ViaService": f"*.{arns.region}.*"}},
+            kms=USE_KEY,
         ),
         _allow(
             "Pull",
-            [
-                "ecr:BatchCheckLayerAvailability",
-                "ecr:BatchGetImage",
-                "ecr:Describe*",
-                "ecr:GetAuthorizationToken",
-                "ecr:GetDownloadUrlForLayer",
-            ],
             ["*"],
+            ecr="BatchCheckLayerAvailability BatchGetImage Describe* GetAuthorizationToken "
+            "GetDownloadUrlForLayer",
         ),
         _allow(
             "Push",
-            [
-                "ecr:CompleteLayerUpload",
-                "ecr:InitiateLayerUpload",
-                "ecr:PutImage",
-                "ecr:UploadLayerPart",
-            ],
             [arns.repository(f"{names.repository_prefix}/*")],
+            ecr="CompleteLayerUpload InitiateLayerUpload PutImage UploadLayerPart",
         ),
-        _allow("Jobs", ["sagemaker:*"], [*_models(arns, names), *jobs]),
+        _allow("Jobs", [*_models(arns, names), *map(arns.sagemaker, jobs)], sagemaker="*"),
         *([] if names.source is None else _of_source(*names.source)),
         _allow(
             "Logs",
-            [
-                "logs:CreateLogGroup",
-                "logs:CreateLogStream",
-                "logs:DescribeLogStreams",
-                "logs:GetLogEvents",
-                "logs:PutLogEvents",
-            ],
-            [
-                arns.log_group(f"/aws/{name}*")
-                for name in (
-                    "sagemaker/",
-                    f"lambda/{names.project}-",
-                    f"codebuild/{names.project}-",
-                    *([f"vpc/{names.project}-"] if names.network else []),
-                )
-            ],
+            [arns.log_group(f"/aws/{name}*") for name in logs],
+            logs="CreateLogGroup CreateLogStream DescribeLogStreams GetLogEvents PutLogEvents",
         ),
         _allow(
             "NoResource",
-            [
-                "cloudwatch:DescribeAlarms",
-                "cloudwatch:PutMetricData",
-                "dynamodb:ListStreams",
-                *(["logs:DescribeLogGroups"] if names.network else []),
-                "sagemaker:ListModelPackageGroups",
-                "sagemaker:ListModelPackages",
-                "servicequotas:ListServiceQuotas",
-                "servicequotas:GetServiceQuota",
-                "ec2:CreateNetworkInterface*",
-                "ec2:DeleteNetworkInterface*",
-                "ec2:Describe*",
-            ],
             ["*"],
+            cloudwatch="DescribeAlarms PutMetricData",
+            logs="DescribeLogGroups",
+            ec2="CreateNetworkInterface* DeleteNetworkInterface* Describe*",
+            sagemaker="ListModelPackageGroups ListModelPackages",
+            servicequotas="GetServiceQuota ListServiceQuotas",
         ),
         _allow(
             "Ours",
             [
-                "cloudformation:Describe*",
-                "cloudformation:Get*",
-                "cloudformation:List*",
-                "codebuild:*",
-                "dynamodb:*",
-                "events:DescribeRule",
-                "events:DisableRule",
-                "events:EnableRule",
-                "lambda:InvokeFunction",
-                "sns:Publish",
-                "sqs:*",
-            ],
-            [
                 of("cloudformation", f"stack/{ours}/*"),
                 of("codebuild", f"project/{ours}"),
                 of("dynamodb", f"table/{ours}"),
-                of("dynamodb", f"table/{ours}/stream/*"),
-                of("events", f"rule/{ours}"),
-                of("lambda", f"function:{ours}"),
+                arns.function(ours),
                 of("sns", f"{names.topic}*"),
                 of("sqs", ours),
             ],
+            cloudformation="Describe* Get* List*",
+            codebuild="*",
+            dynamodb="*Item Query",
+            lambda_="InvokeFunction",
+            sns="Publish",
+            sqs="*",
+        ),
+        # The version of the model that an endpoint serves is a parameter of its stack.
+        _allow(
+            "Serve",
+            [of("cloudformation", f"stack/{names.project}-endpoint-*/*")],
+            cloudformation="UpdateStack",
         ),
         _allow(
             "PassRoles",
-            ["iam:PassRole"],
-            [arns.role(ours)],
+            [_roles(arns, names)],
             {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+            iam="PassRole",
         ),
-        _allow(
-            "Deploy",
-            ["sts:AssumeRole"],
-            [
-                arns.role(f"cdk-{names.qualifier}-{purpose}-role-{arns.account}-{arns.region}")
-                for purpose in ("deploy", "file-publishing")
-            ],
-        ),
-        _allow(
-            "ReadVersion",
-            ["ssm:GetParameter"],
-            [of("ssm", f"parameter/cdk-bootstrap/{names.qualifier}/version")],
-        ),
+        _allow("Deploy", cdk_roles, sts="AssumeRole"),
+        _read_version(arns, names),
     )
 
 
 def _of_source(there: Arns, project: str, bucket: str) -> list[Document]:
     """Where models come from, as far as that account lets them be read."""
+    models = there.sagemaker(f"model-package/{project}-*")
+    by_s3 = {"StringLike": {"kms:ViaService": f"s3.{there.region}.*"}}
     return [
-        _allow("Source", ["s3:GetObject"], [f"{there.bucket(bucket)}/*"]),
-        _allow(
-            "SourceModels",
-            ["sagemaker:DescribeModelPackage", "kms:Decrypt"],
-            [there.sagemaker(f"model-package/{project}-*"), there.of_service("kms", "key/*")],
-        ),
+        _allow("Source", [f"{there.bucket(bucket)}/*"], s3="GetObject"),
+        _allow("SourceModels", [models], sagemaker="DescribeModelPackage"),
+        # Tags of another account's key cannot be asked for.
+        _allow("SourceKey", [there.of_service("kms", "key/*")], by_s3, kms="Decrypt"),
     ]
+
+
+def _read_version(arns: Arns, names: ProjectNames) -> Document:
+    parameter = arns.of_service("ssm", f"parameter/cdk-bootstrap/{names.qualifier}/version")
+    return _allow("ReadVersion", [parameter], ssm="GetParameter GetParameters")
 
 
 def _document(*statements: Document) -> Document:
@@ -366,19 +336,34 @@ def _document(*statements: Document) -> Document:
 
 
 def _allow(
-    sid: str, actions: Sequence[str], resources: Sequence[str], conditions: Document | None = None
+    sid: str, resources: Sequence[str], conditions: Document | None = None, **actions: str
 ) -> Document:
+    """A statement; `actions` are names by service. `lambda` is a word of Python's."""
     return {
         "Sid": sid,
         "Effect": "Allow",
-        "Action": list(actions),
+        "Action": [
+            f"{service.removesuffix('_')}:{name}"
+            for service, names in actions.items()
+            for name in names.split()
+        ],
         "Resource": list(resources),
         **({"Condition": conditions} if conditions else {}),
     }
 
 
-def _tagged(key: str, names: ProjectNames) -> Document:
-    return {"StringEquals": {f"{key}/{PROJECT_TAG}": names.project}}
+def _asked(names: ProjectNames) -> Document:
+    """The request puts the project's tag on what it makes."""
+    return {"StringEquals": {f"aws:RequestTag/{PROJECT_TAG}": names.project}}
+
+
+def _had(names: ProjectNames) -> Document:
+    """The resource has the project's tag."""
+    return {"StringEquals": {f"aws:ResourceTag/{PROJECT_TAG}": names.project}}
+
+
+def _flat(resources: dict[str, list[str]]) -> list[str]:
+    return [arn for each in resources.values() for arn in each]
 
 
 def _models(arns: Arns, names: ProjectNames) -> list[str]:
@@ -386,5 +371,15 @@ def _models(arns: Arns, names: ProjectNames) -> list[str]:
     return [arns.sagemaker(f"{kind}/{names.project}-*") for kind in (*kinds, "pipeline")]
 
 
-def _assets(arns: Arns, names: ProjectNames) -> str:
-    return arns.bucket(f"cdk-{names.qualifier}-assets-{arns.account}-{arns.region}")
+def _assets(arns: Arns, names: ProjectNames) -> list[str]:
+    """The bucket that the CDK uploads to, and its objects."""
+    bucket = arns.bucket(f"cdk-{names.qualifier}-assets-{arns.account}-{arns.region}")
+    return [bucket, f"{bucket}/*"]
+
+
+def _roles(arns: Arns, names: ProjectNames) -> str:
+    return arns.role(f"{names.path}{names.project}-*")
+
+
+def _provider(arns: Arns, names: ProjectNames) -> str:
+    return f"arn:{arns.partition}:iam::{arns.account}:oidc-provider/{names.provider_host}"

@@ -1,8 +1,8 @@
 """What jobs reach from a VPC without a way to the internet, and what they may do there. Pure.
 
 Which services those are follows from the jobs' roles: what no role may call needs no way to it
-(`tests/infra/access/test_endpoints.py` holds the two together). Each endpoint then has a policy of
-its own, so that a program with somebody else's credentials finds nobody else's bucket there.
+(`tests/infra/access/test_endpoints.py` holds the two together). Each endpoint has a policy of its
+own, so that a program with somebody else's credentials finds nobody else's bucket there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from compilegate.access.arns import Arns
-from compilegate.access.statement import Statement
+from compilegate.access.jobs import PULL, USE_KEY, WRITE_LOGS
+
+Allowed = dict[tuple[str, ...], Sequence[str]]
+"""Resources by the actions on them."""
 
 GATEWAYS = ("s3", "dynamodb")
 """Services that a route leads to, which costs nothing; to all others leads an interface, by the
@@ -29,8 +32,6 @@ SERVICES_OF = {
 STORAGE = "s3"
 DEFAULT = ("ecr.api", "ecr.dkr", "kms", "logs", "monitoring")
 """What jobs' roles may call, beside S3."""
-
-_MANY = "One policy for the jobs of all workloads; each role is limited to its own"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,115 +54,45 @@ def reached_services(declared: Sequence[str] | None, *, isolated: bool) -> list[
     return list(dict.fromkeys([STORAGE, *(others if declared is None else declared)]))
 
 
-def endpoint_policy(service: str, reached: Reached) -> dict[str, Any]:
-    """What may be done through one endpoint, whoever asks."""
-    makers = {
-        "s3": _objects,
-        "kms": _key,
-        "ecr.api": _images,
-        "ecr.dkr": _images,
-        "logs": _logs,
-        "monitoring": _metrics,
-    }
-    ours = {"StringEquals": {"aws:PrincipalAccount": reached.arns.account}}
-    if service not in makers:
-        # What a program calls there is its own affair; roles of this account decide.
-        anything = {"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}
-        return {"Version": "2012-10-17", "Statement": [{**anything, "Condition": ours}]}
-    documents = [
-        {
-            **statement.document(),
-            "Principal": "*",
-            # Layers are fetched by addresses that ECR has signed itself.
-            **({} if statement.sid == "FetchLayers" else {"Condition": ours}),
-        }
-        for statement in makers[service](reached)
-    ]
-    return {"Version": "2012-10-17", "Statement": documents}
+def endpoint_statements(service: str, reached: Reached) -> list[dict[str, Any]]:
+    """What may be done through one endpoint, whoever of this account asks.
 
-
-def _objects(reached: Reached) -> list[Statement]:
+    There is one policy for the jobs of all workloads; each role is limited to its own. A service
+    that is not here is a program's own affair: what its role may do there, its endpoint allows.
+    """
     arns = reached.arns
-    layers = arns.bucket(f"prod-{arns.region}-starport-layer-bucket")
-    return [
-        Statement(
-            sid="Objects",
-            actions=["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"],
-            resources=[f"{bucket}/*" for bucket in reached.bucket_arns],
-            because=_MANY,
-        ),
-        Statement(
-            sid="Buckets",
-            actions=["s3:GetBucketLocation", "s3:ListBucket"],
-            resources=reached.bucket_arns,
-        ),
-        Statement(
-            sid="FetchLayers",
-            actions=["s3:GetObject"],
-            resources=[f"{layers}/*"],
-            because="ECR keeps the layers of images in a bucket of its own",
-        ),
-    ]
-
-
-def _key(reached: Reached) -> list[Statement]:
-    return [
-        Statement(
-            sid="Key",
-            actions=[
-                "kms:CreateGrant",
-                "kms:Decrypt",
-                "kms:DescribeKey",
-                "kms:Encrypt",
-                "kms:GenerateDataKey",
+    pull: Allowed = {("ecr:GetAuthorizationToken",): ["*"], PULL: reached.repository_arns}
+    allowed: dict[str, Allowed] = {
+        "s3": {
+            ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"): [
+                f"{bucket}/*" for bucket in reached.bucket_arns
             ],
-            resources=[reached.key_arn],
-        )
+            ("s3:GetBucketLocation", "s3:ListBucket"): reached.bucket_arns,
+        },
+        "kms": {("kms:CreateGrant", *USE_KEY): [reached.key_arn]},
+        "ecr.api": pull,
+        "ecr.dkr": pull,
+        # SageMaker names the groups and streams of its jobs.
+        "logs": {WRITE_LOGS: [arns.log_group("/aws/sagemaker/*")]},
+        "monitoring": {("cloudwatch:PutMetricData",): ["*"]},
+    }
+    ours = {"StringEquals": {"aws:PrincipalAccount": arns.account}}
+    statements = [
+        _allow(actions, resources, Condition=ours)
+        for actions, resources in allowed.get(service, {("*",): ["*"]}).items()
     ]
+    if service == STORAGE:
+        # Layers of images lie in a bucket of ECR's, which hands out addresses that it has signed.
+        layers = arns.bucket(f"prod-{arns.region}-starport-layer-bucket")
+        statements.append(_allow(("s3:GetObject",), [f"{layers}/*"]))
+    return statements
 
 
-def _images(reached: Reached) -> list[Statement]:
-    return [
-        Statement(
-            sid="LogIn",
-            actions=["ecr:GetAuthorizationToken"],
-            resources=["*"],
-            because="The action does not support permissions for single resources",
-        ),
-        Statement(
-            sid="Pull",
-            actions=[
-                "ecr:BatchCheckLayerAvailability",
-                "ecr:BatchGetImage",
-                "ecr:GetDownloadUrlForLayer",
-            ],
-            resources=reached.repository_arns,
-        ),
-    ]
-
-
-def _logs(reached: Reached) -> list[Statement]:
-    return [
-        Statement(
-            sid="Write",
-            actions=[
-                "logs:CreateLogGroup",
-                "logs:CreateLogStream",
-                "logs:DescribeLogStreams",
-                "logs:PutLogEvents",
-            ],
-            resources=[reached.arns.log_group("/aws/sagemaker/*")],
-            because="SageMaker names the groups and streams of its jobs",
-        )
-    ]
-
-
-def _metrics(_reached: Reached) -> list[Statement]:
-    return [
-        Statement(
-            sid="Publish",
-            actions=["cloudwatch:PutMetricData"],
-            resources=["*"],
-            because="The action does not support permissions for single resources",
-        )
-    ]
+def _allow(actions: Sequence[str], resources: Sequence[str], **rest: Any) -> dict[str, Any]:
+    return {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": list(actions),
+        "Resource": list(resources),
+        **rest,
+    }

@@ -6,8 +6,9 @@ another workload: neither its data and models nor the compiled code that later j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from compilegate.access import Arns, Statement
 from compilegate.access.layout import (
@@ -28,7 +29,18 @@ ANY = "*"
 NO_RESOURCE = "The action does not support permissions for single resources"
 JOB_NAMES = "SageMaker names a pipeline's jobs and their log streams when they start"
 MANY_OBJECTS = "Keys hold digests and execution IDs; this is their common prefix"
+VERSIONS = "The versions in a group are numbered"
 IN_A_VPC = "SageMaker refuses a job in a VPC whose role limits these actions to resources"
+
+PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+USE_KEY = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey")
+WRITE = ("s3:AbortMultipartUpload", "s3:PutObject")
+WRITE_LOGS = (
+    "logs:CreateLogGroup",
+    "logs:CreateLogStream",
+    "logs:DescribeLogStreams",
+    "logs:PutLogEvents",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +52,8 @@ class Place:
     bucket_arn: str
     assets_arn: str
     """The bucket that code is uploaded to: that of `cdk bootstrap`, or the project's own."""
-    code_prefix: str = ""
-    """What the keys of code begin with, where that bucket holds more than code."""
+    code_prefix: str
+    """What the keys of the workload's code begin with there."""
     key_arn: str
     repository_arns: Sequence[str]
     """The repositories of the images that the role's jobs run in."""
@@ -53,8 +65,9 @@ def training_statements(place: Place) -> list[Statement]:
     name = place.workload
     return [
         *_read(place, [workload_prefix(name)]),
-        _write(place, [training_prefix(name), checkpoints_prefix(name)]),
-        _delete(place, [checkpoints_prefix(name)]),
+        _change(place, "WriteObjects", [training_prefix(name), checkpoints_prefix(name)], *WRITE),
+        # When a job removes a checkpoint, SageMaker deletes the object with the job's role.
+        _change(place, "DeleteObjects", [checkpoints_prefix(name)], "s3:DeleteObject"),
         *_job_statements(place, "TrainingJobs"),
     ]
 
@@ -66,17 +79,10 @@ def processing_statements(place: Place, *, deliveries: Sequence[str]) -> list[St
     `deliveries` are the prefixes of keys that raw data is delivered under.
     """
     name = place.workload
+    written = (executions_prefix, models_prefix, verdicts_prefix, registered_prefix)
     return [
         *_read(place, [workload_prefix(name), data_prefix(name), *deliveries]),
-        _write(
-            place,
-            [
-                executions_prefix(name),
-                models_prefix(name),
-                verdicts_prefix(name),
-                registered_prefix(name),
-            ],
-        ),
+        _change(place, "WriteObjects", [each(name) for each in written], *WRITE),
         *_job_statements(place, "ProcessingJobs"),
     ]
 
@@ -97,14 +103,12 @@ def pipeline_statements(
     """
     sagemaker = place.arns.sagemaker
     return [
-        *_run_jobs(place, "Training", sagemaker("training-job/pipelines-*")),
-        *_run_jobs(place, "Processing", sagemaker("processing-job/pipelines-*")),
+        *_run_jobs(place),
         _pass_role("PassTrainingRole", training_role_arn),
         _pass_role("PassProcessingRole", processing_role_arn),
         Statement(
             sid="RegisterModels",
             actions=[
-                "sagemaker:AddTags",
                 *([] if approved_by_people else ["sagemaker:CreateModelPackage"]),
                 "sagemaker:DescribeModelPackage",
                 "sagemaker:DescribeModelPackageGroup",
@@ -114,7 +118,14 @@ def pipeline_statements(
                 sagemaker(f"model-package-group/{group}"),
                 sagemaker(f"model-package/{group}/*"),
             ],
-            because="The versions in a group are numbered",
+            because=VERSIONS,
+        ),
+        Statement(
+            sid="TagNewModels",
+            actions=["sagemaker:AddTags"],
+            resources=[sagemaker(f"model-package/{group}/*")],
+            conditions={"StringEquals": {"sagemaker:TaggingAction": "CreateModelPackage"}},
+            because=VERSIONS,
         ),
         *(_register_as_waiting(sagemaker, group) if approved_by_people else []),
         # CreateModelPackage looks up the model's image with the caller's permissions.
@@ -130,8 +141,12 @@ def pipeline_statements(
             because=MANY_OBJECTS,
         ),
         _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"),
-        *([] if posture_function is None else [_ask(posture_function)]),
+        *([] if posture_function is None else [_invoke(posture_function)]),
     ]
+
+
+def _invoke(function: str) -> Statement:
+    return Statement(sid="AskThePosture", actions=["lambda:InvokeFunction"], resources=[function])
 
 
 def _register_as_waiting(sagemaker: Callable[[str], str], group: str) -> list[Statement]:
@@ -143,7 +158,7 @@ def _register_as_waiting(sagemaker: Callable[[str], str], group: str) -> list[St
             actions=["sagemaker:CreateModelPackage"],
             resources=[sagemaker(f"model-package/{group}/*")],
             conditions={"StringEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}},
-            because="The versions in a group are numbered",
+            because=VERSIONS,
         ),
         # The request is asked for on the group, too, which has no status.
         Statement(
@@ -154,33 +169,35 @@ def _register_as_waiting(sagemaker: Callable[[str], str], group: str) -> list[St
     ]
 
 
-def _ask(function: str) -> Statement:
-    return Statement(sid="AskThePosture", actions=["lambda:InvokeFunction"], resources=[function])
+def _run_jobs(place: Place) -> list[Statement]:
+    """Start jobs with the workload's tag, follow them, and stop those that have it.
 
-
-def _run_jobs(place: Place, kind: str, jobs: str) -> list[Statement]:
-    """Start and follow jobs; stop only those of this workload.
-
-    All pipelines' jobs are called `pipelines-EXECUTION-STEP`, so names cannot tell whose they are,
-    but every job has its workload as a tag.
+    All pipelines' jobs are called `pipelines-EXECUTION-STEP`, so that names cannot tell whose they
+    are. Tags can: a job is only made with its workload's, and gets no other later.
     """
-    return [
-        Statement(
-            sid=f"Run{kind}Jobs",
-            actions=[
-                "sagemaker:AddTags",
-                f"sagemaker:Create{kind}Job",
-                f"sagemaker:Describe{kind}Job",
+    asked = {f"aws:RequestTag/{WORKLOAD_TAG}": place.workload}
+    making = ["CreateProcessingJob", "CreateTrainingJob"]
+
+    def about_jobs(sid: str, actions: Sequence[str], conditions: Mapping[str, Any]) -> Statement:
+        return Statement(
+            sid=sid,
+            actions=[f"sagemaker:{action}" for action in actions],
+            resources=[
+                place.arns.sagemaker(f"{kind}-job/pipelines-*")
+                for kind in ("processing", "training")
             ],
-            resources=[jobs],
+            conditions={"StringEquals": conditions} if conditions else {},
             because=JOB_NAMES,
-        ),
-        Statement(
-            sid=f"Stop{kind}Jobs",
-            actions=[f"sagemaker:Stop{kind}Job"],
-            resources=[jobs],
-            conditions={"StringEquals": {f"aws:ResourceTag/{WORKLOAD_TAG}": place.workload}},
-            because=JOB_NAMES,
+        )
+
+    return [
+        about_jobs("StartJobs", making, asked),
+        about_jobs("TagNewJobs", ["AddTags"], {**asked, "sagemaker:TaggingAction": making}),
+        about_jobs("SeeJobs", ["DescribeProcessingJob", "DescribeTrainingJob"], {}),
+        about_jobs(
+            "StopJobs",
+            ["StopProcessingJob", "StopTrainingJob"],
+            {f"aws:ResourceTag/{WORKLOAD_TAG}": place.workload},
         ),
     ]
 
@@ -188,7 +205,7 @@ def _run_jobs(place: Place, kind: str, jobs: str) -> list[Statement]:
 def _job_statements(place: Place, kind: str) -> list[Statement]:
     """What every job of that kind needs, whatever it does."""
     return [
-        _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"),
+        _use_key(place, *USE_KEY),
         # Only SageMaker itself, for the job's volume: a program could give the key to anybody.
         Statement(
             sid="EncryptVolumes",
@@ -226,9 +243,7 @@ def _read(place: Place, prefixes: Sequence[str]) -> list[Statement]:
             sid="ListCode",
             actions=["s3:ListBucket"],
             resources=[place.assets_arn],
-            conditions={"StringLike": {"s3:prefix": [f"{place.code_prefix}*"]}}
-            if place.code_prefix
-            else {},
+            conditions={"StringLike": {"s3:prefix": [f"{place.code_prefix}*"]}},
         ),
         Statement(
             sid="FindBuckets",
@@ -238,20 +253,10 @@ def _read(place: Place, prefixes: Sequence[str]) -> list[Statement]:
     ]
 
 
-def _write(place: Place, prefixes: Sequence[str]) -> Statement:
+def _change(place: Place, sid: str, prefixes: Sequence[str], *actions: str) -> Statement:
     return Statement(
-        sid="WriteObjects",
-        actions=["s3:AbortMultipartUpload", "s3:PutObject"],
-        resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
-        because=MANY_OBJECTS,
-    )
-
-
-def _delete(place: Place, prefixes: Sequence[str]) -> Statement:
-    """When a job removes a checkpoint, SageMaker deletes the object with the job's role."""
-    return Statement(
-        sid="DeleteObjects",
-        actions=["s3:DeleteObject"],
+        sid=sid,
+        actions=actions,
         resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
         because=MANY_OBJECTS,
     )
@@ -270,15 +275,7 @@ def pull_images(repository_arns: Sequence[str]) -> list[Statement]:
             resources=[ANY],
             because=NO_RESOURCE,
         ),
-        Statement(
-            sid="PullImages",
-            actions=[
-                "ecr:BatchCheckLayerAvailability",
-                "ecr:BatchGetImage",
-                "ecr:GetDownloadUrlForLayer",
-            ],
-            resources=repository_arns,
-        ),
+        Statement(sid="PullImages", actions=PULL, resources=repository_arns),
     ]
 
 
@@ -295,12 +292,7 @@ def write_logs(arns: Arns, group: str, *, because: str) -> Statement:
     """Write to a log group, and make it for the first one."""
     return Statement(
         sid="WriteLogs",
-        actions=[
-            "logs:CreateLogGroup",
-            "logs:CreateLogStream",
-            "logs:DescribeLogStreams",
-            "logs:PutLogEvents",
-        ],
+        actions=WRITE_LOGS,
         resources=[arns.log_group(f"{group}{stream}") for stream in ("", ":log-stream:*")],
         because=because,
     )

@@ -10,6 +10,11 @@ CODE_PREFIX = f"{PREFIX}/source/"
 """Code, where the project's own bucket holds it: each object is named by its digest."""
 
 
+def assets_prefix(project: str, workload: str) -> str:
+    """A workload's code in the bucket that the CDK uploads to: several projects may share it."""
+    return f"{PREFIX}/{project}/{workload}/"
+
+
 def training_prefix(workload: str) -> str:
     """What training jobs write: models and evidence."""
     return f"{PREFIX}/workloads/{workload}/training/"

@@ -22,19 +22,22 @@ class EncryptionKey(Construct):
         alias: str,
         project: str,
         existing_arn: str | None,
+        deployed_by: str | None,
         removal: RemovalPolicy,
     ) -> None:
         super().__init__(scope, id)
         self.key: kms.IKey
         if existing_arn is None:
             # pyrefly: ignore[bad-assignment]  # the CDK names a parameter in two ways
-            self.key = self._made(alias, project, removal)
+            self.key = self._made(alias, project, deployed_by, removal)
         else:
             # CloudFormation cannot change the policy of a key that it did not make.
             self.key = kms.Key.from_key_arn(self, "Key", existing_arn)
             kms.Alias(self, "Alias", alias_name=alias, target_key=self.key)
 
-    def _made(self, alias: str, project: str, removal: RemovalPolicy) -> kms.Key:
+    def _made(
+        self, alias: str, project: str, deployed_by: str | None, removal: RemovalPolicy
+    ) -> kms.Key:
         arns = Arns.of(Stack.of(self))
         key = kms.Key(
             self,
@@ -44,12 +47,23 @@ class EncryptionKey(Construct):
             enable_key_rotation=True,
             removal_policy=removal,
         )
+        if deployed_by is not None:
+            # The tag of a key counts only minutes after it was made, and CloudFormation goes on.
+            key.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid="Deploy",
+                    # pyrefly: ignore[bad-argument-type]  # and here
+                    principals=[iam.ArnPrincipal(deployed_by)],
+                    actions=["kms:*"],
+                    resources=["*"],
+                )
+            )
         key.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="EncryptLogGroups",
                 # pyrefly: ignore[bad-argument-type]  # and here
                 principals=[iam.ServicePrincipal(f"logs.{arns.region}.amazonaws.com")],
-                actions=["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", *GENERATE, *RE_ENCRYPT],
+                actions=["kms:Decrypt", "kms:Encrypt", *GENERATE, *RE_ENCRYPT],
                 resources=["*"],
                 conditions={
                     "ArnLike": {

@@ -9,7 +9,7 @@ from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
 from compilegate.access import Arns
-from compilegate.access.bootstrap import PROJECT_TAG
+from compilegate.access.bootstrap import PROJECT_TAG, execution_role
 from compilegate.account.settings.names import output_suffix
 from compilegate.infra.foundation.approver import approver
 from compilegate.infra.foundation.artifacts import ArtifactBucket
@@ -41,6 +41,9 @@ class FoundationStack(cdk.Stack):
             alias=names.key_alias,
             project=settings.project,
             existing_arn=settings.storage.key_arn,
+            deployed_by=None
+            if settings.bootstrap.qualifier is not None
+            else execution_role(Arns.of(self), names.qualifier),
             removal=removal,
         ).key
         self.bucket = ArtifactBucket(

@@ -40,7 +40,7 @@ class Commands:
 
     def bootstrap(self) -> None:
         """As `make bootstrap`."""
-        arguments = self.module("compilegate.infra.bootstrap_policies").split()
+        arguments = self.module("compilegate.infra.bootstrap").split()
         self.run_cdk("bootstrap", *arguments)
 
     def deploy(self, images: str) -> str:

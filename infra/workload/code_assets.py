@@ -25,21 +25,22 @@ class CodeAssets:
     serving_code: str | None
 
 
-def add_code_assets(stack: cdk.Stack, placement: Placement) -> CodeAssets:
-    """Write the files into the cloud assembly; the CDK CLI uploads those that are missing."""
+def add_code_assets(stack: cdk.Stack, placement: Placement, prefix: str) -> CodeAssets:
+    """Write the files into the cloud assembly; the CDK CLI uploads those that are missing, under
+    keys that begin with the prefix."""
     sources = placement.sources
     return CodeAssets(
-        training_archive=_add(stack, sources.training_archive, placement.training.archive),
-        training_code=_add(stack, sources.training_code, placement.training.module_zip),
-        gate_code=_add(stack, sources.gate_code, placement.gate.module_zip),
-        experiment=_add(stack, sources.experiment, lambda: placement.experiment),
+        training_archive=_add(stack, prefix, sources.training_archive, placement.training.archive),
+        training_code=_add(stack, prefix, sources.training_code, placement.training.module_zip),
+        gate_code=_add(stack, prefix, sources.gate_code, placement.gate.module_zip),
+        experiment=_add(stack, prefix, sources.experiment, lambda: placement.experiment),
         serving_code=None
         if placement.serving is None or sources.serving_code is None
-        else _add(stack, sources.serving_code, placement.serving.archive),
+        else _add(stack, prefix, sources.serving_code, placement.serving.archive),
     )
 
 
-def _add(stack: cdk.Stack, uri: str, content: Callable[[], bytes]) -> str:
+def _add(stack: cdk.Stack, prefix: str, uri: str, content: Callable[[], bytes]) -> str:
     name = PurePosixPath(object_name(uri))
     app = cast(cdk.Stage, cdk.Stage.of(stack))
     file = Path(app.outdir) / f"asset.{name}"
@@ -47,8 +48,9 @@ def _add(stack: cdk.Stack, uri: str, content: Callable[[], bytes]) -> str:
         write_bytes(file, content())
     location = stack.synthesizer.add_file_asset(
         # The object is named by its hash and extension, as the definition names it. The manifest
-        # uses the hash alone, so no two assets may share one.
-        source_hash=name.stem,
+        # uses the hash alone, so no two assets may share one. A prefix of keys is an argument of
+        # the CDK's synthesizer, which would hold for all assets alike.
+        source_hash=f"{prefix}{name.stem}",
         file_name=file.name,
         packaging=cdk.FileAssetPackaging.FILE,
         display_name=f"{stack.stack_name} {name}",

@@ -7,6 +7,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from compilegate.access import Arns
+from compilegate.access.layout import assets_prefix
 from compilegate.access.sharing import group_policy
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
@@ -62,12 +63,13 @@ class TrainingPipeline(Construct):
         )
         self.definition = definition.text
         """As it is compiled, with stand-ins."""
-        self.assets = add_code_assets(stack, definition.placement)
+        prefix = assets_prefix(project.settings.project, workload.name)
+        self.assets = add_code_assets(stack, definition.placement, prefix)
         self.data_uri = definition.placement.sources.data.replace(BUCKET, foundation.bucket_name)
         values = {
             "region": stack.region,
             "bucket": foundation.bucket.bucket_name,
-            "assets_bucket": foundation.assets_bucket_name,
+            "assets_bucket": f"{foundation.assets_bucket_name}/{prefix.removesuffix('/')}",
             "kms_key": foundation.key.key_arn,
             "training_role_arn": roles.training.role_arn,
             "processing_role_arn": roles.processing.role_arn,

@@ -18,6 +18,7 @@ from compilegate.access.jobs import (
     processing_statements,
     training_statements,
 )
+from compilegate.access.layout import assets_prefix
 from compilegate.account.named.pulled import (
     arm_folders,
     aws_repositories,
@@ -52,6 +53,7 @@ class JobRoles(Construct):
             arns=arns,
             bucket_arn=foundation.bucket_arn,
             assets_arn=arns.bucket(foundation.assets_bucket_name),
+            code_prefix=assets_prefix(project.settings.project, workload.name),
             key_arn=foundation.key.key_arn,
             repository_arns=(),
             in_vpc=project.settings.network.in_vpc,

@@ -13,6 +13,7 @@ PLACE = Place(
     arns=Arns(partition="aws", region="us-east-1", account="123456789012"),
     bucket_arn="arn:aws:s3:::bucket",
     assets_arn="arn:aws:s3:::assets",
+    code_prefix="code/",
     key_arn="arn:aws:kms:us-east-1:123456789012:key/a",
     repository_arns=["arn:aws:ecr:us-east-1:123456789012:repository/a"],
     in_vpc=False,

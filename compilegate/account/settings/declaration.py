@@ -175,6 +175,15 @@ class Bootstrap(_Table):
     )
     """The permissions boundary of every role, where `qualifier` is given."""
 
+    @model_validator(mode="after")
+    def _a_boundary_is_of_whoever_bootstrapped(self) -> Self:
+        if self.boundary is not None and self.qualifier is None:
+            raise ValueError(
+                f"boundary is {self.boundary!r} without qualifier, expected both or neither: "
+                "a bootstrap of the project's own has a boundary of its own"
+            )
+        return self
+
 
 class GitHub(_Table):
     """The repository whose workflows may deploy and submit, by OpenID Connect and without keys."""

@@ -91,11 +91,6 @@ class Names:
         return f"CDKToolkit-{self.settings.project}"
 
     @property
-    def deployment_policy(self) -> str:
-        """What CloudFormation may do for the project."""
-        return f"{self.settings.project}-deployment"
-
-    @property
     def boundary(self) -> str | None:
         """The permissions boundary of every role; None where somebody else bootstrapped without."""
         bootstrap = self.settings.bootstrap

@@ -18,6 +18,20 @@ PROGRAM = Path(__file__).with_name("simulate_policies.mjs")
 ARNS_HERE = Arns(partition="aws", region=REGION, account=ACCOUNT)
 AWS_ACCOUNT = "763104351884"
 """Where AWS keeps its own images."""
+ACCOUNT_DECIDES = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
+            "Action": "kms:*",
+            "Resource": "*",
+        }
+    ],
+}
+"""The policy of a key: it comes first, and lets the policies of the account's roles decide."""
+
+Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -35,64 +49,109 @@ class Question:
 
 def ask(assembly: Assembly, questions: Sequence[Question]) -> list[str]:
     """`Allowed`, `ImplicitlyDenied` or `ExplicitlyDenied` for each."""
-    answered = subprocess.run(
+    return simulate(_of_role(assembly, question) for question in questions)
+
+
+def _of_role(assembly: Assembly, question: Question) -> dict[str, Any]:
+    role, resource, context = question.role, question.resource, dict(question.context)
+    own = None
+    key = assembly.one(f"{role.stack.partition('-')[0]}-foundation", "AWS::KMS::Key")
+    if resource == key.arn:
+        # Its policy comes first, and the boundary asks for its tags.
+        own = key.properties["KeyPolicy"]
+        tags = key.properties["Tags"]
+        context |= {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in tags}
+    elif AWS_ACCOUNT in resource:
+        # AWS lets everybody pull from its own repositories.
+        anybody = {"Effect": "Allow", "Principal": "*", "Action": "ecr:BatchGetImage"}
+        own = {"Version": "2012-10-17", "Statement": [anybody]}
+    return request(
+        [policy["PolicyDocument"] for policy in role.properties["Policies"]],
+        question.action,
+        resource,
+        context,
+        principal=role.arn,
+        account=AWS_ACCOUNT if AWS_ACCOUNT in resource else ACCOUNT,
+        boundary=boundary_of(role),
+        own=own,
+    )
+
+
+def ask_policies(
+    policies: Sequence[Document],
+    questions: Sequence[tuple[Any, ...]],
+    boundary: Document | None = None,
+    **rest: Any,
+) -> list[tuple[Any, ...]]:
+    """Those of the questions, each an action, a resource and perhaps a context, that a role with
+    these policies is allowed."""
+    answers = simulate(
+        request(policies, *question, boundary=boundary, **rest) for question in questions
+    )
+    return [each for each, said in zip(questions, answers, strict=True) if said == "Allowed"]
+
+
+def request(
+    policies: Sequence[Document],
+    action: str,
+    resource: str,
+    context: Mapping[str, str] | None = None,
+    *,
+    principal: str = f"arn:aws:iam::{ACCOUNT}:role/somebody",
+    account: str = ACCOUNT,
+    boundary: Document | None = None,
+    own: Document | None = None,
+) -> dict[str, Any]:
+    """What the engine is asked; `own` is the policy of the resource."""
+    if own is None and action.startswith("kms:"):
+        own = ACCOUNT_DECIDES
+    asked = {
+        "principal": principal,
+        "policies": list(policies),
+        "action": action,
+        "resource": resource,
+        "account": account,
+        "context": dict(context or {}),
+        "boundary": boundary,
+        "resourcePolicy": own,
+    }
+    return {key: value for key, value in asked.items() if value is not None}
+
+
+def simulate(requests: Any) -> list[str]:
+    """The engine's answers."""
+    done = subprocess.run(
         ["node", str(PROGRAM)],
-        input=json.dumps([_request(assembly, question) for question in questions]),
+        input=json.dumps(list(requests)),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert answered.returncode == 0, answered.stderr
-    answers: list[str] = json.loads(answered.stdout)
+    assert done.returncode == 0, done.stderr
+    answers: list[str] = json.loads(done.stdout)
     return answers
 
 
-def _request(assembly: Assembly, question: Question) -> dict[str, Any]:
-    role = question.role
-    return {
-        "principal": role.arn,
-        "policies": [policy["PolicyDocument"] for policy in role.properties["Policies"]],
-        "action": question.action,
-        "resource": question.resource,
-        "account": AWS_ACCOUNT if AWS_ACCOUNT in question.resource else ACCOUNT,
-        "context": dict(question.context),
-        "boundary": boundary_of(role),
-        **_policy_of_the_resource(assembly, question.resource),
-    }
-
-
-def names_of(project: str, *, network: bool = False) -> ProjectNames:
-    """The names of a project with nothing but its name in its settings, and perhaps a network."""
+def names_of(project: str, **changed: Any) -> ProjectNames:
+    """The names of a project with nothing but its name in its settings."""
     names = Names(Settings(project=project))
-    boundary = names.boundary
-    assert boundary is not None
     return ProjectNames(
-        project=project,
-        bucket=names.bucket(ACCOUNT, REGION),
-        repository_prefix=project,
-        key_alias=names.key_alias,
-        topic=names.topic,
-        schedule_group=names.schedule_group,
-        qualifier=names.qualifier,
-        boundary=boundary,
-        network=network,
+        **{
+            "project": project,
+            "bucket": names.bucket(ACCOUNT, REGION),
+            "repository_prefix": project,
+            "key_alias": names.key_alias,
+            "topic": names.topic,
+            "schedule_group": names.schedule_group,
+            "qualifier": names.qualifier,
+            "boundary": str(names.boundary),
+            **changed,
+        }
     )
 
 
 def boundary_of(role: Resource) -> dict[str, Any]:
     """The policy that bounds a role of a template."""
-    names = names_of(role.stack.partition("-")[0], network=role.stack.endswith("-network"))
+    names = names_of(role.stack.partition("-")[0])
     assert role.properties["PermissionsBoundary"].endswith(f":policy/{names.boundary}")
     return boundary_policy(ARNS_HERE, names)
-
-
-def _policy_of_the_resource(assembly: Assembly, resource: str) -> dict[str, Any]:
-    """Where the engine wants one: a key obeys its own policy first, another account's repository
-    too. AWS lets everybody pull from its own."""
-    for key in assembly.all_resources("AWS::KMS::Key"):
-        if resource == key.arn:
-            return {"resourcePolicy": key.properties["KeyPolicy"]}
-    if AWS_ACCOUNT in resource:
-        anybody = {"Effect": "Allow", "Principal": "*", "Action": "ecr:BatchGetImage"}
-        return {"resourcePolicy": {"Version": "2012-10-17", "Statement": [anybody]}}
-    return {}

@@ -87,6 +87,7 @@ def test_every_role_may_do_what_the_definition_asks_of_it(assembly: Assembly) ->
         "s3:DeleteObject",
         "s3:GetObject",
         "s3:PutObject",
+        "sagemaker:AddTags",
         "sagemaker:CreateModelPackage",
         "sagemaker:CreateProcessingJob",
         "sagemaker:CreateTrainingJob",
@@ -109,7 +110,7 @@ def _questions(assembly: Assembly, workload: str) -> Iterator[Question]:
         match step["Type"]:
             case "Training" | "Processing" as kind:
                 role = roles[arguments["RoleArn"]]
-                yield from _of_starting(pipeline, role, kind, name)
+                yield from _of_starting(pipeline, role, kind, name, arguments["Tags"])
                 yield from _of_job(deployed, role, arguments)
             case "RegisterModel":
                 (container,) = arguments["InferenceSpecification"]["Containers"]
@@ -127,9 +128,14 @@ def _questions(assembly: Assembly, workload: str) -> Iterator[Question]:
                 yield Question(pipeline, "s3:GetObject", _object(f"{verdict}/verdict.json"))
 
 
-def _of_starting(pipeline: Resource, role: Resource, kind: str, name: str) -> Iterator[Question]:
-    job = f"{kind.lower()}-job/pipelines-abcdefghijkl-{name}"
-    yield Question(pipeline, f"sagemaker:Create{kind}Job", _sagemaker(job))
+def _of_starting(
+    pipeline: Resource, role: Resource, kind: str, name: str, tags: list[dict[str, str]]
+) -> Iterator[Question]:
+    job = _sagemaker(f"{kind.lower()}-job/pipelines-abcdefghijkl-{name}")
+    asked = {f"aws:RequestTag/{tag['Key']}": tag["Value"] for tag in tags}
+    yield Question(pipeline, f"sagemaker:Create{kind}Job", job, asked)
+    tagging = {**asked, "sagemaker:TaggingAction": f"Create{kind}Job"}
+    yield Question(pipeline, "sagemaker:AddTags", job, tagging)
     to_sagemaker = {"iam:PassedToService": "sagemaker.amazonaws.com"}
     yield Question(pipeline, "iam:PassRole", role.arn, to_sagemaker)
 

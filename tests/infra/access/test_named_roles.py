@@ -32,7 +32,8 @@ def test_what_a_role_may_do_is_said_once_for_all_tools(assembly: Assembly) -> No
     deployed = {
         kind: assembly.one(STACK, "AWS::IAM::Role", starting) for kind, starting in KINDS.items()
     }
-    assets = f"arn:aws:s3:::cdk-{names.qualifier}-assets-{ACCOUNT}-{REGION}/"
+    prefix = "compilegate/compilegate/topics/"
+    assets = f"arn:aws:s3:::cdk-{names.qualifier}-assets-{ACCOUNT}-{REGION}/{prefix}"
     code = f"arn:aws:s3:::{place.bucket}/compilegate/source/"
     for kind, role in deployed.items():
         (policy,) = role.properties["Policies"]

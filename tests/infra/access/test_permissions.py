@@ -25,6 +25,9 @@ THEIRS = f"{BUCKET}/compilegate/workloads/topics-of-others"
 """Of another workload, whose name begins like ours."""
 QUALIFIER = Names(Settings(project="compilegate")).qualifier
 ASSETS = f"arn:aws:s3:::cdk-{QUALIFIER}-assets-{ACCOUNT}-{REGION}"
+CODE = f"{ASSETS}/compilegate/compilegate/topics/0123.zip"
+CODE_OF_OTHERS = f"{ASSETS}/compilegate/compilegate/topics-of-others/0123.zip"
+CODE_LISTED = {"s3:prefix": CODE.removeprefix(f"{ASSETS}/")}
 SAGEMAKER = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
 PIPELINE = f"{SAGEMAKER}:pipeline/compilegate-topics"
 WATCHED_PIPELINE = f"{SAGEMAKER}:pipeline/compilegate-watched"
@@ -43,6 +46,11 @@ INTERFACE = f"arn:aws:ec2:{REGION}:{ACCOUNT}:network-interface/eni-1"
 LENT_TO_CODEBUILD = {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": SUBNET}
 OF_OURS = {"aws:ResourceTag/compilegate:workload": "topics"}
 OF_OTHERS = {"aws:ResourceTag/compilegate:workload": "topics-of-others"}
+TAGGED_OURS = {"aws:RequestTag/compilegate:workload": "topics"}
+TAGGED_OTHERWISE = {"aws:RequestTag/compilegate:workload": "topics-of-others"}
+WHEN_MADE = {"sagemaker:TaggingAction": "CreateTrainingJob"}
+TRAINING_JOB = f"{SAGEMAKER}:training-job/pipelines-x"
+PROCESSING_JOB = f"{SAGEMAKER}:processing-job/pipelines-x"
 THROUGH_DYNAMODB = {"kms:ViaService": f"dynamodb.{REGION}.amazonaws.com"}
 STREAM = "/stream/first"
 FOR_A_SERVICE = {"kms:GrantIsForAWSResource": "true"}
@@ -71,7 +79,7 @@ ROLES = {
         WORKLOAD,
         TRAINING_ROLE,
         may=[
-            ("s3:GetObject", f"{ASSETS}/0123.zip"),
+            ("s3:GetObject", CODE),
             ("s3:GetObject", f"{OURS}/executions/abc/prepared/train.npz"),
             ("s3:PutObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("s3:PutObject", f"{OURS}/checkpoints/compiled/shared/compile-cache/x"),
@@ -81,7 +89,7 @@ ROLES = {
                 BUCKET,
                 {"s3:prefix": "compilegate/workloads/topics/executions/abc/prepared/"},
             ),
-            ("s3:ListBucket", ASSETS),
+            ("s3:ListBucket", ASSETS, CODE_LISTED),
             ("s3:GetBucketLocation", BUCKET),
             ("kms:GenerateDataKey", KEY),
             ("kms:CreateGrant", KEY, FOR_A_SERVICE),
@@ -96,7 +104,10 @@ ROLES = {
         may_not=[
             ("s3:PutObject", f"{OURS}/verdicts/abc/verdict.json"),
             ("s3:PutObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
-            ("s3:PutObject", f"{ASSETS}/0123.zip"),
+            ("s3:PutObject", CODE),
+            ("s3:GetObject", CODE_OF_OTHERS),
+            ("s3:GetObject", f"{ASSETS}/0123.zip"),
+            ("s3:ListBucket", ASSETS, {"s3:prefix": ""}),
             ("s3:DeleteObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("s3:GetObject", "arn:aws:s3:::somebody-elses/key"),
             ("s3:GetObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
@@ -122,6 +133,7 @@ ROLES = {
         WORKLOAD,
         PROCESSING_ROLE,
         may=[
+            ("s3:GetObject", CODE),
             ("s3:GetObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
             ("s3:GetObject", f"{BUCKET}/incoming/topics/2026-11-20/train.csv"),
             ("s3:GetObject", f"{OURS}/training/job/output/output.tar.gz"),
@@ -134,6 +146,7 @@ ROLES = {
             ("s3:PutObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("s3:PutObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
             ("s3:GetObject", f"{BUCKET}/private/key"),
+            ("s3:GetObject", CODE_OF_OTHERS),
             ("s3:GetObject", f"{BUCKET}/incoming/others/2026-11-20/train.csv"),
             ("s3:GetObject", f"{BUCKET}/compilegate/data/topics-of-others/0123/train.csv"),
             ("s3:GetObject", f"{THEIRS}/training/job/output/output.tar.gz"),
@@ -146,11 +159,11 @@ ROLES = {
         WORKLOAD,
         PIPELINE_ROLE,
         may=[
-            ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x"),
-            ("sagemaker:StopTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x", OF_OURS),
-            ("sagemaker:StopProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x", OF_OURS),
-            ("sagemaker:CreateProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x"),
-            ("sagemaker:AddTags", f"{SAGEMAKER}:processing-job/pipelines-x"),
+            ("sagemaker:CreateTrainingJob", TRAINING_JOB, TAGGED_OURS),
+            ("sagemaker:CreateProcessingJob", PROCESSING_JOB, TAGGED_OURS),
+            ("sagemaker:AddTags", TRAINING_JOB, {**TAGGED_OURS, **WHEN_MADE}),
+            ("sagemaker:StopTrainingJob", TRAINING_JOB, OF_OURS),
+            ("sagemaker:StopProcessingJob", PROCESSING_JOB, OF_OURS),
             ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("s3:GetObject", f"{OURS}/verdicts/abc/verdict.json"),
             ("ecr:BatchGetImage", f"{ECR}/compilegate/training"),
@@ -158,13 +171,20 @@ ROLES = {
             ("iam:PassRole", f"{IAM}/PROCESSING", TO_SAGEMAKER),
         ],
         may_not=[
-            ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/somebodys"),
+            ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/somebodys", TAGGED_OURS),
+            ("sagemaker:CreateTrainingJob", TRAINING_JOB),
+            ("sagemaker:CreateTrainingJob", TRAINING_JOB, TAGGED_OTHERWISE),
+            # With its own tag a pipeline could stop another's jobs.
+            ("sagemaker:AddTags", TRAINING_JOB, TAGGED_OURS),
+            ("sagemaker:AddTags", PROCESSING_JOB, {**TAGGED_OURS, **OF_OTHERS}),
+            ("sagemaker:AddTags", TRAINING_JOB, {**TAGGED_OTHERWISE, **WHEN_MADE}),
+            ("sagemaker:AddTags", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("sagemaker:DeleteModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/neighbour-topics/1"),
             ("sagemaker:CreateEndpoint", f"{SAGEMAKER}:endpoint/x"),
-            ("sagemaker:StopTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x", OF_OTHERS),
-            ("sagemaker:StopProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x"),
+            ("sagemaker:StopTrainingJob", TRAINING_JOB, OF_OTHERS),
+            ("sagemaker:StopProcessingJob", PROCESSING_JOB),
             (
                 "sagemaker:CreateModelPackage",
                 f"{SAGEMAKER}:model-package/compilegate-topics-of-others/1",
@@ -175,7 +195,7 @@ ROLES = {
             ("iam:PassRole", f"{IAM}/PIPELINE", TO_SAGEMAKER),
             ("iam:PassRole", f"{IAM}/Admin", TO_SAGEMAKER),
             ("s3:PutObject", f"{OURS}/verdicts/abc/verdict.json"),
-            ("s3:GetObject", f"{ASSETS}/0123.zip"),
+            ("s3:GetObject", CODE),
             ("ecr:PutImage", f"{ECR}/compilegate/training"),
             ("ecr:BatchGetImage", f"{ECR}/neighbour/training"),
         ],

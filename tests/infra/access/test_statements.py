@@ -8,6 +8,8 @@ import pytest
 
 from compilegate.access import Statement
 
+pytestmark = pytest.mark.slow
+
 
 def statement(**parts: Any) -> Statement:
     return Statement(
@@ -26,20 +28,15 @@ def test_a_statement_becomes_what_iam_takes() -> None:
     assert "Condition" not in statement().document()
 
 
-@pytest.mark.slow
-def test_a_resource_with_a_wildcard_needs_its_reason() -> None:
+def test_a_resource_with_a_wildcard_needs_its_reason_and_an_action_has_none() -> None:
+    everything = {"resources": ["arn:aws:s3:::b/*"]}
+    assert statement(**everything, because="Keys are digests").because
     with pytest.raises(ValueError, match=r"Read: resource arn:aws:s3:::b/\* without a reason"):
-        statement(resources=["arn:aws:s3:::b/*"])
-    assert statement(resources=["arn:aws:s3:::b/*"], because="Keys are digests").because
-
-
-@pytest.mark.slow
-def test_an_action_with_a_wildcard_is_refused_with_or_without_a_reason() -> None:
-    with pytest.raises(ValueError, match=r"action s3:Get\*, allowed: actions by their full name"):
+        statement(**everything)
+    with pytest.raises(ValueError, match=r"Read: action s3:Get\*"):
         statement(actions=["s3:Get*"], because="It is shorter")
 
 
-@pytest.mark.slow
 def test_a_role_that_would_say_more_than_iam_takes_is_refused_by_name() -> None:
     from aws_cdk import App, Stack  # noqa: PLC0415
     from aws_cdk import aws_iam as iam  # noqa: PLC0415
@@ -57,6 +54,7 @@ def test_a_role_that_would_say_more_than_iam_takes_is_refused_by_name() -> None:
         )
 
     role(200)
-    said = r"^Foundation: the policy of ProcessingRole has 1\d,\d{3} characters, allowed: 10,240; "
-    with pytest.raises(PolicySizeError, match=said):
+    with pytest.raises(
+        PolicySizeError, match=r"^Foundation: the policy of ProcessingRole has 1\d,"
+    ):
         role(250)

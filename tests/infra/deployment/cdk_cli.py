@@ -32,7 +32,7 @@ class Cdk:
     def bootstrap(self) -> None:
         """Make what the CDK itself needs in the account."""
         made = subprocess.run(
-            [sys.executable, "-m", "compilegate.infra.bootstrap_policies"],
+            [sys.executable, "-m", "compilegate.infra.bootstrap"],
             cwd=self.project,
             env=self._environment(),
             capture_output=True,

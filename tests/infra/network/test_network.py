@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 from dataclasses import replace
@@ -14,12 +13,13 @@ import pytest
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 from tests.infra.test_templates import normalised
 
+pytestmark = pytest.mark.slow
+
 NETWORK, WORKLOAD = "walled-network", "walled-workload-topics"
 HERE = Path(__file__).parents[1]
 GOLDEN = HERE / "golden"
 
 
-@pytest.mark.slow
 def test_the_template_of_the_network_is_the_golden_one(assembly: Assembly) -> None:
     """`UPDATE_GOLDEN=1` writes it anew; read the difference."""
     text = normalised(assembly.templates[NETWORK])
@@ -29,38 +29,26 @@ def test_the_template_of_the_network_is_the_golden_one(assembly: Assembly) -> No
     assert text == golden.read_text()
 
 
-@pytest.mark.slow
 def test_without_being_asked_for_there_is_none(assembly: Assembly) -> None:
     assert [stack for stack in assembly.templates if stack.endswith("-network")] == [NETWORK]
 
 
-@pytest.mark.slow
-def test_subnets_lie_apart_in_two_zones(assembly: Assembly) -> None:
-    subnets = assembly.resources(NETWORK, "AWS::EC2::Subnet")
-    zones = {subnet.properties["AvailabilityZone"] for subnet in subnets}
-    assert len(zones) == len(subnets) == 2
-    vpc = assembly.one(NETWORK, "AWS::EC2::VPC").properties
-    whole = ipaddress.IPv4Network(vpc["CidrBlock"])
-    one, other = (ipaddress.IPv4Network(subnet.properties["CidrBlock"]) for subnet in subnets)
-    assert all(block.subnet_of(whole) for block in (one, other))
-    assert not one.overlaps(other)
-    # Private names need both.
-    assert (vpc["EnableDnsSupport"], vpc["EnableDnsHostnames"]) == (True, True)
-
-
-@pytest.mark.slow
 def test_what_goes_out_is_https_alone(assembly: Assembly) -> None:
-    jobs = assembly.one(NETWORK, "AWS::EC2::SecurityGroup", "Jobs").properties
-    assert [(rule["FromPort"], rule["ToPort"]) for rule in jobs["SecurityGroupEgress"]] == [
-        (443, 443)
-    ]
-    assert "SecurityGroupIngress" not in jobs
-    endpoints = assembly.one(NETWORK, "AWS::EC2::SecurityGroup", "Endpoints").properties
-    (rule,) = endpoints["SecurityGroupIngress"]
-    assert (rule["FromPort"], rule["ToPort"], rule["SourceSecurityGroupId"]) == (443, 443, "Jobs")
+    jobs = assembly.one(NETWORK, "AWS::EC2::SecurityGroup", "Jobs")
+    (out,) = jobs.properties["SecurityGroupEgress"]
+    assert (out["FromPort"], out["ToPort"]) == (443, 443)
+    assert "SecurityGroupIngress" not in jobs.properties
+    (let_in,) = assembly.resources(NETWORK, "AWS::EC2::SecurityGroupIngress")
+    entrance = assembly.one(NETWORK, "AWS::EC2::SecurityGroup", "Endpoints")
+    for key, value in {
+        "GroupId": entrance.logical_id,
+        "SourceSecurityGroupId": jobs.logical_id,
+        "FromPort": 443,
+        "ToPort": 443,
+    }.items():
+        assert let_in.properties[key] == value
 
 
-@pytest.mark.slow
 def test_every_job_runs_in_it(assembly: Assembly) -> None:
     steps = _steps(assembly)
     training = [step["Arguments"] for step in steps if step["Type"] == "Training"]
@@ -69,10 +57,11 @@ def test_every_job_runs_in_it(assembly: Assembly) -> None:
     ]
     assert len(training) == 4
     assert len(processing) >= 3
+    outputs = assembly.outputs(NETWORK)
     for members in (*training, *processing):
         assert members["VpcConfig"] == {
-            "SecurityGroupIds": ["Jobs"],
-            "Subnets": ["Subnet1", "Subnet2"],
+            "SecurityGroupIds": [outputs["SecurityGroupId"]],
+            "Subnets": outputs["SubnetIds"].split(","),
         }
     assert not [each for each in training if "EnableNetworkIsolation" in each], "declared apart"
 
@@ -89,7 +78,6 @@ def _steps(assembly: Assembly) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.slow
 def test_the_definition_is_what_a_client_compiles_with_the_stack_s_outputs(
     assembly: Assembly,
 ) -> None:
@@ -117,53 +105,62 @@ def test_the_definition_is_what_a_client_compiles_with_the_stack_s_outputs(
     assert training_network(deployment) == {"VpcConfig": train["VpcConfig"]}
 
 
-@pytest.mark.slow
-def test_hosts_of_one_job_reach_each_other_only_where_a_job_has_several(
-    assembly: Assembly,
+INTERFACES = dict.fromkeys(["ecr.api", "ecr.dkr", "kms", "logs", "monitoring"], "Interface")
+ZONES = ["us-east-1b", "us-east-1c", "us-east-1f"]
+SUBNETS = ["10.64.0.0/19", "10.64.32.0/19"]
+GATEWAY = {"s3": "Gateway"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "zones", "blocks", "endpoints", "groups_and_hosts"),
+    [
+        ({}, None, SUBNETS, {**GATEWAY, **INTERFACES}, (2, 0)),
+        ({"instances": 2}, None, SUBNETS, {**GATEWAY, **INTERFACES}, (2, 1)),
+        ({"isolation": True}, None, SUBNETS, GATEWAY, (1, 0)),
+        (
+            {
+                "cidr": "172.20.0.0/20",
+                "zones": ZONES,
+                "endpoints": ["secretsmanager", "dynamodb"],
+            },
+            ZONES,
+            ["172.20.0.0/23", "172.20.2.0/23", "172.20.4.0/23"],
+            {**GATEWAY, "dynamodb": "Gateway", "secretsmanager": "Interface"},
+            (2, 0),
+        ),
+    ],
+    ids=["by itself", "several hosts", "isolated", "with everything said"],
+)
+def test_the_settings_choose_what_is_made(
+    settings: dict[str, Any],
+    zones: list[str] | None,
+    blocks: list[str],
+    endpoints: dict[str, str],
+    groups_and_hosts: tuple[int, int],
 ) -> None:
-    alone = {resource.type for resource in assembly.resources(NETWORK)}
-    assert "AWS::EC2::SecurityGroupIngress" not in alone
-    several = _template(instances=2)
-    (let_in,) = _of_type(several, "AWS::EC2::SecurityGroupIngress")
-    assert let_in["GroupId"] == let_in["SourceSecurityGroupId"]
-    (let_out,) = _of_type(several, "AWS::EC2::SecurityGroupEgress")
-    assert let_out["GroupId"] == let_out["DestinationSecurityGroupId"]
-
-
-@pytest.mark.slow
-def test_the_settings_choose_zones_addresses_and_endpoints() -> None:
-    made = _template(
-        cidr="172.20.0.0/20",
-        zones=["us-east-1b", "us-east-1c", "us-east-1f"],
-        endpoints=["secretsmanager", "dynamodb"],
-    )
+    made = _template(**settings)
     subnets = _of_type(made, "AWS::EC2::Subnet")
-    assert [(one["AvailabilityZone"], one["CidrBlock"]) for one in subnets] == [
-        ("us-east-1b", "172.20.0.0/23"),
-        ("us-east-1c", "172.20.2.0/23"),
-        ("us-east-1f", "172.20.4.0/23"),
+    assert [one["CidrBlock"] for one in subnets] == blocks
+    first_zones = [{"Fn::Select": [n, {"Fn::GetAZs": ""}]} for n in range(len(blocks))]
+    assert [one["AvailabilityZone"] for one in subnets] == (zones or first_zones)
+    there = {
+        _service(each["ServiceName"]): each["VpcEndpointType"]
+        for each in _of_type(made, "AWS::EC2::VPCEndpoint")
+    }
+    assert there == endpoints
+    # Hosts of one job reach each other on every port, only where a job has several.
+    within = [
+        rule
+        for rule in _of_type(made, "AWS::EC2::SecurityGroupIngress")
+        if rule["GroupId"] == rule["SourceSecurityGroupId"]
     ]
-    assert _endpoints(made) == {
-        "s3": "Gateway",
-        "dynamodb": "Gateway",
-        "secretsmanager": "Interface",
-    }
+    assert len(within) == len(_of_type(made, "AWS::EC2::SecurityGroupEgress"))
+    assert (len(_of_type(made, "AWS::EC2::SecurityGroup")), len(within)) == groups_and_hosts
 
 
-@pytest.mark.slow
-def test_isolated_containers_have_the_gateway_of_s3_alone() -> None:
-    made = _template(isolation=True)
-    assert _endpoints(made) == {"s3": "Gateway"}
-    assert len(_of_type(made, "AWS::EC2::SecurityGroup")) == 1
-
-
-def _endpoints(template: dict[str, Any]) -> dict[str, str]:
-    return {
-        endpoint["ServiceName"].removeprefix(f"com.amazonaws.{REGION}."): endpoint[
-            "VpcEndpointType"
-        ]
-        for endpoint in _of_type(template, "AWS::EC2::VPCEndpoint")
-    }
+def _service(name: Any) -> str:
+    text = name if isinstance(name, str) else "".join(map(str, name["Fn::Join"][1]))
+    return text.removeprefix(f"com.amazonaws.{REGION}.").rpartition("}.")[2]
 
 
 def _of_type(template: dict[str, Any], type: str) -> list[dict[str, Any]]:

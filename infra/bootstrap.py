@@ -1,0 +1,189 @@
+"""The policies that limit a project's bootstrap: makes them, or says whether they are as they
+should be in the account and region that this folder's project goes to.
+
+    cdk bootstrap $(python -m compilegate.infra.bootstrap)
+    python -m compilegate.infra.bootstrap --check
+
+The first prints the arguments of the CDK's own command. The second ends with 0 when all is there,
+or these credentials are not allowed to look (a CI role never bootstraps); with 1 when the account
+was never bootstrapped; with 3 when the settings, or another version of this project, ask for other
+policies than are there: standard error names them. Both end with 2 when AWS could not be asked, or
+refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from compilegate.access import Arns
+from compilegate.access.bootstrap import (
+    LARGEST_MANAGED_POLICY,
+    PROJECT_TAG,
+    Document,
+    ProjectNames,
+    policies,
+)
+from compilegate.account.errors import AwsError
+from compilegate.account.session import AwsSession, open_session
+from compilegate.account.settings import SETTINGS_FILE, Names, SettingsError, read_settings
+
+READY, NEVER, FAILED, OUTDATED = 0, 1, 2, 3
+NOT_ALLOWED = ("AccessDenied", "AccessDeniedException")
+MOST_VERSIONS = 5
+"""Versions that IAM keeps of a policy."""
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        settings = read_settings(SETTINGS_FILE)
+        session = open_session(settings.region, settings.account)
+        if arguments == ["--check"]:
+            return check(session, Names(settings))
+        print(*make(session, Names(settings)), sep="\n")
+    except (AwsError, BotoCoreError, ClientError, SettingsError) as error:
+        print(f"The policies of the bootstrap cannot be used: {error}", file=sys.stderr)
+        return FAILED
+    return READY
+
+
+def check(session: AwsSession, names: Names) -> int:
+    """Whether a deployment would find what it needs. An existing bootstrap's policies are the
+    concern of whoever made it."""
+    try:
+        version = f"/cdk-bootstrap/{names.qualifier}/version"
+        session.client("ssm").get_parameter(Name=version)
+        if names.settings.bootstrap.qualifier is not None:
+            return READY
+        project = project_names(names, session)
+        outdated = [
+            name
+            for name, document in policies(arns_of(session), project).items()
+            if _policy_there(session, project, name) != document
+        ]
+    except ClientError as error:
+        if error.response["Error"]["Code"] in NOT_ALLOWED:
+            return READY
+        if error.response["Error"]["Code"] == "ParameterNotFound":
+            return NEVER
+        raise
+    for name in outdated:
+        print(
+            f"The policy {name} is not what {SETTINGS_FILE} and this version need: run "
+            "`make bootstrap` first",
+            file=sys.stderr,
+        )
+    return OUTDATED if outdated else READY
+
+
+def make(session: AwsSession, names: Names) -> list[str]:
+    """Make the project's policies; returns the arguments of `cdk bootstrap`, one a line."""
+    if names.settings.bootstrap.qualifier is not None:
+        raise SettingsError(
+            f"{SETTINGS_FILE}: bootstrap.qualifier names a bootstrap that exists, so this project "
+            "makes none; leave the key out for one of the project's own"
+        )
+    arns, project = arns_of(session), project_names(names, session)
+    for name, document in policies(arns, project).items():
+        _put_policy(session, project, name, document)
+    deployment = [arns.policy(f"{project.path}{name}") for name in project.deployment]
+    return [
+        f"aws://{session.account}/{session.region}",
+        "--qualifier",
+        names.qualifier,
+        "--toolkit-stack-name",
+        names.toolkit_stack,
+        "--cloudformation-execution-policies",
+        ",".join(deployment),
+        "--custom-permissions-boundary",
+        f"{project.path}{project.bound}",
+        "--apply-permissions-boundary-to-all-roles",
+        "--tags",
+        f"{PROJECT_TAG}={project.project}",
+    ]
+
+
+def arns_of(session: AwsSession) -> Arns:
+    return Arns(partition=session.partition, region=session.region, account=session.account)
+
+
+def project_names(names: Names, session: AwsSession) -> ProjectNames:
+    """The names that the policies are limited to."""
+    settings, source = names.settings, names.settings.source
+    return ProjectNames(
+        project=settings.project,
+        bucket=names.bucket(session.account, session.region),
+        repository_prefix=names.repository("x").removesuffix("/x"),
+        key_alias=names.key_alias,
+        key_arn=settings.storage.key_arn,
+        topic=names.topic,
+        schedule_group=names.schedule_group,
+        qualifier=names.qualifier,
+        boundary=str(names.boundary),
+        network=settings.network.create,
+        source=None
+        if source is None
+        else (
+            Arns(partition=session.partition, region=source.region, account=source.account),
+            source.project,
+            str(names.source_bucket),
+        ),
+    )
+
+
+def _put_policy(session: AwsSession, project: ProjectNames, name: str, document: Document) -> None:
+    """Make a managed policy, or give it a new version if it says something else."""
+    text = json.dumps(document, separators=(",", ":"))
+    if len(text) > LARGEST_MANAGED_POLICY:
+        raise SettingsError(
+            f"the policy {name} is {len(text):,} characters, expected at most "
+            f"{LARGEST_MANAGED_POLICY:,}: shorten the names in {SETTINGS_FILE}"
+        )
+    iam = session.client("iam")
+    there = _policy_there(session, project, name)
+    if there is None:
+        iam.create_policy(
+            PolicyName=name,
+            Path=f"/{project.path}",
+            PolicyDocument=text,
+            Tags=[{"Key": PROJECT_TAG, "Value": project.project}],
+        )
+        return
+    if there == document:
+        return
+    arn = arns_of(session).policy(f"{project.path}{name}")
+    versions = iam.list_policy_versions(PolicyArn=arn)["Versions"]
+    if len(versions) == MOST_VERSIONS:
+        old = [version for version in versions if not version["IsDefaultVersion"]]
+        oldest = min(old, key=lambda version: version["CreateDate"])
+        iam.delete_policy_version(PolicyArn=arn, VersionId=oldest["VersionId"])
+    iam.create_policy_version(PolicyArn=arn, PolicyDocument=text, SetAsDefault=True)
+
+
+def _policy_there(session: AwsSession, project: ProjectNames, name: str) -> Any:
+    """The document of a policy of the project's; None where there is no policy of this name.
+
+    Raises SettingsError for one that somebody else has made: a new version of it would change what
+    others may do.
+    """
+    iam, arn = session.client("iam"), arns_of(session).policy(f"{project.path}{name}")
+    try:
+        policy = iam.get_policy(PolicyArn=arn)["Policy"]
+    except iam.exceptions.NoSuchEntityException:
+        return None
+    tags = {tag["Key"]: tag["Value"] for tag in policy.get("Tags", [])}
+    if tags.get(PROJECT_TAG) != project.project:
+        raise SettingsError(
+            f"the policy {name} has the tag {PROJECT_TAG} = {tags.get(PROJECT_TAG, 'none')}, "
+            f"expected {project.project}: this project did not make it, and leaves it as it is; "
+            "delete it, or choose another project name"
+        )
+    version = iam.get_policy_version(PolicyArn=arn, VersionId=policy["DefaultVersionId"])
+    return version["PolicyVersion"]["Document"]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
