@@ -18,7 +18,8 @@ from compilegate.access.jobs import (
     processing_statements,
     training_statements,
 )
-from compilegate.account.named.pulled import (
+from compilegate.account.named import (
+    approved_by_people,
     arm_folders,
     aws_repositories,
     processing_folders,
@@ -96,7 +97,7 @@ class JobRoles(Construct):
                 posture_function=arns.function(project.names.function(workload.name, FUNCTION_KIND))
                 if workload.posture is not None
                 else None,
-                approved_by_people=bool(project.settings.approval.trusted),
+                approved_by_people=approved_by_people(workload),
             ),
         )
 

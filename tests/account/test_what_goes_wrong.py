@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from compilegate.cli import main
+from compilegate.gate.findings import Outcome
+from tests.account import scripted
 from tests.account.command import compilegate
 from tests.account.deployed import Deployed
 from tests.account.scripted import frame, job
@@ -250,22 +252,25 @@ def test_an_argument_that_cannot_be_meant_starts_nothing(
     assert said in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("status", "why"),
-    [(403, "the credentials do not allow HeadObject"), (400, "as S3 does when credentials have")],
-)
-def test_the_verdict_cannot_be_read(
-    deployed: Deployed, project: Path, status: int, why: str
-) -> None:
-    deployed.script(frame("Succeeded", job("Prepare", "Processing", 0, 60)))
-    deployed.server.fail("S3:HEAD", "without a body", status=status)
+def test_the_verdict_cannot_be_read(deployed: Deployed, project: Path) -> None:
+    scripted.gate_has_run(deployed, scripted.verdict("baseline", Outcome.FAIL))
+    deployed.script(frame("Succeeded", job("Gate", "Processing", 0, 60)))
+    deployed.server.fail("S3:GET", "AccessDenied", status=403)
     arn = deployed.start()
     done = compilegate(deployed.server, project, "aws", "watch", arn)
     assert done.returncode == 5
     assert the_sentence(done).startswith(
-        "the execution ended as Succeeded, but its results could not be read: cannot look for s3://"
+        "the execution ended as Succeeded, but its results could not be read: cannot list s3://"
     )
-    assert why in the_sentence(done)
+    assert "the credentials do not allow ListObjectsV2" in the_sentence(done)
+
+
+def test_what_other_jobs_wrote_need_not_be_readable(deployed: Deployed, project: Path) -> None:
+    """CI's role reads verdicts and nothing else, also of an execution that has none."""
+    deployed.script(frame("Stopped", job("Prepare", "Processing", 0, 60)))
+    deployed.server.fail("S3:GET", "AccessDenied", status=403)
+    done = compilegate(deployed.server, project, "aws", "watch", deployed.start())
+    assert done.returncode == 130, done.stderr
 
 
 def test_an_argument_is_neither_a_workload_nor_an_execution(aws: AwsServer, project: Path) -> None:

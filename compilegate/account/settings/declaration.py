@@ -76,6 +76,13 @@ PrincipalArn = Annotated[
     str,
     StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[A-Za-z0-9+=,.@_/-]+$"),
 ]
+Reader = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^arn:(aws[a-z-]*|\*):iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/*-]+$|^o-[a-z0-9]{10,32}$"
+    ),
+]
+"""A role of another account, where `*` stands for any text, or an organisation of AWS."""
 Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
 Environment = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$", max_length=250)]
 """What stands for itself in the subject of a token."""
@@ -197,7 +204,7 @@ class GitHub(_Table):
 
 
 class Approval(_Table):
-    """Who approves models. Nobody else can then: models are only registered as waiting."""
+    """Who approves models. Nobody else can then, and no workload may register one as approved."""
 
     trusted: list[PrincipalArn] = Field(default=[], max_length=20)
     """Roles and users that may assume the approver's role, which can do nothing but look at models
@@ -213,6 +220,8 @@ class Source(_Table):
     """The project's name there."""
     bucket: Annotated[str, StringConstraints(min_length=3, max_length=63)] | None = None
     """The bucket there; by default as it is named without `names.bucket`."""
+    repository_prefix: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    """What the repositories there begin with; by default the project's name."""
 
 
 class Images(_Table):
@@ -299,9 +308,9 @@ class Settings(_Table):
     approval: Approval = Approval()
     source: Source | None = None
     """Where `compilegate aws promote` takes models from; `from` of a stage says the same."""
-    readers: list[Account] = Field(default=[], max_length=20)
-    """Accounts that may read models, verdicts and images here, to promote models; a stage whose
-    `from` names this one is among them by itself."""
+    readers: list[Reader] = Field(default=[], max_length=20)
+    """Roles of other accounts, or an organisation, that may read models, verdicts and images here
+    to promote models; CI's role of a stage whose `from` names this one is among them by itself."""
     images: Images = Images()
     storage: Storage = Storage()
     scheduling: Scheduling = Scheduling()

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from compilegate.infra.ci.permissions import deploy_statements
+from compilegate.infra.ci.promoting import Place
 
 from compilegate.access import Arns
 from compilegate.access.bootstrap import boundary_policy
 from compilegate.access.sharing import group_policy, of_bucket, of_key
-from compilegate.infra.ci.permissions import deploy_statements
-from compilegate.infra.ci.promoting import Place
 from tests.infra.access.policy_engine import PROGRAM, names_of
 from tests.infra.assembly import REGION
 
