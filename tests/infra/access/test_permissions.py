@@ -46,6 +46,10 @@ OF_OTHERS = {"aws:ResourceTag/compilegate:workload": "topics-of-others"}
 THROUGH_DYNAMODB = {"kms:ViaService": f"dynamodb.{REGION}.amazonaws.com"}
 STREAM = "/stream/first"
 FOR_A_SERVICE = {"kms:GrantIsForAWSResource": "true"}
+THROUGH_S3 = {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
+MODEL = f"{SAGEMAKER}:model-package/compilegate-topics/1"
+WAITING = {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}
+APPROVED = {"sagemaker:ModelApprovalStatus": "Approved"}
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ ROLES = {
             ("sagemaker:StopProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x", OF_OURS),
             ("sagemaker:CreateProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x"),
             ("sagemaker:AddTags", f"{SAGEMAKER}:processing-job/pipelines-x"),
-            ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("sagemaker:CreateModelPackage", MODEL, WAITING),
             ("s3:GetObject", f"{OURS}/verdicts/abc/verdict.json"),
             ("ecr:BatchGetImage", f"{ECR}/compilegate/training"),
             ("iam:PassRole", f"{IAM}/TRAINING", TO_SAGEMAKER),
@@ -161,6 +165,7 @@ ROLES = {
             ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/somebodys"),
             ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("sagemaker:DeleteModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("sagemaker:CreateModelPackage", MODEL, APPROVED),
             ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/neighbour-topics/1"),
             ("sagemaker:CreateEndpoint", f"{SAGEMAKER}:endpoint/x"),
             ("sagemaker:StopTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x", OF_OTHERS),
@@ -375,7 +380,10 @@ ROLES = {
             ("sagemaker:ListPipelineExecutionSteps", f"{PIPELINE}/execution/x"),
             ("s3:PutObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
             ("s3:GetObject", f"{OURS}/verdicts/abc/report.html"),
-            ("sagemaker:DescribeModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("s3:ListBucket", BUCKET, {"s3:prefix": "compilegate/data/topics/0123/"}),
+            ("s3:ListBucket", BUCKET, {"s3:prefix": "compilegate/workloads/topics/verdicts/abc/"}),
+            ("kms:Decrypt", KEY, THROUGH_S3),
+            ("sagemaker:DescribeModelPackage", MODEL),
             ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
             ("logs:DescribeLogStreams", f"{LOGS}:/aws/sagemaker/TrainingJobs"),
             ("logs:DescribeLogStreams", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:"),
@@ -390,7 +398,13 @@ ROLES = {
             ("sts:AssumeRole", f"{IAM}/Admin"),
             ("sagemaker:StartPipelineExecution", OTHERS_PIPELINE),
             ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x"),
-            ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("sagemaker:UpdateModelPackage", MODEL, APPROVED),
+            ("sagemaker:CreateModelPackage", MODEL, APPROVED),
+            ("kms:Decrypt", KEY),
+            ("s3:GetObject", f"{OURS}/training/job/output/model.tar.gz"),
+            ("s3:GetObject", f"{OURS}/models/job/model/model.tar.gz"),
+            ("s3:GetObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
+            ("s3:ListBucket", BUCKET, {"s3:prefix": "compilegate/workloads/topics/training/"}),
             ("s3:PutObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("s3:DeleteObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
             ("iam:CreateRole", f"{IAM}/anything"),
