@@ -23,6 +23,7 @@ from compilegate.access.jobs import (
 from compilegate.access.layout import CODE_PREFIX
 from compilegate.access.role import Role, trust_of
 from compilegate.access.starts import schedule_statements
+from compilegate.account.registry import WAITING
 from compilegate.account.settings import Names, SettingsError, read_settings
 from compilegate.account.settings.declaration import Account, KeyArn, Region
 from compilegate.account.settings.reading import network_of
@@ -207,10 +208,10 @@ def named_roles(place: NamedPlace, workload: Workload, folders: Collection[str])
 
 
 def approved_by_people(workload: Workload) -> bool:
-    """Whether its executions may register models only as waiting; a workload that declares
-    `Approved`, for all of them or for scheduled ones, says otherwise."""
+    """Whether its executions may register models only as waiting: unless the workload declares
+    another approval, for all of them or for scheduled ones."""
     scheduled = workload.schedule.parameters.given if workload.schedule is not None else {}
-    return "Approved" not in (workload.registry.approval, scheduled.get(APPROVAL))
+    return {workload.registry.approval, scheduled.get(APPROVAL, WAITING)} == {WAITING}
 
 
 def arm_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
