@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import boto3
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from compilegate.access import Arns
 from compilegate.access.jobs import (
@@ -28,17 +28,12 @@ from compilegate.account.settings import Names, SettingsError, read_settings
 from compilegate.account.settings.declaration import Account, KeyArn, Region
 from compilegate.account.settings.reading import network_of
 from compilegate.catalog.images import EcrRepository, ecr_repository
+from compilegate.declaration_errors import checked
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Deployment
 from compilegate.pipelines.requests.images import GATE
 from compilegate.workload import AWS_IMAGE, Workload
 from compilegate.workload.parameters import APPROVAL
-
-_ALLOWED: dict[str, tuple[TypeAdapter[str], str, str]] = {
-    "account": (TypeAdapter(Account), "twelve digits", "account"),
-    "region": (TypeAdapter(Region), "a region, as in us-east-1", "region"),
-    "key": (TypeAdapter(KeyArn), "arn:aws:kms:REGION:ACCOUNT:key/ID", "storage.key_arn"),
-}
 
 
 class RoleLimitError(CompilegateError):
@@ -109,6 +104,16 @@ class NamedPlace:
         )
 
 
+class _Given(BaseModel):
+    """What names a place."""
+
+    model_config = ConfigDict(strict=True)
+
+    account: Account
+    region: Region
+    key: KeyArn
+
+
 def given_place(
     settings: Path, *, account: str | None, region: str | None, key: str | None
 ) -> NamedPlace:
@@ -117,28 +122,20 @@ def given_place(
     Raises SettingsError, with one sentence for each that neither names or that cannot be one.
     """
     declared = read_settings(settings)
-    given = {
+    options = {
         "account": account or declared.account,
         "region": region or declared.region,
         "key": key or declared.storage.key_arn,
     }
-    faults = []
-    for option, value in given.items():
-        adapter, allowed, name = _ALLOWED[option]
-        if value is None:
-            faults.append(f"--{option}: found none, allowed: {allowed}, or {name} in {settings}")
-            continue
-        try:
-            adapter.validate_python(value)
-        except ValidationError:
-            faults.append(f"--{option}: found {value!r}, allowed: {allowed}")
-    if faults:
-        raise SettingsError(*faults)
+    said = {name: value for name, value in options.items() if value is not None}
+    given = checked(
+        f"--account, --region and --key, or account, region and storage.key_arn in {settings}",
+        said,
+        _Given,
+        SettingsError,
+    )
     return NamedPlace(
-        names=Names(declared),
-        account=str(given["account"]),
-        region=str(given["region"]),
-        key_arn=str(given["key"]),
+        names=Names(declared), account=given.account, region=given.region, key_arn=given.key
     )
 
 

@@ -111,9 +111,9 @@ def test_the_definition_names_the_roles_and_objects_that_go_with_it(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--account", "12"), "--account: found '12', allowed: twelve digits"),
-        (("--region", "europe"), "--region: found 'europe', allowed: a region, as in us-east-1"),
-        (("--key", "alias/x"), "--key: found 'alias/x', allowed: arn:aws:kms:REGION:ACCOUNT:key/"),
+        (("--account", "12"), "account is '12', expected twelve digits"),
+        (("--region", "europe"), "region is 'europe', expected a region such as us-east-1"),
+        (("--key", "alias/x"), "key is 'alias/x', expected arn:aws:kms:REGION:ACCOUNT:key/ID"),
     ],
     ids=["account", "region", "key"],
 )
