@@ -19,7 +19,7 @@ SEE_IMAGE = ("ecr:BatchGetImage", "ecr:DescribeImages")
 """What CreateModelPackage does with the permissions of its caller."""
 PULL = ("ecr:BatchCheckLayerAvailability", *SEE_IMAGE, "ecr:GetDownloadUrlForLayer")
 READ_MODELS = ("sagemaker:DescribeModelPackage", "sagemaker:ListModelPackages")
-BY_S3 = {"StringLike": {"kms:ViaService": "s3.*.amazonaws.com"}}
+BY_S3 = {"StringLike": {"kms:ViaService": "s3.*.amazonaws.com*"}}
 """A key opens objects of S3 and nothing else; which objects, the bucket's policy says."""
 
 Document = dict[str, Any]

@@ -195,7 +195,9 @@ def check_builds(machine: str, images: int, quotas: Mapping[str, Quota]) -> Quot
     said = f"{name}: {images} images to build, allowed at once: {quota.value:.0f}"
     if quota.value < 1:
         return QuotaAnswer(
-            name, "forbids", f"{said}; no image can be built, so they wait: ask for more at {quota.page}"
+            name,
+            "forbids",
+            f"{said}; no image can be built, so they wait: ask for more at {quota.page}",
         )
     if images <= quota.value:
         return QuotaAnswer(name, "allows", said)
