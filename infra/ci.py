@@ -291,7 +291,8 @@ class CiPermissions:
                 on=[*repositories, *self.serving_arns],
                 because=THEIRS,
             ),
-            self._write("KeepPromoted", models),
+            # SageMaker reads what is registered with the caller's permissions, too.
+            self._write("KeepPromoted", models, "s3:GetObject"),
             _may(
                 "FindPromoted",
                 "sagemaker:ListModelPackageGroups",
@@ -314,9 +315,10 @@ class CiPermissions:
             ),
         ]
 
-    def _write(self, sid: str, patterns: Sequence[str]) -> Statement:
+    def _write(self, sid: str, patterns: Sequence[str], *more: str) -> Statement:
         return _may(
             sid,
+            *more,
             "s3:AbortMultipartUpload",
             "s3:PutObject",
             on=[f"{self.bucket_arn}/{pattern}" for pattern in patterns],

@@ -86,7 +86,7 @@ def make_plan(
     planned, faults = read_definition(definition)
     if faults:
         raise PlanError(*faults)
-    _, jobs = jobs_given(planned, given)
+    jobs = jobs_given(planned, given)
     try:
         deployed = json.loads(read_pipeline(session, pipeline).definition)
     except NotDeployedError:

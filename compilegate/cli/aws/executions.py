@@ -214,7 +214,7 @@ def _prepared(
             f"compilegate aws watch {running}"
         )
     definition, _ = read_definition(pipeline.definition)
-    _, jobs = jobs_given(definition, given)
+    jobs = jobs_given(definition, given)
     if faults := over_budget(session, pipeline.name, workload, jobs, datetime.now(UTC)):
         raise BudgetError(*faults)
     answers, unknown = ask_quotas(session, definition, jobs, workload.compute.max_parallel_steps)

@@ -141,7 +141,7 @@ def _deployed_quotas(project: Project, account: Account) -> Iterator[str]:
             yield f"{workload.name}: {error}"
             continue
         definition, _ = read_definition(deployed.definition)
-        _, jobs = jobs_given(definition, {})
+        jobs = jobs_given(definition, {})
         answers = check_quotas(definition, jobs, quotas, workload.compute.max_parallel_steps)
         yield f"{workload.name}: {_quota_sentence(answers, None)}"
         yield from (f"  {mark}: {said}" for mark, said in _marked(answers) if mark != "ok")

@@ -74,6 +74,7 @@ MAY = [
     ),
     Question("s3:PutObject", f"{bucket(PROD)}/{MODEL}", owner=PROD),
     Question("s3:PutObject", f"{bucket(PROD)}/{VERDICT}", owner=PROD),
+    Question("s3:GetObject", f"{bucket(PROD)}/{MODEL}", owner=PROD),
     Question("kms:GenerateDataKey", OWN_KEY, BY_S3, owner=PROD),
     Question("sagemaker:CreateModelPackage", package(PROD), WAITING, owner=PROD),
 ]
