@@ -181,6 +181,7 @@ deploy: $(DEPLOYING) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS=
 	@$(STAGE)
 	@$(DEPLOY) --all $(FLAGS)
 	@$(BIN)/python -m compilegate.infra.orphans
+	@$(BIN)/compilegate aws plan --quotas
 
 # A workload whose file was deleted keeps its stack, and its schedule trains on.
 prune: $(DEPLOYING) ## Remove the stacks of workloads that are no longer declared (FLAGS=--force asks nothing)

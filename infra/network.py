@@ -18,7 +18,7 @@ from constructs import Construct
 from compilegate.access import Arns, Statement
 from compilegate.access.endpoints import GATEWAYS, Reached, endpoint_statements, reached_services
 from compilegate.access.jobs import ANY, NO_RESOURCE
-from compilegate.account.named.pulled import (
+from compilegate.account.named import (
     aws_repositories,
     repository_arns,
     serving_folders,

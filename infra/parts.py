@@ -76,12 +76,13 @@ def scoped_role(
     trusted: iam.IPrincipal,
     description: str,
     statements: Sequence[Statement],
+    name: str | None = None,
     hours: int = 1,
 ) -> iam.IRole:
     """A role whose statements are all inline, so that it never exists without them.
 
-    `hours` is the longest session. The role cannot be given more later: grants that a construct
-    would add have no effect.
+    `name` is for a role that others name before it exists, `hours` the longest session. The role
+    cannot be given more later: grants that a construct would add have no effect.
     Raises PolicySizeError for more statements than IAM allows.
     """
     policy = {
@@ -92,6 +93,7 @@ def scoped_role(
     role = iam.Role(
         scope,
         id,
+        role_name=name,
         assumed_by=trusted,
         description=description,
         max_session_duration=cdk.Duration.hours(hours) if hours > 1 else None,

@@ -94,7 +94,7 @@ def pipeline_statements(
     training_role_arn: str,
     processing_role_arn: str,
     posture_function: str | None = None,
-    approved_by_people: bool = False,
+    approved_by_people: bool = True,
 ) -> list[Statement]:
     """A pipeline: starts, follows and stops its jobs, reads the verdict, registers a model.
 

@@ -57,35 +57,23 @@ _NO_ANSWER = (
     boto.HTTPClientError,
     WebPageError,
 )
-_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+_RENEW = "sign in again, or set AWS_PROFILE, and try again"
+_EXPIRED = re.compile(r"ExpiredToken(Exception)?|RequestExpired|TokenRefreshRequired")
+_NOT_ACCEPTED = re.compile(
+    r"AuthFailure|IncompleteSignature|InvalidSignatureException|SignatureDoesNotMatch|"
+    r"InvalidAccessKeyId|InvalidClientTokenId|MissingAuthenticationToken|UnrecognizedClientException"
+)
+_THROTTLED = re.compile(
+    r"Throttl(ed|ing)(Exception)?|RequestThrottled|TooManyRequestsException|SlowDown|"
+    r"LimitExceededException|RequestLimitExceeded"
+)
+_DENIED = re.compile(r"AccessDenied(Exception)?|UnauthorizedOperation|Forbidden|403")
 _WITHOUT_REASON = "400"
 """An answer to HEAD has no body that could hold a code, so its status stands for one."""
-_NOT_ACCEPTED = {
-    "AuthFailure",
-    "IncompleteSignature",
-    "InvalidAccessKeyId",
-    "InvalidClientTokenId",
-    "InvalidSignatureException",
-    "MissingAuthenticationToken",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
-}
-_THROTTLED = {
-    "LimitExceededException",
-    "RequestLimitExceeded",
-    "RequestThrottled",
-    "SlowDown",
-    "ThrottledException",
-    "Throttling",
-    "ThrottlingException",
-    "TooManyRequestsException",
-}
-_DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403", "Forbidden"}
 _ABSENT = re.compile(r"does not exist|could not find|not found|no such", re.IGNORECASE)
 _DENIED_ACTION = re.compile(
     r"not authorized to perform:? (?P<action>\S+)(?: on resource:? (?P<resource>\S+))?"
 )
-_RENEW = "sign in again, or set AWS_PROFILE, and try again"
 
 
 @contextmanager
@@ -159,20 +147,20 @@ def _refusal(what: str, error: ClientError) -> AwsError:
     """The sentence for an error answer."""
     details, operation = error.response.get("Error", {}), error.operation_name
     code, said = details.get("Code", ""), _first_line(details.get("Message") or "no reason given")
-    if code in _DENIED:
+    if _DENIED.fullmatch(code):
         return _denial(what, operation, said)
     if code.isdecimal() and int(code) >= SERVER_FAULTS:
         return _unreachable(what, f"{code} {said}")
-    if code in _EXPIRED:
+    if _EXPIRED.fullmatch(code):
         why = f"the AWS credentials have expired; {_RENEW}"
-    elif code in _NOT_ACCEPTED:
+    elif _NOT_ACCEPTED.fullmatch(code):
         why = f"AWS does not accept the credentials ({code}); {_RENEW}"
     elif code == _WITHOUT_REASON:
         why = (
             f"{operation} was refused without a reason, as S3 does when credentials have expired; "
             f"{_RENEW}"
         )
-    elif code in _THROTTLED:
+    elif _THROTTLED.fullmatch(code):
         tries = 1 + int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
         why = (
             f"AWS refused {operation} as too frequent ({code}), even at attempt {tries}; "

@@ -1,8 +1,6 @@
-"""Raw data in the bucket: put there once, and found again by its digest.
+"""S3: objects by URI, and raw data in the bucket, put there once and found again by its digest.
 
-It is not an asset of the deployment, because it may be large, and may change without one.
-
-S3 as the object store that staging writes to, and reading single objects from it.
+Raw data is no asset of the deployment, because it may be large, and may change without one.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Any
 from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import ClientError
 
-from compilegate.account.errors import AwsError, absent_allowed, asking
+from compilegate.account.errors import AwsError, asking
 from compilegate.account.session import AwsSession
 from compilegate.datasets import Announce, RawData
 from compilegate.job.files import whole_file
@@ -30,14 +28,6 @@ class S3ObjectStore:
 
     client: Any
     """A boto3 client of `s3`."""
-
-    def exists(self, uri: str) -> bool:
-        """Whether there is an object at this URI. Raises AwsError."""
-        bucket, key = parts_of(uri)
-        with asking(f"look for {uri}"), absent_allowed():
-            self.client.head_object(Bucket=bucket, Key=key)
-            return True
-        return False
 
     def names(self, uri: str) -> list[str]:
         """The objects below this URI, relative to it, in order. Raises AwsError."""

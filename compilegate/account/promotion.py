@@ -2,27 +2,35 @@
 
 All of it is done with the credentials of the stage that it comes to, which may read where it comes
 from by the policies there. The bytes are copied, so that nothing in production depends on another
-account's bucket; the image is the same one, which stays where it was built.
+account's bucket. The image is not: it must lie in the region that serves the model.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from compilegate.access import Arns
-from compilegate.account.errors import AwsError, asking
+from compilegate.account.errors import AwsError, DeniedError, absent_allowed, asking
 from compilegate.account.object_store import parts_of
-from compilegate.account.registry import RegisteredModel, Registry, described_model
+from compilegate.account.registry import (
+    APPROVED,
+    WAITING,
+    RegisteredModel,
+    Registry,
+    described_model,
+)
 from compilegate.account.session import AwsSession
 from compilegate.account.settings.declaration import Source
+from compilegate.catalog.images import EcrRepository, base_images, ecr_repository
+from compilegate.errors import CompilegateError
 from compilegate.job.names import REPORT_FILE, REPORT_MARKDOWN_FILE
 
-APPROVED, WAITING = "Approved", "PendingManualApproval"
 PROMOTED_FROM = "promoted_from"
 """The metadata that says which model of the stage before it is."""
 REPORTS = (REPORT_FILE, REPORT_MARKDOWN_FILE)
@@ -31,6 +39,10 @@ _KEPT = ("ModelPackageDescription", "InferenceSpecification", "ModelMetrics", "M
 _OF_THE_COPY = "ModelDataETag"
 """S3 may give a copy another."""
 _NOT_FOR_US = ("403", "404", "AccessDenied", "NoSuchKey")
+
+
+class ImageInRegionError(CompilegateError):
+    """The region has no such image, so that SageMaker would not serve the model there."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,7 @@ class Promotion:
         whether it is new: a model that was promoted before is left alone.
 
         `group` is a group's name without any project's. Raises AwsError, also for a model that is
-        not approved.
+        not approved, and ImageInRegionError.
         """
         source, partition = self.source, self.session.partition
         arns = Arns(partition=partition, region=source.region, account=source.account)
@@ -70,11 +82,12 @@ class Promotion:
 
     def _request(self, there: RegisteredModel, group: str) -> dict[str, Any]:
         """What registers it here, once all that it names lies here."""
+        kept = {key: there.description[key] for key in _KEPT if there.description.get(key)}
+        kept = self._with_images_of_this_region(kept)
         moved = {uri: self._copied(uri) for uri in dict.fromkeys(_uris(there))}
         if "verdict" in there.metadata:
             for name in REPORTS:
                 self._copied(f"{there.metadata['verdict'].rpartition('/')[0]}/{name}", needed=False)
-        kept = {key: there.description[key] for key in _KEPT if there.description.get(key)}
         return {
             **_replaced(kept, moved),
             "ModelPackageGroupName": group,
@@ -86,6 +99,71 @@ class Promotion:
             # Two people who promote the same model at once get the same version.
             "ClientToken": hashlib.sha256(there.arn.encode()).hexdigest()[:36],
         }
+
+    def _with_images_of_this_region(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        """SageMaker takes only images that lie in the region of the model. Raises
+        ImageInRegionError."""
+        specification = dict(kept.get("InferenceSpecification", {}))
+        containers = []
+        for container in specification.get("Containers", []):
+            image = container.get("Image", "")
+            found = self._image_here(image)
+            # A digest that the service added belongs to the image that it looked up there.
+            same = found == image
+            containers.append(
+                {k: v for k, v in container.items() if same or k != "ImageDigest"}
+                | ({} if same else {"Image": found})
+            )
+        if not containers:
+            return dict(kept)
+        return {**kept, "InferenceSpecification": {**specification, "Containers": containers}}
+
+    def _image_here(self, uri: str) -> str:
+        repository, region = ecr_repository(uri), self.session.region
+        if repository is None or repository.region == region:
+            return uri
+        if repository.account == self.source.account:
+            return self._replicated(uri, repository)
+        name = uri.partition("/")[2]
+        for image in base_images():
+            if image.name == name and image.hosts.get(repository.region) == repository.host:
+                if region in image.hosts:
+                    return image.uri(region)
+                break
+        raise ImageInRegionError(
+            f"the model is served in {uri}, and no image of that name is known in {region}, where "
+            "SageMaker would need it; serve it in another image, or keep both stages in one region"
+        )
+
+    def _replicated(self, uri: str, there: EcrRepository) -> str:
+        """The same image, by its digest, in this region's registry of the account that built it."""
+        region, name = self.session.region, there.name
+        wanted = uri.removeprefix(f"{there.host}/{name}")
+        digest = self._digest(there.region, name, wanted)
+        if digest is not None and self._digest(region, name, f"@{digest}") == digest:
+            return f"{there.host.replace(there.region, region)}/{name}@{digest}"
+        rules = (
+            f'{{"rules": [{{"destinations": [{{"region": "{region}", "registryId": '
+            f'"{there.account}"}}], "repositoryFilters": [{{"filter": "{name}", "filterType": '
+            '"PREFIX_MATCH"}]}]}'
+        )
+        raise ImageInRegionError(
+            f"the model is served in {uri}, which is not in the registry of {there.account} in "
+            f"{region}, expected there by the same digest; replicate it from {there.region}: "
+            f"aws ecr put-replication-configuration --region {there.region} "
+            f"--replication-configuration '{rules}', push the image once more, and let the roles "
+            "here pull it there (docs/stages.md)"
+        )
+
+    def _digest(self, region: str, repository: str, named: str) -> str | None:
+        """What `:TAG` or `@DIGEST` stands for there; None where nothing does."""
+        of = {"imageDigest" if named.startswith("@") else "imageTag": named[1:]}
+        client = self.session.in_region(region).client("ecr")
+        asked = {"registryId": self.source.account, "repositoryName": repository, "imageIds": [of]}
+        # Of another account's repository that is not there, AWS says that it is denied.
+        with suppress(DeniedError), asking(f"look for {repository}{named}"), absent_allowed():
+            return str(client.describe_images(**asked)["imageDetails"][0]["imageDigest"])
+        return None
 
     def _copied(self, uri: str, *, needed: bool = True) -> str:
         """Copy one object to the same key here; returns its URI. The key names a job or an

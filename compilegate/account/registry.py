@@ -18,6 +18,7 @@ _VERSION = re.compile(
     r"(?P<group>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})/(?P<version>[1-9][0-9]{0,8})"
 )
 COMPLETED = "Completed"
+APPROVED, WAITING = "Approved", "PendingManualApproval"
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,11 @@ class Registry:
         bucket, key = parts_of(uri)
         client = self.session.client("s3")
         with asking(f"read {uri}"):
-            try:
-                body: bytes = client.get_object(Bucket=bucket, Key=key)["Body"].read()
-            except client.exceptions.NoSuchKey:
+            # Listed first: a role that may list its prefixes alone gets 403 for a missing object.
+            found = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents")
+            if not found or found[0]["Key"] != key:
                 return None
+            body: bytes = client.get_object(Bucket=bucket, Key=key)["Body"].read()
         return body
 
     def _full(self, group: str) -> str:

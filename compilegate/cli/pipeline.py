@@ -93,7 +93,7 @@ def compile_command(
         refuse_infeasible(declared, path, bases=bases)
         definition, placement = compiled_here(project, declared, path)
     else:
-        from compilegate.account.named.place import given_place  # noqa: PLC0415  boto3 takes time
+        from compilegate.account.named import given_place  # noqa: PLC0415  boto3 takes time
 
         place = given_place(project.settings_file, **named)
         refuse_infeasible(declared, path, region=place.region, bases=bases)

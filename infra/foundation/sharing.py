@@ -1,15 +1,16 @@
-"""Lets the accounts of later stages read what they promote: models, verdicts, images."""
+"""Lets later stages read what they promote: models, verdicts, images."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import aws_cdk as cdk
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 
-from compilegate.access.sharing import PULL, Shared, of_bucket, of_key
+from compilegate.access.sharing import of_bucket, of_key, of_repository
 
 
 def share(
@@ -22,28 +23,11 @@ def share(
 ) -> None:
     """Put it into the policies of bucket, key and repositories. A key that this project did not
     make has a policy of its own, which has to say the same (docs/stages.md)."""
-    if not readers:
-        return
-    bucket.add_to_resource_policy(_statement(of_bucket(bucket_arn), readers))
-    key.add_to_resource_policy(_statement(of_key(), readers))
+    partition = cdk.Aws.PARTITION
+    for document in of_bucket(bucket_arn, readers, partition):
+        bucket.add_to_resource_policy(iam.PolicyStatement.from_json(document))
+    for document in of_key(readers, partition):
+        key.add_to_resource_policy(iam.PolicyStatement.from_json(document))
     for repository in repositories:
-        # The policy of a repository names no resource: it is of that one.
-        repository.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="ShareImages", principals=_principals(readers), actions=list(PULL)
-            )
-        )
-
-
-def _statement(shared: Shared, readers: Sequence[str]) -> iam.PolicyStatement:
-    return iam.PolicyStatement(
-        sid=shared.sid,
-        principals=_principals(readers),
-        actions=list(shared.actions),
-        resources=list(shared.resources),
-    )
-
-
-def _principals(readers: Sequence[str]) -> list[iam.IPrincipal]:
-    # pyrefly: ignore[bad-return]  # the CDK names a parameter in two ways
-    return [iam.AccountPrincipal(account) for account in readers]
+        for document in of_repository(readers, partition):
+            repository.add_to_resource_policy(iam.PolicyStatement.from_json(document))

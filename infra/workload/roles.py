@@ -19,7 +19,8 @@ from compilegate.access.jobs import (
     training_statements,
 )
 from compilegate.access.layout import assets_prefix
-from compilegate.account.named.pulled import (
+from compilegate.account.named import (
+    approved_by_people,
     arm_folders,
     aws_repositories,
     processing_folders,
@@ -98,7 +99,7 @@ class JobRoles(Construct):
                 posture_function=arns.function(project.names.function(workload.name, FUNCTION_KIND))
                 if workload.posture is not None
                 else None,
-                approved_by_people=bool(project.settings.approval.trusted),
+                approved_by_people=approved_by_people(workload),
             ),
         )
 

@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.account.errors import AwsError
-from compilegate.account.executions.calls import request_token
-from compilegate.account.executions.console import StartedJob
-from compilegate.account.executions.state import is_execution_arn, known
+from compilegate.account.executions.calls import StartedJob, is_execution_arn, known, request_token
 from compilegate.execution.status import ExecutionStatus, StepStatus
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:pipeline/topics/execution/abcdef123456"

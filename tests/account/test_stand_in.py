@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -68,3 +71,42 @@ def test_an_operation_fails_as_often_as_it_is_told(pipeline: AwsServer) -> None:
         sagemaker.describe_pipeline(PipelineName="topics")
     assert sagemaker.describe_pipeline(PipelineName="topics")["PipelineName"] == "topics"
     assert len(pipeline.calls("DescribePipeline")) == 3
+
+
+PIPELINE = {
+    "Type": "AWS::SageMaker::Pipeline",
+    "Properties": {
+        "PipelineName": "topics",
+        "RoleArn": ROLE,
+        "PipelineDefinition": {
+            "PipelineDefinitionBody": {"Fn::Sub": '{"Version": "${AWS::Region}"}'}
+        },
+    },
+}
+SCHEDULE = {
+    "Type": "AWS::Scheduler::Schedule",
+    "Properties": {
+        "Name": "topics",
+        "ScheduleExpression": "rate(7 days)",
+        "FlexibleTimeWindow": {"Mode": "OFF"},
+        "Target": {"Arn": "arn:aws:sagemaker:us-east-1:1:pipeline/topics", "RoleArn": ROLE},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("made", "wrong", "told"),
+    [
+        (PIPELINE, {"PipelineDefinition": {"PipelineDefinitionBody": "text"}}, "topics: Expect"),
+        (PIPELINE, {"ParallelismConfiguration": {"Most": 5}}, 'Unknown parameter .*"Most"'),
+        (SCHEDULE, {"FlexibleTimeWindow": {"Mode": "OFF", "W": 5}}, 'Unknown parameter .*"W"'),
+    ],
+)
+def test_what_the_service_would_refuse_in_a_stack_is_refused(
+    aws: AwsServer, made: dict[str, Any], wrong: dict[str, Any], told: str
+) -> None:
+    """What it takes is seen by the tests of deployments."""
+    faulty = {**made, "Properties": {**made["Properties"], **wrong}}
+    template = json.dumps({"Resources": {"Faulty": faulty}})
+    with pytest.raises(ClientError, match=told):
+        aws.client("cloudformation").create_stack(StackName="faulty", TemplateBody=template)

@@ -214,14 +214,11 @@ def test_a_start_that_would_overlap_is_refused_before_the_data_is_staged(
 def test_raw_data_is_staged_once_and_changed_data_is_passed_on(
     deployed: Deployed, project: Path
 ) -> None:
-    first = compilegate(
-        deployed.server, project, "aws", "submit", "topics", "-p", "ModelApprovalStatus=Approved"
-    )
+    first = compilegate(deployed.server, project, "aws", "submit", "topics")
     assert first.returncode == 0, first.stderr
     (started,) = deployed.server.calls("StartPipelineExecution")
-    given = {entry["Name"]: entry["Value"] for entry in started["PipelineParameters"]}
-    assert given["ModelApprovalStatus"] == "Approved"
-    uri = given["Data"]
+    ((name, uri),) = [(each["Name"], each["Value"]) for each in started["PipelineParameters"]]
+    assert name == "Data"
     keys = deployed.objects(uri.removeprefix(f"s3://{BUCKET}/"))
     assert [key.rpartition("/")[2] for key in keys] == ["train.csv", "validation.csv"]
     writes = len(deployed.server.calls("S3:PUT"))
@@ -262,12 +259,19 @@ def test_one_token_starts_one_execution(deployed: Deployed, project: Path) -> No
     assert len(deployed.server.calls("StartPipelineExecution")) == 2
 
 
-def test_a_parameter_that_is_not_declared_is_refused_before_anything_starts(
-    deployed: Deployed, project: Path
+@pytest.mark.parametrize(
+    ("parameter", "said"),
+    [
+        ("Dat=x", "parameter Dat is not declared, expected Data, ModelApprovalStatus"),
+        ("ModelApprovalStatus=Approved", "people approve models of topics, whose file declares"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_refused_before_anything_starts(
+    deployed: Deployed, project: Path, parameter: str, said: str
 ) -> None:
-    done = compilegate(deployed.server, project, "aws", "submit", "topics", "-p", "Dat=x")
+    done = compilegate(deployed.server, project, "aws", "submit", "topics", "-p", parameter)
     assert done.returncode == 2
-    assert "parameter Dat is not declared, expected Data, ModelApprovalStatus" in done.stderr
+    assert said in done.stderr
     assert deployed.server.calls("StartPipelineExecution") == []
 
 

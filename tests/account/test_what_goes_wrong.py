@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from compilegate.cli import main
+from compilegate.gate.findings import Outcome
+from tests.account import scripted
 from tests.account.command import compilegate
 from tests.account.deployed import Deployed
 from tests.account.scripted import frame, job
@@ -30,51 +32,131 @@ def the_sentence(done: subprocess.CompletedProcess[str]) -> str:
     return line.removeprefix("error: ")
 
 
-def test_nothing_is_deployed(aws: AwsServer, project: Path) -> None:
-    done = compilegate(aws, project, "aws", "submit", "topics")
+DENIED = (
+    "User: arn:aws:sts::123456789012:assumed-role/ci/x is not authorized to perform: "
+    "sagemaker:StartPipelineExecution on resource: arn:aws:sagemaker:us-east-1:123456789012:"
+    "pipeline/compilegate-topics because no identity-based policy allows it"
+)
+SUBMIT = ("submit", "topics", "-p", "Data=s3://b/data")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "said"),
+    [
+        (
+            SUBMIT,
+            {},
+            "there is no stack compilegate-workload-topics in account 123456789012, us-east-1; "
+            "deploy it with: make deploy",
+        ),
+        (
+            ("watch", "topics"),
+            {},
+            "there is no pipeline compilegate-topics in us-east-1; deploy it with: make deploy",
+        ),
+        (
+            SUBMIT,
+            {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
+            "there are no AWS credentials",
+        ),
+        (
+            SUBMIT,
+            {"AWS_REGION": ""},
+            "no AWS region is set; set AWS_REGION, or region in infra/settings.toml",
+        ),
+        (
+            ("watch", "topics"),
+            {"AWS_ENDPOINT_URL": "localhost"},
+            "localhost; check the variables AWS_* and the AWS profile",
+        ),
+        (
+            ("watch", "topics"),
+            {"AWS_MAX_ATTEMPTS": "many"},
+            "check the variables AWS_* and the AWS profile",
+        ),
+        (
+            ("watch", "topics"),
+            {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},  # nothing answers there
+            "cannot list the executions of compilegate-topics: AWS does not answer",
+        ),
+    ],
+)
+def test_without_a_deployment_credentials_or_an_answer_nothing_is_done(
+    aws: AwsServer,
+    project: Path,
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    said: str,
+) -> None:
+    done = compilegate(aws, project, "aws", *arguments, **environment)
     assert done.returncode == 2
-    assert the_sentence(done) == (
-        "there is no stack compilegate-workload-topics in account 123456789012, us-east-1; "
-        "deploy it with: make deploy"
-    )
+    assert said in the_sentence(done)
 
 
-def test_a_pipeline_is_missing(aws: AwsServer, project: Path) -> None:
-    done = compilegate(aws, project, "aws", "watch", "topics")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("watch", "topics"), "compilegate-topics has no execution yet; start one with:"),
+        (
+            ("watch", "arn:aws:sagemaker:us-east-1:1:pipeline/x"),
+            "neither a workload's name nor the ARN of an execution",
+        ),
+    ],
+)
+def test_there_is_nothing_to_watch(
+    deployed: Deployed, project: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    done = compilegate(deployed.server, project, "aws", *arguments)
     assert done.returncode == 2
-    assert the_sentence(done) == (
-        "there is no pipeline compilegate-topics in us-east-1; deploy it with: make deploy"
-    )
+    assert said in done.stderr
 
 
-def test_a_pipeline_was_never_executed(deployed: Deployed, project: Path) -> None:
-    done = compilegate(deployed.server, project, "aws", "watch", "topics")
-    assert done.returncode == 2
-    assert "compilegate-topics has no execution yet" in done.stderr
-    assert "compilegate aws submit topics" in done.stderr
+def test_an_action_is_not_allowed(deployed: Deployed, project: Path) -> None:
+    deployed.server.fail("StartPipelineExecution", "AccessDeniedException", message=DENIED)
+    deployed.server.fail("S3:PUT", "AccessDenied", status=403, message="Access Denied")
+    for arguments, said in (
+        (
+            SUBMIT,
+            "cannot start an execution of compilegate-topics: the credentials do not allow "
+            "sagemaker:StartPipelineExecution on arn:aws:sagemaker:us-east-1:123456789012:pipeline/"
+            "compilegate-topics; ask for that permission",
+        ),
+        (("upload", "topics"), "the credentials do not allow PutObject; ask for that permission"),
+    ):
+        done = compilegate(deployed.server, project, "aws", *arguments)
+        assert done.returncode == 2
+        assert said in done.stderr
 
 
-def test_an_execution_vanishes_midway(deployed: Deployed, project: Path) -> None:
-    deployed.script(RUNNING, {"gone": True})
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (None, "there is no execution {arn}: it, or its pipeline, was deleted or never existed"),
+        (
+            {"code": "ThrottlingException", "after": 1},
+            "cannot read the execution {arn}: AWS refused DescribePipelineExecution as too "
+            "frequent (ThrottlingException), even at attempt 2; try again later; the execution may "
+            "continue; watch it again with: compilegate aws watch {arn}",
+        ),
+        (
+            {"code": "ExpiredTokenException", "after": 2},
+            "cannot read the execution {arn}: the AWS credentials have expired; sign in again, or "
+            "set AWS_PROFILE, and try again; the execution may continue; watch it again with: "
+            "compilegate aws watch {arn}",
+        ),
+    ],
+    ids=["it vanishes", "throttled for good", "credentials expire"],
+)
+def test_contact_is_lost_while_watching(
+    deployed: Deployed, project: Path, fault: dict[str, Any] | None, why: str
+) -> None:
+    deployed.script(RUNNING, {"gone": True} if fault is None else RUNNING)
     arn = deployed.start()
-    done = compilegate(deployed.server, project, "aws", "watch", arn)
-    assert done.returncode == 5
-    assert the_sentence(done) == (
-        f"there is no execution {arn}: it, or its pipeline, was deleted or never existed"
-    )
-
-
-def test_aws_keeps_asking_to_slow_down(deployed: Deployed, project: Path) -> None:
-    deployed.script(RUNNING)
-    arn = deployed.start()
-    deployed.server.fail("DescribePipelineExecution", "ThrottlingException", after=1)
+    if fault is not None:
+        deployed.server.fail("DescribePipelineExecution", **fault)
     done = compilegate(deployed.server, project, "aws", "watch", arn, AWS_MAX_ATTEMPTS="2")
     assert done.returncode == 5
-    assert the_sentence(done) == (
-        f"cannot read the execution {arn}: AWS refused DescribePipelineExecution as too frequent "
-        "(ThrottlingException), even at attempt 2; try again later; "
-        f"the execution may continue; watch it again with: compilegate aws watch {arn}"
-    )
+    assert the_sentence(done) == why.format(arn=arn)
 
 
 def test_one_refusal_to_be_quick_is_waited_out(deployed: Deployed, project: Path) -> None:
@@ -86,82 +168,12 @@ def test_one_refusal_to_be_quick_is_waited_out(deployed: Deployed, project: Path
     assert "execution stopped" in done.stdout
 
 
-def test_credentials_expire_while_watching(deployed: Deployed, project: Path) -> None:
-    deployed.script(RUNNING)
-    arn = deployed.start()
-    deployed.server.fail("DescribePipelineExecution", "ExpiredTokenException", after=2)
-    done = compilegate(deployed.server, project, "aws", "watch", arn)
-    assert done.returncode == 5
-    assert the_sentence(done) == (
-        f"cannot read the execution {arn}: the AWS credentials have expired; "
-        "sign in again, or set AWS_PROFILE, and try again; "
-        f"the execution may continue; watch it again with: compilegate aws watch {arn}"
-    )
-
-
-def test_there_are_no_credentials(aws: AwsServer, project: Path) -> None:
-    done = compilegate(
-        aws, project, "aws", "submit", "topics", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY=""
-    )
-    assert done.returncode == 2
-    assert "there are no AWS credentials" in the_sentence(done)
-
-
-def test_there_is_no_region(aws: AwsServer, project: Path) -> None:
-    done = compilegate(aws, project, "aws", "submit", "topics", AWS_REGION="")
-    assert done.returncode == 2
-    assert the_sentence(done) == (
-        "no AWS region is set; set AWS_REGION, or region in infra/settings.toml"
-    )
-
-
 def test_the_credentials_are_of_another_account(aws: AwsServer, project: Path) -> None:
     (project / "infra").mkdir(exist_ok=True)
     (project / "infra" / "settings.toml").write_text('account = "000000000001"\n')
     done = compilegate(aws, project, "aws", "submit", "topics")
     assert done.returncode == 2
     assert "belong to account 123456789012, but infra/settings.toml allows only 000000000001" in (
-        the_sentence(done)
-    )
-
-
-def test_an_action_is_not_allowed(deployed: Deployed, project: Path) -> None:
-    deployed.server.fail(
-        "StartPipelineExecution",
-        "AccessDeniedException",
-        message="User: arn:aws:sts::123456789012:assumed-role/ci/x is not authorized to perform: "
-        "sagemaker:StartPipelineExecution on resource: "
-        "arn:aws:sagemaker:us-east-1:123456789012:pipeline/compilegate-topics because no "
-        "identity-based policy allows the sagemaker:StartPipelineExecution action",
-    )
-    done = compilegate(
-        deployed.server, project, "aws", "submit", "topics", "-p", "Data=s3://b/data"
-    )
-    assert done.returncode == 2
-    assert the_sentence(done) == (
-        "cannot start an execution of compilegate-topics: the credentials do not allow "
-        "sagemaker:StartPipelineExecution on arn:aws:sagemaker:us-east-1:123456789012:pipeline/"
-        "compilegate-topics; ask for that permission"
-    )
-
-
-def test_the_bucket_may_not_be_written(deployed: Deployed, project: Path) -> None:
-    deployed.server.fail("S3:PUT", "AccessDenied", status=403, message="Access Denied")
-    done = compilegate(deployed.server, project, "aws", "upload", "topics")
-    assert done.returncode == 2
-    assert "error: cannot write s3://compilegate-123456789012-us-east-1/compilegate/data/" in (
-        done.stderr
-    )
-    assert "the credentials do not allow PutObject; ask for that permission" in done.stderr
-
-
-def test_nobody_answers(aws: AwsServer, project: Path) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # taken, and nobody listens
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        done = compilegate(aws, project, "aws", "watch", "topics", AWS_ENDPOINT_URL=url)
-    assert done.returncode == 2
-    assert "cannot list the executions of compilegate-topics: AWS does not answer" in (
         the_sentence(done)
     )
 
@@ -217,18 +229,6 @@ def test_what_a_proxy_takes_is_not_staged(deployed: Deployed, project: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("AWS_ENDPOINT_URL", "localhost"), ("AWS_MAX_ATTEMPTS", "many")]
-)
-def test_a_variable_holds_what_nobody_can_use(
-    aws: AwsServer, project: Path, variable: str, value: str
-) -> None:
-    done = compilegate(aws, project, "aws", "watch", "topics", **{variable: value})
-    assert done.returncode == 2
-    assert value in the_sentence(done)
-    assert "check the variables AWS_* and the AWS profile" in the_sentence(done)
-
-
-@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--project", "typo"], "--project: typo is not a folder"),
@@ -250,25 +250,22 @@ def test_an_argument_that_cannot_be_meant_starts_nothing(
     assert said in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("status", "why"),
-    [(403, "the credentials do not allow HeadObject"), (400, "as S3 does when credentials have")],
-)
-def test_the_verdict_cannot_be_read(
-    deployed: Deployed, project: Path, status: int, why: str
-) -> None:
-    deployed.script(frame("Succeeded", job("Prepare", "Processing", 0, 60)))
-    deployed.server.fail("S3:HEAD", "without a body", status=status)
+def test_the_verdict_cannot_be_read(deployed: Deployed, project: Path) -> None:
+    scripted.gate_has_run(deployed, scripted.verdict("baseline", Outcome.FAIL))
+    deployed.script(frame("Succeeded", job("Gate", "Processing", 0, 60)))
+    deployed.server.fail("S3:GET", "AccessDenied", status=403)
     arn = deployed.start()
     done = compilegate(deployed.server, project, "aws", "watch", arn)
     assert done.returncode == 5
     assert the_sentence(done).startswith(
-        "the execution ended as Succeeded, but its results could not be read: cannot look for s3://"
+        "the execution ended as Succeeded, but its results could not be read: cannot list s3://"
     )
-    assert why in the_sentence(done)
+    assert "the credentials do not allow ListObjectsV2" in the_sentence(done)
 
 
-def test_an_argument_is_neither_a_workload_nor_an_execution(aws: AwsServer, project: Path) -> None:
-    done = compilegate(aws, project, "aws", "watch", "arn:aws:sagemaker:us-east-1:1:pipeline/x")
-    assert done.returncode == 2
-    assert "neither a workload's name nor the ARN of an execution" in done.stderr
+def test_what_other_jobs_wrote_need_not_be_readable(deployed: Deployed, project: Path) -> None:
+    """CI's role reads verdicts and nothing else, also of an execution that has none."""
+    deployed.script(frame("Stopped", job("Prepare", "Processing", 0, 60)))
+    deployed.server.fail("S3:GET", "AccessDenied", status=403)
+    done = compilegate(deployed.server, project, "aws", "watch", deployed.start())
+    assert done.returncode == 130, done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from compilegate.account.named.pulled import aws_repositories
+from compilegate.account.named import aws_repositories
 from compilegate.workload import Arm, read_workload
 from tests.workload.settled import settled_arm
 

@@ -48,7 +48,7 @@ def test_the_settings_of_this_repository_are_valid() -> None:
         ),
         (
             'account = "12"',
-            r"account is '12', expected a string that matches ^[0-9]{12}$",
+            "account is '12', expected twelve digits",
         ),
         (
             '[network]\nsubnets = ["subnet-1"]',
@@ -88,7 +88,7 @@ def test_the_settings_of_this_repository_are_valid() -> None:
         ),
         (
             'project = "our-models"',
-            "project is 'our-models', expected a string that matches ^[a-z][a-z0-9]*$",
+            "project is 'our-models', expected small letters and digits, a letter first",
         ),
         ("[github]", "github.repository is missing"),
         (

@@ -69,7 +69,9 @@ def test_models_come_from_the_stage_before_which_lets_them_be_read() -> None:
         "news",
     )
     assert Names(prod).source_bucket == Names(dev).bucket(DEV, "us-east-1")
-    assert (dev.readers, dev.source, prod.readers) == ([PROD], None, [])
+    assert dev.readers == [f"arn:*:iam::{PROD}:role/news-ci-deploy"]
+    assert Names(prod).ci_deploy_role == "news-ci-deploy"
+    assert (dev.source, prod.readers) == (None, [])
     named = changed(dev={"names": {"bucket": "our-models"}})
     assert Names(settings_of(FILE, named, "prod")).source_bucket == "our-models"
 

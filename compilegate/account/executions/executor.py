@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from compilegate.account.errors import AwsError, VanishedError, absent_allowed, asking
+from compilegate.account.errors import (
+    AwsError,
+    DeniedError,
+    VanishedError,
+    absent_allowed,
+    asking,
+)
 from compilegate.account.executions import calls
-from compilegate.account.executions.console import LOG_GROUPS, StartedJob
-from compilegate.account.executions.state import SageMakerExecution, SageMakerStep
+from compilegate.account.executions.calls import (
+    LOG_GROUPS,
+    SageMakerExecution,
+    SageMakerStep,
+    StartedJob,
+)
 from compilegate.account.object_store import S3ObjectStore
 from compilegate.account.session import AwsSession
 from compilegate.document.model import Scalar
@@ -24,6 +34,8 @@ from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import LostError, StepStatus
 from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
 
+VERDICT = "verdict"
+"""The output of a gate's job in Compilegate's own pipelines; elsewhere it may have any name."""
 LAST_LINES = 20
 """The most that is shown of a failed job's log."""
 
@@ -37,6 +49,8 @@ class SageMakerExecutor:
     """Where what comes out of an execution is fetched to: HOME/aws/EXECUTION."""
     token: str | None = None
     """With the same token, two starts are one execution."""
+    at_once: int | None = None
+    """The most steps that a start runs in parallel; None for the pipeline's own bound."""
     poll_seconds: float = POLL_SECONDS
     quiet_seconds: float = QUIET_SECONDS
 
@@ -44,7 +58,7 @@ class SageMakerExecutor:
         """Start an execution. Raises NotDeployedError when there is no such pipeline."""
         given = {name: str(value) for name, value in parameters.items()}
         token = calls.request_token(pipeline, self.token)
-        return calls.start_execution(self.session, pipeline, given, token)
+        return calls.start_execution(self.session, pipeline, given, token, self.at_once)
 
     def follow(self, reference: str, listener: Callable[[Event], None]) -> ExecutionResult:
         """Look at the execution until it ends; it continues whether or not anybody looks."""
@@ -75,25 +89,28 @@ class SageMakerExecutor:
         calls.stop_execution(self.session, reference)
 
     def fetch_verdict(self, result: ExecutionResult) -> bool:
-        """Fetch the gate's files from where the execution has put them."""
+        """Fetch the gate's files, the repros beside, from where the execution has put them."""
         store = S3ObjectStore(self.session.client("s3"))
         with _losing(result):
-            for uri in self._processing_outputs(result):
-                if store.exists(f"{uri}/{VERDICT_FILE}"):
-                    for name in GATE_FILES:
-                        if name == VERDICT_FILE or store.exists(f"{uri}/{name}"):
-                            store.download(f"{uri}/{name}", result.folder / name)
-                    self._fetch_repros(store, f"{uri}/{REPROS_FOLDER}", result)
-                    return True
+            for name, uri in self._processing_outputs(result):
+                try:
+                    # Listed: a role that may list its prefixes alone gets 403 for a missing object.
+                    found = store.names(uri)
+                except DeniedError:
+                    if name == VERDICT:
+                        raise
+                    continue
+                if VERDICT_FILE not in found:
+                    continue
+                for each in found:
+                    if each in GATE_FILES:
+                        store.download(f"{uri}/{each}", result.folder / each)
+                    elif each.startswith(f"{REPROS_FOLDER}/") and ".." not in Path(each).parts:
+                        # The report has links to these, and can be read without them.
+                        with suppress(AwsError):
+                            store.download(f"{uri}/{each}", result.folder / each)
+                return True
         return False
-
-    @staticmethod
-    def _fetch_repros(store: S3ObjectStore, uri: str, result: ExecutionResult) -> None:
-        """Fetch the scripts that the report has links to; it can be read without them."""
-        with suppress(AwsError):
-            for name in store.names(uri):
-                if ".." not in PurePosixPath(name).parts:
-                    store.download(f"{uri}/{name}", result.folder / REPROS_FOLDER / name)
 
     def models(self, result: ExecutionResult) -> Sequence[str]:
         """The model packages that it registered, with their approval status now."""
@@ -121,10 +138,11 @@ class SageMakerExecutor:
             return f"{name} ({error})"
         return f"{name}, {package.get('ModelApprovalStatus', 'without an approval status')}"
 
-    def _processing_outputs(self, result: ExecutionResult) -> Iterator[str]:
-        """Where the processing steps of this execution have written, the last one's first: a gate
-        waits for everything else."""
+    def _processing_outputs(self, result: ExecutionResult) -> list[tuple[str, str]]:
+        """What the processing steps of this execution have written, by name and URI: what is called
+        the verdict first, then the last step's first, since a gate waits for everything else."""
         client = self.session.client("sagemaker")
+        found = []
         for step in reversed([*result.steps.values()]):
             if step.type != PROCESSING or step.status is not StepStatus.SUCCEEDED or step.cached:
                 continue
@@ -132,7 +150,8 @@ class SageMakerExecutor:
                 job = client.describe_processing_job(ProcessingJobName=step.job_name)
             for output in job.get("ProcessingOutputConfig", {}).get("Outputs", []):
                 if "S3Output" in output:
-                    yield output["S3Output"]["S3Uri"].rstrip("/")
+                    found.append((output["OutputName"], output["S3Output"]["S3Uri"].rstrip("/")))
+        return sorted(found, key=lambda each: each[0] != VERDICT)
 
     def _with_logs(self, ended: SageMakerExecution) -> SageMakerExecution:
         """The same, with the log and its last lines in the failure of each step that failed."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from compilegate.account.errors import asking
-from compilegate.account.executions.calls import list_steps
+from compilegate.account.executions.calls import executions_since, list_steps
 from compilegate.account.plan.jobs import PlannedJob
 from compilegate.account.session import AwsSession
 from compilegate.catalog import Price, price_of
@@ -120,13 +120,7 @@ def spent_this_month(
     first = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     usd = 0.0
     with asking(f"read what the executions of {pipeline} took this month"):
-        for summary in session.listed(
-            "sagemaker",
-            "list_pipeline_executions",
-            "PipelineExecutionSummaries",
-            PipelineName=pipeline,
-            CreatedAfter=first,
-        ):
+        for summary in executions_since(session, pipeline, CreatedAfter=first):
             steps = list_steps(client, summary["PipelineExecutionArn"])
             usd += sum(_step_usd(step, rates, now) for step in steps)
     return usd

@@ -54,18 +54,14 @@ class PlanError(CompilegateError):
     """A definition cannot be executed as asked; a line for each reason."""
 
 
-def jobs_given(
-    definition: Definition, given: Mapping[str, str]
-) -> tuple[Mapping[str, Scalar], list[PlannedJob]]:
-    """The parameters' values, and the jobs that would run with them. Raises PlanError for
-    parameters that the definition does not declare or the service would refuse."""
+def jobs_given(definition: Definition, given: Mapping[str, str]) -> list[PlannedJob]:
+    """The jobs that would run with these parameters. Raises PlanError for parameters that the
+    definition does not declare or the service would refuse."""
     values, faults = parameter_values(definition.parameters, given)
-    if faults:
-        raise PlanError(*faults)
-    jobs = jobs_of(definition, values)
-    if unable := [*volume_key_faults(definition, values), *job_faults(jobs)]:
-        raise PlanError(*unable)
-    return values, jobs
+    jobs = [] if faults else jobs_of(definition, values)
+    if problems := faults or [*volume_key_faults(definition, values), *job_faults(jobs)]:
+        raise PlanError(*problems)
+    return jobs
 
 
 def job_faults(jobs: Sequence[PlannedJob]) -> list[str]:
@@ -95,14 +91,11 @@ def _runtime_faults(jobs: Iterable[PlannedJob]) -> list[str]:
         for job in jobs
         if job.spot and job.max_wait_seconds is not None and job.max_seconds is not None
     ]
-    if not waits:
-        return []
-    wait, runtime, step = min(waits)
-    if runtime <= wait:
-        return []
     return [
         f"the maximum runtime is {runtime} seconds, allowed: {wait}, within which the spot job "
         f"{step} has to wait and run"
+        for wait, runtime, step in sorted(waits)[:1]
+        if runtime > wait
     ]
 
 
@@ -113,7 +106,7 @@ def _job(step: Step, parameters: Mapping[str, Scalar]) -> PlannedJob:
         resources = resources.get(member, {})
     limits = request.get("StoppingCondition", {})
     runtime, wait = (
-        _seconds(limits.get(name), parameters)
+        None if name not in limits else int(_value(limits[name], parameters))
         for name in ("MaxRuntimeInSeconds", "MaxWaitTimeInSeconds")
     )
     return PlannedJob(
@@ -125,10 +118,6 @@ def _job(step: Step, parameters: Mapping[str, Scalar]) -> PlannedJob:
         spot=bool(request.get("EnableManagedSpotTraining", False)),
         max_wait_seconds=wait,
     )
-
-
-def _seconds(value: Any, parameters: Mapping[str, Scalar]) -> int | None:
-    return None if value is None else int(_value(value, parameters))
 
 
 def _value(value: Any, parameters: Mapping[str, Scalar]) -> Any:

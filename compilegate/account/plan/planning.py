@@ -1,40 +1,44 @@
-"""The plan of one workload: everything the account can tell before anything is started."""
+"""The plan of one workload: what the account says before anything is started, and whether this
+checkout's definition is the deployed one."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
-from compilegate.account.deployed import read_pipeline
+from compilegate.access.endpoints import GATEWAYS, reached_services
+from compilegate.account.deployed import StackOutputs, read_pipeline
 from compilegate.account.errors import AwsError, NotDeployedError
-from compilegate.account.plan.budget import over_budget
-from compilegate.account.plan.changes import DefinitionChanges, compare_definitions
-from compilegate.account.plan.cost import (
-    ExecutionCost,
-    NetworkCost,
-    Storage,
-    execution_cost,
-    network_cost,
-    read_storage,
-)
+from compilegate.account.plan.budget import bound_of, over_budget
 from compilegate.account.plan.jobs import PlanError, PlannedJob, jobs_given
-from compilegate.account.plan.prediction import PastExecution, Prediction, predict, read_history
 from compilegate.account.plan.quotas import (
     QuotaAnswer,
+    ask_quotas,
     check_builds,
-    check_quotas,
     check_size,
     read_quotas,
 )
 from compilegate.account.session import AwsSession
-from compilegate.account.settings import Settings
-from compilegate.document.model import Definition
+from compilegate.account.settings import Names, Settings
+from compilegate.account.settings.declaration import Network
+from compilegate.account.settings.names import output_suffix
+from compilegate.account.settings.reading import network_of
 from compilegate.document.reading import read_definition
+from compilegate.pipelines.deployment import Deployment, MadeNetwork, Sources, object_name
 from compilegate.workload import Workload
-from compilegate.workload.schedule import read_expression, starts_within
+from compilegate.workload.file import Budget
 
-YEAR = 365
+NOT_DEPLOYED = "arn:aws:iam::000000000000:role/not-deployed"
+"""Stands for the roles of a workload that has no stack yet."""
+_HOURS_A_MONTH = 730
+USD_PER_ENDPOINT_HOUR = {"us-east-1": 0.010, "us-west-2": 0.010, "eu-west-1": 0.011}
+"""What one interface endpoint costs in one zone (`VpcEndpoint-Hours`), November 2026; a region that
+is not here has a price that nobody looked up."""
+USD_PER_ENDPOINT_GIGABYTE = 0.010
+"""What passes an interface costs this in these regions; what passes a gateway costs nothing."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +47,22 @@ class Plan:
 
     pipeline: str
     region: str
-    deployed: bool
-    changes: DefinitionChanges
-    """Against nothing, when it is not deployed."""
-    predictions: tuple[Prediction, ...]
-    cost: ExecutionCost
+    definition: Literal["not deployed", "same", "changed"]
+    """Against the deployed one."""
+    jobs: tuple[PlannedJob, ...]
+    most_usd: float
+    """All jobs with a known price at their maximum runtimes, nothing taken from the cache. A job
+    that the service tries again can cost more."""
+    usd_of: Mapping[str, float]
+    """The same by step, of the jobs that are counted."""
+    unknown: tuple[str, ...]
+    """Why jobs are missing from that, each reason once."""
     quotas: tuple[QuotaAnswer, ...]
     quotas_unknown: str | None
     """Why the account's quotas could not be read; what holds for every account is there still."""
-    storage: Storage | None = None
-    """What the workload keeps in the bucket; None before the first deployment."""
-    storage_unknown: str | None = None
-    """Why that could not be read."""
-    network: NetworkCost | None = None
+    network: str | None
     """What the network costs that the project makes; None where it makes none."""
-    over_budget: tuple[str, ...] = ()
+    over_budget: tuple[str, ...]
     """Why an execution may not start: what the workload allows it to cost."""
 
 
@@ -69,7 +74,6 @@ def make_plan(
     *,
     given: Mapping[str, str],
     settings: Settings,
-    bucket: str,
     unbuilt: Sequence[str],
     now: datetime,
 ) -> Plan:
@@ -82,70 +86,119 @@ def make_plan(
     planned, faults = read_definition(definition)
     if faults:
         raise PlanError(*faults)
-    parameters, jobs = jobs_given(planned, given)
-    deployed, history = _deployed(session, pipeline)
-    predictions = predict(planned, parameters, history, now)
-    answers, quotas_unknown = _quotas(
-        session, planned, jobs, workload=workload, settings=settings, unbuilt=unbuilt
+    jobs = jobs_given(planned, given)
+    try:
+        deployed = json.loads(read_pipeline(session, pipeline).definition)
+    except NotDeployedError:
+        deployed = None
+    answers, quotas_unknown = ask_quotas(
+        session, planned, jobs, workload.compute.max_parallel_steps
     )
-    storage, storage_unknown = None, None
-    if deployed is not None:
-        storage, storage_unknown = _storage(session, bucket, workload, now)
+    if unbuilt and quotas_unknown is None:
+        try:
+            of_builds = read_quotas(session, "codebuild")
+            answers.append(check_builds(settings.images.build_machine, len(unbuilt), of_builds))
+        except AwsError as error:
+            quotas_unknown = str(error)
+    bound = bound_of(jobs, workload.budget or Budget(), session.region)
+    same = deployed == json.loads(definition)
     return Plan(
         pipeline=pipeline,
         region=session.region,
-        deployed=deployed is not None,
-        changes=compare_definitions(deployed or "{}", definition),
-        predictions=tuple(predictions.values()),
-        cost=execution_cost(jobs, predictions, history, session.region),
+        definition="not deployed" if deployed is None else "same" if same else "changed",
+        jobs=tuple(jobs),
+        most_usd=bound.usd,
+        usd_of={
+            job.step: bound.rates[job.step] * job.max_seconds / 3600
+            for job in jobs
+            if job.step in bound.rates and job.max_seconds is not None
+        },
+        unknown=bound.unknown,
         quotas=(check_size(len(definition)), *answers),
         quotas_unknown=quotas_unknown,
-        storage=storage,
-        storage_unknown=storage_unknown,
         network=network_cost(settings.network, session.region),
         over_budget=over_budget(session, pipeline if deployed else None, workload, jobs, now),
     )
 
 
-def _deployed(session: AwsSession, pipeline: str) -> tuple[str | None, Sequence[PastExecution]]:
-    """The deployed definition and the latest executions; None and none before the first deploy."""
-    try:
-        return read_pipeline(session, pipeline).definition, read_history(session, pipeline)
-    except NotDeployedError:
-        return None, []
+def network_cost(declared: Network, region: str) -> str | None:
+    """What the endpoints cost that the project makes, by the hour and zone; None without any
+    network of its own."""
+    if not declared.create:
+        return None
+    services = reached_services(declared.endpoints, isolated=declared.isolation)
+    endpoints = sum(service not in GATEWAYS for service in services)
+    if endpoints == 0:
+        return "Network: 0.00 USD a month, gateways cost nothing"
+    counted = f"{endpoints} interface endpoints in {declared.zone_count} zones"
+    hourly = USD_PER_ENDPOINT_HOUR.get(region)
+    if hourly is None:
+        known = ", ".join(f"{usd} USD in {where}" for where, usd in USD_PER_ENDPOINT_HOUR.items())
+        return (
+            f"Network: {counted}, by the hour whether or not anything trains; the price in "
+            f"{region} is not known here ({known}, each and an hour)"
+        )
+    usd = endpoints * declared.zone_count * hourly * _HOURS_A_MONTH
+    return (
+        f"Network: {usd:,.2f} USD a month in {region} for {counted}, whether or not anything "
+        f"trains, and {USD_PER_ENDPOINT_GIGABYTE} USD for each GB that passes them"
+    )
 
 
-def _storage(
-    session: AwsSession, bucket: str, workload: Workload, now: datetime
-) -> tuple[Storage | None, str | None]:
-    """What lies in the bucket, or why that is unknown, which is no reason to give no plan."""
-    schedule, starts = workload.schedule, 0
-    if schedule is not None and schedule.enabled:
-        starts = starts_within(read_expression(schedule.expression), now.date(), YEAR)
-    try:
-        return read_storage(session, bucket, workload.name, starts), None
-    except AwsError as error:
-        return None, str(error)
-
-
-def _quotas(
-    session: AwsSession,
-    planned: Definition,
-    jobs: Sequence[PlannedJob],
+def target_deployment(
+    foundation: StackOutputs,
+    stack: StackOutputs | None,
+    names: Names,
+    image_tags: Mapping[str, str],
+    region: str,
     *,
-    workload: Workload,
-    settings: Settings,
-    unbuilt: Sequence[str],
-) -> tuple[list[QuotaAnswer], str | None]:
-    """What the account's quotas say, or why they are unknown: a plan without them is still worth
-    having."""
-    answers: list[QuotaAnswer] = []
-    at_once = workload.compute.max_parallel_steps
-    try:
-        answers += check_quotas(planned, jobs, read_quotas(session), at_once)
-        if unbuilt:
-            of_builds = read_quotas(session, "codebuild")
-            answers.append(check_builds(settings.images.build_machine, len(unbuilt), of_builds))
-    except AwsError as error:
-        return answers, str(error)
-    return answers, None
+    network: StackOutputs | None = None,
+) -> Deployment:
+    """The deployment that `make deploy` would compile for. Raises NotDeployedError.
+
+    `stack` is the workload's own, or None when it was never deployed: then its roles have no names
+    yet, and there is no definition to compare with. `network` is the stack of the VPC that the
+    project has made, or None where it has made none.
+
+    An image folder that is new has no repository yet, and one of a known name in the same registry.
+    """
+    registry = foundation["RepositoryUriGate"].partition("/")[0]
+    repositories = {
+        folder: foundation.values.get(
+            f"RepositoryUri{output_suffix(folder)}", f"{registry}/{names.repository(folder)}"
+        )
+        for folder in image_tags
+    }
+    made = None
+    if network is not None:
+        made = MadeNetwork(
+            subnets=network["SubnetIds"].split(","), security_group=network["SecurityGroupId"]
+        )
+    return Deployment(
+        region=region,
+        bucket=foundation["BucketName"],
+        training_role_arn=stack["TrainingRoleArn"] if stack else NOT_DEPLOYED,
+        processing_role_arn=stack["ProcessingRoleArn"] if stack else NOT_DEPLOYED,
+        images={folder: f"{repositories[folder]}:{tag}" for folder, tag in image_tags.items()},
+        kms_key=foundation["KeyArn"],
+        network=network_of(names.settings, made),
+        name_prefix=names.pipeline(""),
+        tags=names.tags,
+    )
+
+
+def target_sources(staged: Sources, stack: StackOutputs) -> Sources:
+    """The staged content as assets: in the bucket that the deployed ones lie in, by its own
+    digests. Raises NotDeployedError."""
+
+    def beside(output: str, uri: str) -> str:
+        return f"{stack[output].rpartition('/')[0]}/{object_name(uri)}"
+
+    return Sources(
+        training_archive=beside("TrainingArchiveUri", staged.training_archive),
+        training_code=beside("TrainingCodeUri", staged.training_code),
+        gate_code=beside("GateCodeUri", staged.gate_code),
+        experiment=beside("ExperimentUri", staged.experiment),
+        data=staged.data,
+        serving_code=staged.serving_code and beside("GateCodeUri", staged.serving_code),
+    )

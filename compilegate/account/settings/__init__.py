@@ -2,8 +2,13 @@
 
 from compilegate.account.settings.declaration import Settings
 from compilegate.account.settings.names import Names
-from compilegate.account.settings.reading import SETTINGS_FILE, read_settings, settings_of
-from compilegate.account.settings.stages import STAGE_VARIABLE, SettingsError
+from compilegate.account.settings.reading import (
+    SETTINGS_FILE,
+    STAGE_VARIABLE,
+    SettingsError,
+    read_settings,
+    settings_of,
+)
 
 __all__ = [
     "SETTINGS_FILE",

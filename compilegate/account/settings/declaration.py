@@ -14,6 +14,8 @@ from pydantic import (
     model_validator,
 )
 
+from compilegate.declaration_errors import matching
+
 _RESERVED = ("aws:", "compilegate:", "alias/aws/")
 
 
@@ -46,38 +48,62 @@ def _private_block(text: str) -> str:
 
 PRIVATE_BLOCKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 
-Project = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*$", max_length=20)]
+Project = Annotated[
+    str, matching(r"^[a-z][a-z0-9]*$", "small letters and digits, a letter first", max_length=20)
+]
 """Without a hyphen, so that no project's name and workload read like another project's."""
-Account = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
-Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
+Account = Annotated[str, matching(r"^[0-9]{12}$", "twelve digits")]
+Region = Annotated[str, matching(r"^[a-z]{2}(-[a-z]+)+-[0-9]$", "a region such as us-east-1")]
 Days = Annotated[int, Field(ge=1, le=3650)]
-Zone = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$")]
-EndpointService = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*(\.[a-z0-9-]+)*$")]
-"""What stands behind `com.amazonaws.REGION.`, as in `ecr.api`."""
-SubnetId = Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")]
-SecurityGroupId = Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]+$")]
-KeyArn = Annotated[
+Zone = Annotated[str, matching(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "a zone such as us-east-1a")]
+EndpointService = Annotated[
     str,
-    StringConstraints(
-        pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]{32,36}$"
+    matching(
+        r"^[a-z][a-z0-9-]*(\.[a-z0-9-]+)*$", "what stands behind com.amazonaws.REGION., as ecr.api"
     ),
 ]
-Email = Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]
+SubnetId = Annotated[str, matching(r"^subnet-[0-9a-f]+$", "subnet-ID")]
+SecurityGroupId = Annotated[str, matching(r"^sg-[0-9a-f]+$", "sg-ID")]
+KeyArn = Annotated[
+    str,
+    matching(
+        r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]{32,36}$",
+        "arn:aws:kms:REGION:ACCOUNT:key/ID",
+    ),
+]
+Email = Annotated[str, matching(r"^[^@\s]+@[^@\s]+\.[^@\s]+$", "an address such as a@example.com")]
 Repository = Annotated[
     str,
-    StringConstraints(
-        pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$|^[A-Za-z0-9._-]+@[0-9]+/[A-Za-z0-9._-]+@[0-9]+$"
+    matching(
+        r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$|^[A-Za-z0-9._-]+@[0-9]+/[A-Za-z0-9._-]+@[0-9]+$",
+        "OWNER/NAME, or OWNER@ID/NAME@ID",
     ),
 ]
 ProviderArn = Annotated[
-    str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:oidc-provider/.+$")
+    str,
+    matching(
+        r"^arn:aws[a-z-]*:iam::[0-9]{12}:oidc-provider/.+$",
+        "arn:aws:iam::ACCOUNT:oidc-provider/HOST",
+    ),
 ]
 PrincipalArn = Annotated[
     str,
-    StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[A-Za-z0-9+=,.@_/-]+$"),
+    matching(
+        r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[A-Za-z0-9+=,.@_/-]+$",
+        "the ARN of a role or a user",
+    ),
+]
+Reader = Annotated[
+    str,
+    matching(
+        r"^arn:(aws[a-z-]*|\*):iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/*-]+$|^o-[a-z0-9]{10,32}$",
+        "the ARN of a role, where * stands for any text, or an organisation, o-ID",
+    ),
 ]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
-Environment = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$", max_length=250)]
+Environment = Annotated[
+    str, matching(r"^[A-Za-z0-9._/-]+$", "letters, digits and . _ / -", max_length=250)
+]
 """What stands for itself in the subject of a token."""
 TagKey = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/=+@ -]{1,128}$"), AfterValidator(_of_ones_own)
@@ -206,7 +232,7 @@ class GitHub(_Table):
 
 
 class Approval(_Table):
-    """Who approves models. Nobody else can then: models are only registered as waiting."""
+    """Who approves models. Nobody else can then, and no workload may register one as approved."""
 
     trusted: list[PrincipalArn] = Field(default=[], max_length=20)
     """Roles and users that may assume the approver's role, which can do nothing but look at models
@@ -222,6 +248,8 @@ class Source(_Table):
     """The project's name there."""
     bucket: Annotated[str, StringConstraints(min_length=3, max_length=63)] | None = None
     """The bucket there; by default as it is named without `names.bucket`."""
+    repository_prefix: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    """What the repositories there begin with; by default the project's name."""
 
 
 class Images(_Table):
@@ -308,9 +336,9 @@ class Settings(_Table):
     approval: Approval = Approval()
     source: Source | None = None
     """Where `compilegate aws promote` takes models from; `from` of a stage says the same."""
-    readers: list[Account] = Field(default=[], max_length=20)
-    """Accounts that may read models, verdicts and images here, to promote models; a stage whose
-    `from` names this one is among them by itself."""
+    readers: list[Reader] = Field(default=[], max_length=20)
+    """Roles of other accounts, or an organisation, that may read models, verdicts and images here
+    to promote models; CI's role of a stage whose `from` names this one is among them by itself."""
     images: Images = Images()
     storage: Storage = Storage()
     scheduling: Scheduling = Scheduling()

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 from compilegate.access.bootstrap import PROJECT_TAG
+from compilegate.access.sharing import CI_DEPLOY
 from compilegate.account.settings.declaration import Settings
 from compilegate.workload import Workload
 
@@ -36,6 +37,14 @@ class Names:
     @property
     def ci_stack(self) -> str:
         return f"{self.settings.project}-ci"
+
+    @property
+    def ci_deploy_role(self) -> str:
+        return f"{self.settings.project}{CI_DEPLOY}"
+
+    @property
+    def ci_plan_role(self) -> str:
+        return f"{self.settings.project}-ci-plan"
 
     def workload_stack(self, workload: str) -> str:
         return f"{self.settings.project}-workload-{workload}"

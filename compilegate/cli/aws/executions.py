@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,16 +17,18 @@ from compilegate.access.layout import verdicts_prefix
 from compilegate.account.deployed import read_outputs, read_pipeline
 from compilegate.account.executions.calls import (
     execution_parameters,
+    is_execution_arn,
     latest_executions,
     running_execution,
     stop_execution,
 )
 from compilegate.account.executions.executor import SageMakerExecutor
-from compilegate.account.executions.state import is_execution_arn, region_of
+from compilegate.account.named import approved_by_people
 from compilegate.account.object_store import stage_raw_data
 from compilegate.account.plan.budget import BudgetError, over_budget
 from compilegate.account.plan.jobs import jobs_given
-from compilegate.account.registry import Registry
+from compilegate.account.plan.quotas import ask_quotas, most_at_once
+from compilegate.account.registry import WAITING, Registry
 from compilegate.account.session import AwsSession, open_session
 from compilegate.cli.checks import refuse_infeasible
 from compilegate.cli.options import (
@@ -47,7 +50,7 @@ from compilegate.execution.looking import POLL_SECONDS
 from compilegate.job.names import NOTICE_FILE
 from compilegate.pipelines.staging import raw_data_uri
 from compilegate.workload import Workload
-from compilegate.workload.parameters import ATTEMPT, DATA, INSTANCE_TYPE
+from compilegate.workload.parameters import APPROVAL, ATTEMPT, DATA, INSTANCE_TYPE
 
 POLL_VARIABLE = "COMPILEGATE_POLL_SECONDS"
 """How long to wait between two looks, in seconds."""
@@ -76,11 +79,12 @@ def submit_command(
     \b
       compilegate aws submit news-topics              start it
       compilegate aws submit news-topics --wait       start it, and follow it to its verdict
-      compilegate aws submit news-topics -p ModelApprovalStatus=Approved
+      compilegate aws submit news-topics -p TrainingInstanceType=ml.m5.2xlarge
 
-    The definition is the deployed one (`compilegate aws plan` shows what this checkout would
-    change). The raw data is uploaded first unless it is already there. With --wait the exit status
-    is that of a local run. Ctrl-C stops the watching, not the execution.
+    The definition is the deployed one (`compilegate aws plan` says whether it is this checkout's).
+    The raw data is uploaded first unless it is already there. What the budget or the account's
+    quotas forbid does not start; where a quota is low, fewer steps run in parallel. With --wait the
+    exit status is that of a local run. Ctrl-C stops the watching, not the execution.
     """
     declared, path = project.load(workload)
     given = parameter_pairs(parameters)
@@ -95,11 +99,15 @@ def submit_command(
         with refusing_os_errors():
             project.home.mkdir(parents=True, exist_ok=True)
     account = open_account(project)
-    pipeline, added = _prepared(account, declared, path, given, repeats=token is not None)
+    ready = _prepared(account, declared, path, given, repeats=token is not None)
     executor = SageMakerExecutor(
-        session=account.session, home=project.home, token=token, poll_seconds=poll_seconds()
+        session=account.session,
+        home=project.home,
+        token=token,
+        at_once=ready.at_once,
+        poll_seconds=poll_seconds(),
     )
-    arn = executor.start(pipeline, {**given, **added})
+    arn = executor.start(ready.pipeline, {**given, **ready.added})
     if wait:
         from compilegate.cli.measured import expectations  # noqa: PLC0415  reads tables
 
@@ -175,13 +183,28 @@ def upload_command(project: Project, workload: str | None, *, all_of_them: bool)
         click.echo(_staged(account, each, path))
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """What a start is made of besides what was given."""
+
+    pipeline: str
+    added: Mapping[str, str]
+    """Parameters that only the account knows."""
+    at_once: int | None
+    """The most parallel steps that quotas allow, where they limit that."""
+
+
 def _prepared(
     account: Account, workload: Workload, path: Path, given: Mapping[str, str], *, repeats: bool
-) -> tuple[str, dict[str, str]]:
-    """Refuse a start that cannot succeed, and upload the raw data; returns the pipeline's name and
-    the parameters that only the account knows. A start that `repeats` a token may overlap: it
-    finds its execution."""
+) -> _Ready:
+    """Refuse a start that cannot succeed, and upload the raw data. A start that `repeats` a token
+    may overlap: it finds its execution."""
     session = account.session
+    if given.get(APPROVAL, WAITING) != WAITING and approved_by_people(workload):
+        raise RefusalError(
+            f"--parameter {APPROVAL} is {given[APPROVAL]!r}, expected {WAITING}: people approve "
+            f"models of {workload.name}, whose file declares no other approval in [registry]"
+        )
     stack = read_outputs(session, account.names.workload_stack(workload.name))
     pipeline = read_pipeline(session, stack["PipelineName"])
     running = None if repeats else running_execution(session, pipeline.name)
@@ -191,9 +214,15 @@ def _prepared(
             f"compilegate aws watch {running}"
         )
     definition, _ = read_definition(pipeline.definition)
-    _, jobs = jobs_given(definition, given)
+    jobs = jobs_given(definition, given)
     if faults := over_budget(session, pipeline.name, workload, jobs, datetime.now(UTC)):
         raise BudgetError(*faults)
+    answers, unknown = ask_quotas(session, definition, jobs, workload.compute.max_parallel_steps)
+    if unknown is not None:
+        click.echo(f"quotas were not checked: {unknown}", err=True)
+    at_once = most_at_once(answers)
+    if at_once is not None:
+        click.echo(f"the account's quotas let {at_once} steps run at a time", err=True)
     added = {}
     if DATA not in given:
         data = _staged(account, workload, path)
@@ -204,7 +233,7 @@ def _prepared(
         attempt = _attempt(account, workload.name, pipeline.name)
         if attempt > 1:
             added[ATTEMPT] = str(attempt)
-    return pipeline.name, added
+    return _Ready(pipeline.name, added, at_once)
 
 
 def _attempt(account: Account, workload: str, pipeline: str) -> int:
@@ -264,7 +293,7 @@ def _watch(executor: SageMakerExecutor, arn: str) -> int:
 def _find_execution(project: Project, arn_or_workload: str) -> tuple[AwsSession, str]:
     """The execution that an argument names, and a session for its account."""
     if is_execution_arn(arn_or_workload):
-        return open_session(region_of(arn_or_workload)), arn_or_workload
+        return open_session(arn_or_workload.split(":")[3]), arn_or_workload
     if ":" in arn_or_workload or "/" in arn_or_workload:
         raise click.UsageError(
             f"{arn_or_workload!r} is neither a workload's name nor the ARN of an "

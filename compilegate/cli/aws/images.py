@@ -168,10 +168,7 @@ def _refuse_without_quota(account: Account, builds: int) -> None:
     except AwsError:
         return  # it cannot be read: builds of others may take it up
     if found.answer == "forbids":
-        raise RefusalError(
-            f"{found.sentence}: https://{account.session.region}.console.aws.amazon.com/"
-            "servicequotas/home/services/codebuild/quotas; then run this again"
-        )
+        raise RefusalError(f"{found.sentence}; then run this again")
 
 
 def _quota(account: Account, builds: int) -> QuotaAnswer:

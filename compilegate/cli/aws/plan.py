@@ -1,4 +1,4 @@
-"""`compilegate aws plan`: what a deployment would change, and an execution reuse, cost and need."""
+"""`compilegate aws plan`: what an execution would cost and need, and what quotas say to it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from pathlib import Path
 import click
 
 from compilegate.access import Arns
-from compilegate.account.deployed import StackOutputs, read_outputs
+from compilegate.account.deployed import StackOutputs, read_outputs, read_pipeline
 from compilegate.account.errors import AwsError, NotDeployedError
 from compilegate.account.images import unbuilt_images
 from compilegate.account.plan.budget import BudgetError
-from compilegate.account.plan.changes import FieldChange
-from compilegate.account.plan.cost import GIGABYTE, Total, usd_a_month
-from compilegate.account.plan.planning import Plan, make_plan
-from compilegate.account.plan.target import target_deployment, target_sources
+from compilegate.account.plan.jobs import jobs_given
+from compilegate.account.plan.planning import Plan, make_plan, target_deployment, target_sources
+from compilegate.account.plan.quotas import QuotaAnswer, check_quotas, read_quotas
 from compilegate.cli.checks import image_bases, refuse_infeasible
 from compilegate.cli.definitions import compiled
 from compilegate.cli.options import (
     Project,
+    completing,
     parameter_option,
     parameter_pairs,
     pass_project,
-    workload_argument,
 )
 from compilegate.cli.places import Account, open_account
 from compilegate.cli.terminal.errors import aligned, refusing_os_errors
 from compilegate.datasets import raw_data
+from compilegate.document.reading import read_definition
 from compilegate.document.writing import compact
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.pipelines.requests.images import image_folders_of
@@ -42,14 +42,20 @@ from compilegate.workload import Workload
 from compilegate.workload.parameters import INSTANCE_TYPE
 
 FORMATS = ("text", "markdown", "json")
-LONGEST_VALUE = 160
-_COLUMNS = ("STEP", "INSTANCE", "WOULD", "TOOK LAST", "USUALLY", "AT MOST", "WHY")
+_COLUMNS = ("JOBS", "INSTANCE", "EACH AT MOST", "COST AT MOST")
 _MARKS = {"forbids": "FORBIDDEN", "limits": "limited", "unknown": "unknown", "allows": "ok"}
 """The answers of quotas, the worst first."""
+_DEFINITION = {
+    "not deployed": "not deployed yet",
+    "same": "the same as the deployed one",
+    "changed": "not the deployed one; make diff shows the changes",
+}
 
 
 @click.command("plan")
-@workload_argument
+@click.argument(
+    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
+)
 @click.option(
     "--format",
     "form",
@@ -58,23 +64,38 @@ _MARKS = {"forbids": "FORBIDDEN", "limits": "limited", "unknown": "unknown", "al
     show_default=True,
     help="Markdown suits a comment on a pull request.",
 )
+@click.option(
+    "--quotas", "only_quotas", is_flag=True, help="Only quotas: of every workload that is deployed."
+)
 @parameter_option
 @pass_project
-def command(project: Project, workload: str, *, form: str, parameters: tuple[str, ...]) -> None:
-    """Show what this checkout would change in the account, before anything starts.
+def command(
+    project: Project,
+    workload: str | None,
+    *,
+    form: str,
+    only_quotas: bool,
+    parameters: tuple[str, ...],
+) -> None:
+    """Show what an execution of this checkout would cost and need, before anything starts.
 
     \b
       compilegate aws plan news-topics                       in words
       compilegate aws plan news-topics --format markdown     as a comment on a pull request
       compilegate aws plan news-topics --format json         for a program
+      compilegate aws plan --quotas                          as `make deploy` does at its end
 
-    Compares this checkout's definition with the deployed one, by step and field. For an execution
-    it shows which steps would come from the step cache (a prediction), the usual and the maximum
-    cost, and which quotas are too low. Nothing is written or started.
+    Says whether this checkout's definition is the deployed one, the maximum cost, and which of the
+    account's quotas are too low. Nothing is written or started.
     """
+    if only_quotas is (workload is not None):
+        raise click.UsageError("name one workload, or give --quotas")
+    account = open_account(project)
+    if workload is None:
+        click.echo("\n".join(_deployed_quotas(project, account)))
+        return
     given = parameter_pairs(parameters)
     declared, path = project.load(workload)
-    account = open_account(project)
     bases = image_bases(project.containers, account.names.settings.images.base)
     refuse_infeasible(
         declared,
@@ -87,9 +108,7 @@ def command(project: Project, workload: str, *, form: str, parameters: tuple[str
     with refusing_os_errors():
         deployment, sources = _target(account, declared, path, project.containers)
     definition = compact(compiled(declared, deployment, sources))
-    click.echo(
-        "reading the deployed definition, its latest executions and the account's quotas", err=True
-    )
+    click.echo("reading the deployed definition and the account's quotas", err=True)
     plan = make_plan(
         account.session,
         account.names.pipeline(declared.name),
@@ -97,7 +116,6 @@ def command(project: Project, workload: str, *, form: str, parameters: tuple[str
         declared,
         given=given,
         settings=account.names.settings,
-        bucket=deployment.bucket,
         unbuilt=_unbuilt(account, declared, deployment),
         now=datetime.now(UTC),
     )
@@ -107,6 +125,26 @@ def command(project: Project, workload: str, *, form: str, parameters: tuple[str
         click.echo("\n".join(_text(plan) if form == "text" else _markdown(plan)))
     if plan.over_budget:
         raise BudgetError(*plan.over_budget)
+
+
+def _deployed_quotas(project: Project, account: Account) -> Iterator[str]:
+    """What the quotas say to each deployed workload, as it is deployed."""
+    try:
+        quotas = read_quotas(account.session)
+    except AwsError as error:
+        yield f"Quotas: not known ({error})"
+        return
+    for workload, _ in project.deployed_workloads(account.names.settings):
+        try:
+            deployed = read_pipeline(account.session, account.names.pipeline(workload.name))
+        except NotDeployedError as error:
+            yield f"{workload.name}: {error}"
+            continue
+        definition, _ = read_definition(deployed.definition)
+        jobs = jobs_given(definition, {})
+        answers = check_quotas(definition, jobs, quotas, workload.compute.max_parallel_steps)
+        yield f"{workload.name}: {_quota_sentence(answers, None)}"
+        yield from (f"  {mark}: {said}" for mark, said in _marked(answers) if mark != "ok")
 
 
 def _unbuilt(account: Account, workload: Workload, deployment: Deployment) -> list[str]:
@@ -158,146 +196,74 @@ def _outputs(account: Account, stack: str) -> StackOutputs | None:
 
 def _text(plan: Plan) -> Iterator[str]:
     """The plan for the terminal."""
-    yield from (f"{plan.pipeline} in {plan.region}", "", _definition_sentence(plan))
-    yield from (f"  {line}" for line in _change_lines(plan))
-    yield from ("", _cache_sentence(plan))
+    yield from (f"{plan.pipeline} in {plan.region}", "")
+    yield from (f"Definition: {_DEFINITION[plan.definition]}", "")
     yield from (f"  {line}" for line in aligned([_COLUMNS, *_rows(plan)]))
-    yield from ("", *_cost_sentences(plan), "", _quota_sentence(plan))
-    yield from (f"  {mark}: {sentence}" for mark, sentence in _quotas(plan))
+    yield from ("", *_cost_sentences(plan), "", _quota_sentence(plan.quotas, plan.quotas_unknown))
+    yield from (f"  {mark}: {sentence}" for mark, sentence in _marked(plan.quotas))
 
 
 def _markdown(plan: Plan) -> Iterator[str]:
     """The plan as Markdown; its first line marks the comment so that it can be found again."""
     yield f"<!-- compilegate aws plan {plan.pipeline} -->"
-    yield from (f"### Plan of `{plan.pipeline}` in {plan.region}", "", _definition_sentence(plan))
-    if changes := list(_change_lines(plan)):
-        yield from ("", "```diff", *changes, "```")
-    yield from ("", _cache_sentence(plan), "")
+    yield from (f"### Plan of `{plan.pipeline}` in {plan.region}", "")
+    yield from (f"Definition: {_DEFINITION[plan.definition]}", "")
     for cells in (_COLUMNS, ["---"] * len(_COLUMNS), *_rows(plan)):
         yield f"| {' | '.join(map(_escaped, cells))} |"
-    yield from ("", "  \n".join(_cost_sentences(plan)), "", _quota_sentence(plan), "")
-    yield from (f"- **{mark}**: {_escaped(sentence)}" for mark, sentence in _quotas(plan))
+    yield from ("", "  \n".join(_cost_sentences(plan)))
+    yield from ("", _quota_sentence(plan.quotas, plan.quotas_unknown), "")
+    yield from (f"- **{mark}**: {_escaped(sentence)}" for mark, sentence in _marked(plan.quotas))
 
 
 def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def _definition_sentence(plan: Plan) -> str:
-    changes = plan.changes
-    if not plan.deployed:
-        return f"Definition: not deployed yet, {len(changes.added)} steps would be new"
-    if changes.none:
-        return "Definition: the same as the deployed one"
-    changed = sum(len(change.steps) for change in changes.changed)
-    return (
-        f"Definition: {len(changes.added)} steps added, {len(changes.removed)} removed, "
-        f"{changed} changed, {len(changes.parameters)} changes of parameters"
+def _rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Jobs that are alike on one line."""
+    alike = Counter(
+        (job.kind, job.instance_type, job.instances, job.max_seconds, plan.usd_of.get(job.step))
+        for job in plan.jobs
     )
-
-
-def _change_lines(plan: Plan) -> Iterator[str]:
-    """In the form of a diff: each line begins with `+`, `-` or `!`."""
-    if not plan.deployed:
-        return
-    changes = plan.changes
-    for name in changes.removed:
-        yield f"- {name}"
-    for name in changes.added:
-        yield f"+ {name}"
-    for change in changes.changed:
-        yield f"! {', '.join(change.steps)}"
-        yield from _field_lines(change.fields)
-    for title, fields in (("parameters", changes.parameters), ("definition", changes.other)):
-        if fields:
-            yield f"! {title}"
-            yield from _field_lines(fields)
-
-
-def _field_lines(fields: Sequence[FieldChange]) -> Iterator[str]:
-    for field in fields:
-        for sign, value in (("-", field.before), ("+", field.after)):
-            if value is not None:
-                line = value.replace("\n", "\\n")
-                cut = line if len(line) <= LONGEST_VALUE else f"{line[: LONGEST_VALUE - 3]}..."
-                yield f"{sign}   {field.path}: {cut}"
-
-
-def _cache_sentence(plan: Plan) -> str:
-    served = sum(prediction.served for prediction in plan.predictions)
-    return (
-        f"Step cache: {served} of {len(plan.predictions)} jobs would come from it "
-        "(a prediction: SageMaker does not show its cache)"
-    )
-
-
-def _rows(plan: Plan) -> list[tuple[str, ...]]:
-    whys = {prediction.step: prediction.why for prediction in plan.predictions}
-    return [
-        (
-            job.step,
-            job.instance_type,
-            "be cached" if job.served else "run",
-            formats.seconds(job.usual_seconds),
-            *(
-                formats.NOTHING if usd is None else formats.dollars(usd)
-                for usd in (job.usual_usd, job.most_usd)
-            ),
-            whys[job.step],
+    for (kind, instance_type, instances, seconds, usd), count in alike.items():
+        yield (
+            f"{count} {kind}",
+            instance_type if instances == 1 else f"{instances} x {instance_type}",
+            formats.seconds(seconds),
+            formats.NOTHING if usd is None else formats.dollars(usd * count),
         )
-        for job in plan.cost.jobs
-    ]
 
 
 def _cost_sentences(plan: Plan) -> Iterator[str]:
-    cost, storage = plan.cost, plan.storage
-    yield f"Cost, usually: {_amount(cost.usual, 'that would run, each as long as its last run')}"
-    yield f"Cost, at most: {_amount(cost.most, 'at their maximum runtimes, nothing cached')}"
-    yield from (f"Unknown: {reason}" for reason in cost.unknown)
-    if plan.storage_unknown is not None:
-        yield f"Storage: not known ({plan.storage_unknown})"
-    if storage is not None:
-        permanent = f"{_stored(storage.permanent)} never expire"
-        yield f"Storage: {_stored(storage.total)}, of which {permanent}"
-        if storage.growth:
-            yield (
-                f"Storage, in a year: {_stored(storage.growth)} more, if each of "
-                f"{storage.starts_a_year} scheduled starts registers a model like the last"
-            )
+    counted, jobs = len(plan.usd_of), len(plan.jobs)
+    if counted == 0:
+        yield f"Cost, at most: unknown, for all of the {jobs} jobs"
+    else:
+        of = f"the {jobs}" if counted == jobs else f"{counted} of the {jobs}"
+        yield (
+            f"Cost, at most: {formats.dollars(plan.most_usd)} for {of} jobs at their maximum "
+            "runtimes, nothing cached"
+        )
+    yield from (f"Unknown: {reason}" for reason in plan.unknown)
     if plan.network is not None:
-        yield plan.network.sentence
+        yield plan.network
 
 
-def _stored(size: int) -> str:
-    return f"{size / GIGABYTE:,.2f} GB ({usd_a_month(size):,.2f} USD a month)"
-
-
-def _amount(total: Total, of_what: str) -> str:
-    if total.of == 0:
-        return "nothing, no job would run"
-    if total.counted == 0:
-        return f"unknown, for all of the {total.of} jobs {of_what}"
-    counted = f"the {total.of}" if total.complete else f"{total.counted} of the {total.of}"
-    more = "" if total.complete else "; the others are unknown"
-    return f"{formats.dollars(total.usd)} for {counted} jobs {of_what}{more}"
-
-
-def _quota_sentence(plan: Plan) -> str:
-    if plan.quotas_unknown is not None:
-        return f"Quotas: not known ({plan.quotas_unknown})"
-    counts = Counter(quota.answer for quota in plan.quotas)
-    of = len(plan.quotas)
+def _quota_sentence(quotas: Sequence[QuotaAnswer], unknown: str | None) -> str:
+    if unknown is not None:
+        return f"Quotas: not known ({unknown})"
+    counts, of = Counter(quota.answer for quota in quotas), len(quotas)
     if counts["forbids"]:
-        said = f"Quotas: {counts['forbids']} of {of} forbid this execution"
+        said = f"Quotas: {counts['forbids']} of {of} forbid an execution"
     elif counts["limits"]:
         said = f"Quotas: {counts['limits']} of {of} let fewer jobs run in parallel than could"
     else:
-        said = f"Quotas: {counts['allows']} of {of} allow this execution"
+        said = f"Quotas: {counts['allows']} of {of} allow an execution"
     return f"{said}, {counts['unknown']} unknown" if counts["unknown"] else said
 
 
-def _quotas(plan: Plan) -> list[tuple[str, str]]:
+def _marked(quotas: Sequence[QuotaAnswer]) -> list[tuple[str, str]]:
     """The mark and the sentence of each quota, the worst first."""
     marks = list(_MARKS)
-    ordered = sorted(plan.quotas, key=lambda quota: marks.index(quota.answer))
+    ordered = sorted(quotas, key=lambda quota: marks.index(quota.answer))
     return [(_MARKS[quota.answer], quota.sentence) for quota in ordered]

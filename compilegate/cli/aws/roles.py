@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import click
 
-from compilegate.account.named.place import given_place
-from compilegate.account.named.roles import named_roles
-from compilegate.account.named.terraform import terraform
+from compilegate.account.named import given_place, named_roles
 from compilegate.account.promotion import Promotion
 from compilegate.account.registry import Registry
 from compilegate.account.settings import STAGE_VARIABLE
@@ -32,25 +29,17 @@ _MODEL = re.compile(r"(?P<group>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})/(?P<version>
 
 @click.command("roles")
 @workload_argument
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["json", "terraform"]),
-    default="json",
-    show_default=True,
-    help="Terraform gets roles, group, pipeline and schedule as a .tf.json.",
-)
 @output_option
 @named_place_options
 @pass_project
 def roles_command(
-    project: Project, workload: str, *, form: str, output: Path | None, **named: str | None
+    project: Project, workload: str, *, output: Path | None, **named: str | None
 ) -> None:
     """Print the roles of a workload: whom each trusts, and what it may do.
 
     \b
       compilegate aws roles news-topics --account 123456789012 --region us-east-1 --key ARN
-      compilegate aws roles news-topics --format terraform -o news-topics.tf.json
+      compilegate aws roles news-topics -o roles.json      place and key from infra/settings.toml
 
     The statements are those that `make deploy` gives the same roles. AWS is not called. The
     definition that goes with them is printed by `compilegate pipeline compile --account`.
@@ -61,19 +50,15 @@ def roles_command(
     folders = image_folders(project.containers, images.base, images.pinned)
     place.check(declared)
     roles = named_roles(place, declared, folders)
-    document: dict[str, Any] = (
-        terraform(place, declared, roles)
-        if form == "terraform"
-        else {
-            kind: {
-                "RoleName": role.name,
-                "Description": role.description,
-                "AssumeRolePolicyDocument": role.trust,
-                "PolicyDocument": role.policy,
-            }
-            for kind, role in roles.items()
+    document = {
+        kind: {
+            "RoleName": role.name,
+            "Description": role.description,
+            "AssumeRolePolicyDocument": role.trust,
+            "PolicyDocument": role.policy,
         }
-    )
+        for kind, role in roles.items()
+    }
     text = json.dumps(document, indent=2) + "\n"
     if declared.new_data is not None:
         click.echo(

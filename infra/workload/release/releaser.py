@@ -16,7 +16,7 @@ from compilegate.access.layout import (
     releases_prefix,
     requests_prefix,
 )
-from compilegate.account.named.pulled import (
+from compilegate.account.named import (
     repository_arns,
     serving_folders,
     serving_repositories,

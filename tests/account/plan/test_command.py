@@ -19,11 +19,11 @@ from tests.account.deployed import (
     create_stack,
     deploy,
 )
-from tests.account.scripted import frame, job
 from tests.aws_server.client import PROJECT, AwsServer
 
 pytestmark = pytest.mark.slow
 
+TRAINING = "ml.g5.xlarge for training job usage"
 BUILDS = "Concurrently running builds for Linux/Medium environment"
 
 
@@ -42,14 +42,13 @@ def plan(aws: AwsServer, project: Path, *arguments: str, **more: str) -> dict[st
 def deployed_definition(project: Path) -> str:
     """What a deployment of this checkout would bring, compiled as `make deploy` does."""
     from compilegate.account.deployed import StackOutputs  # noqa: PLC0415
-    from compilegate.account.plan.target import target_deployment, target_sources  # noqa: PLC0415
+    from compilegate.account.plan.planning import target_deployment, target_sources  # noqa: PLC0415
     from compilegate.account.settings import Names, Settings  # noqa: PLC0415
     from compilegate.datasets import raw_data  # noqa: PLC0415
     from compilegate.document.writing import compact  # noqa: PLC0415
     from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415
     from compilegate.pipelines.staging import image_folders, placement_of  # noqa: PLC0415
     from compilegate.workload import read_workload  # noqa: PLC0415
-    from tests.account.deployed import WORKLOAD  # noqa: PLC0415
 
     path = project / "workloads" / "topics.toml"
     workload = read_workload(path)
@@ -73,70 +72,66 @@ def test_a_new_workload_is_planned_also_where_quotas_may_not_be_read(
     create_stack(aws, "compilegate-foundation", FOUNDATION)
     aws.fail("ListServiceQuotas", "AccessDeniedException", message="no")
     found = plan(aws, project)
-    assert found["deployed"] is False
-    assert {"Prepare", "Train-baseline-7", "Gate"} <= set(found["changes"]["added"])
-    assert found["cost"]["usual"]["counted"] == 0
-    assert found["cost"]["most"]["usd"] == pytest.approx(4 * 24 * 1.408)
+    assert found["definition"] == "not deployed"
+    assert found["most_usd"] == pytest.approx(4 * 24 * 1.408)
+    assert {"Train-baseline-7", "Train-compiled-8"} <= set(found["usd_of"])
     (size,) = found["quotas"]
     assert (size["quota"], size["answer"]) == ("size of a pipeline definition", "allows")
-    assert found["quotas_unknown"] == (
-        "cannot read the account's quotas of SageMaker: the credentials do not allow "
-        "ListServiceQuotas; ask for that permission"
-    )
+    assert "cannot read the account's quotas of SageMaker" in found["quotas_unknown"]
     assert aws.calls("StartPipelineExecution") == []
 
 
 @pytest.mark.long
-def test_after_a_deployment_and_an_execution_the_plan_says_what_a_change_costs(
+def test_after_a_deployment_the_plan_says_what_a_change_costs_and_lacks(
     aws: AwsServer, project: Path
 ) -> None:
-    definition = deployed_definition(project)
-    account = deploy(aws, definition)
-    steps = [
-        job(step["Name"], step["Type"], 0, 600)
-        for step in json.loads(definition)["Steps"]
-        if step["Type"] in {"Training", "Processing"}
-    ]
-    account.script(frame("Succeeded", *steps))
-    account.start()
-    same = plan(aws, project)
-    assert same["deployed"] is True
-    assert same["changes"]["changed"] == same["changes"]["added"] == []
-    # What the gate decides anew is packaged and kept: either of these, so that the plan has both.
-    kept = ("Package", "Keep")
-    again = [p["step"] for p in same["predictions"] if not p["served"]]
-    assert again == [
-        "Gate",
-        *(f"{step}-{arm}" for arm in ("compiled", "baseline") for step in kept),
-    ]
+    deploy(aws, deployed_definition(project))
+    assert plan(aws, project)["definition"] == "same"
 
     declared = project / "workloads" / "topics.toml"
     declared.write_text(declared.read_text().replace("epochs = 2", "epochs = 3"))
-    aws.set_quotas({"ml.g5.xlarge for training job usage": 0, BUILDS: 1})
-    done = compilegate(
-        aws,
-        project,
-        *("aws", "plan", "topics", "--format", "markdown"),
-    )
+    aws.set_quotas({TRAINING: 0, BUILDS: 1})
+    done = compilegate(aws, project, "aws", "plan", "topics", "--format", "markdown")
     lines = done.stdout.splitlines()
     assert lines[0] == f"<!-- compilegate aws plan {PIPELINE} -->"
-    assert "Definition: 0 steps added, 0 removed, 4 changed, 0 changes of parameters" in lines
-    changed = lines.index("-   HyperParameters.epochs: 2")
-    assert lines[changed + 1] == "+   HyperParameters.epochs: 3"
-    assert lines[changed - 1].startswith("! Train-baseline-7, Train-compiled-7, ")
-    row = "| Train-baseline-7 | ml.g5.xlarge | run | 10.0 min | $0.235 | $33.79 |"
-    assert any(line.startswith(row) for line in lines)
-    assert "asks for something else: HyperParameters.epochs" in done.stdout
-    assert "- **FORBIDDEN**: ml.g5.xlarge for training job usage: 4 needed at once" in done.stdout
-    assert (
-        f"- **limited**: {BUILDS}: 2 images to build, allowed at once: 1; the others are queued"
-        in done.stdout
-    )
-    assert "Quotas: 1 of 4 forbid this execution, 1 unknown" in lines
-    assert [line for line in done.stderr.splitlines() if line != "compiling topics"] == [
-        "looking up where topics is deployed",
-        "reading the deployed definition, its latest executions and the account's quotas",
-    ]
+    assert "Definition: not the deployed one; make diff shows the changes" in lines
+    assert "| 4 training | ml.g5.xlarge | 24.0 h | $135.17 |" in lines
+    assert f"- **FORBIDDEN**: {TRAINING}: 4 needed at once, allowed: 0" in done.stdout
+    assert "/servicequotas/home/services/sagemaker/quotas/L-" in done.stdout
+    assert f"- **limited**: {BUILDS}: 2 images to build, allowed at once: 1" in done.stdout
+    assert "Quotas: 1 of 4 forbid an execution, 1 unknown" in lines
+
+    told = compilegate(aws, project, "aws", "plan", "--quotas")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.startswith("topics: Quotas: 1 of 2 forbid an execution, 1 unknown\n")
+    assert f"  FORBIDDEN: {TRAINING}: 4 needed at once, allowed: 0" in told.stdout
+
+
+@pytest.mark.long
+def test_a_start_keeps_to_the_quotas_of_the_account(aws: AwsServer, project: Path) -> None:
+    deploy(aws, deployed_definition(project))
+    aws.set_quotas({TRAINING: 0})
+    refused = compilegate(aws, project, "aws", "submit", "topics")
+    assert refused.returncode == 2
+    assert f"{TRAINING}: 4 needed at once, allowed: 0; no such job can start" in refused.stderr
+    assert aws.calls("PutObject") == aws.calls("StartPipelineExecution") == []
+
+    aws.set_quotas({TRAINING: 3})
+    started = compilegate(aws, project, "aws", "submit", "topics")
+    assert started.returncode == 0, started.stderr
+    (request,) = aws.calls("StartPipelineExecution")
+    assert request["ParallelismConfiguration"] == {"MaxParallelExecutionSteps": 3}
+
+
+def test_a_new_image_folder_has_the_repository_that_a_deployment_would_make() -> None:
+    from compilegate.account.deployed import StackOutputs  # noqa: PLC0415
+    from compilegate.account.plan.planning import target_deployment  # noqa: PLC0415
+    from compilegate.account.settings import Names, Settings  # noqa: PLC0415
+
+    foundation = StackOutputs("compilegate-foundation", FOUNDATION)
+    tags = {"training": "1", "brand-new": "2"}
+    images = target_deployment(foundation, None, Names(Settings()), tags, "us-east-1").images
+    assert images == {"training": f"{REGISTRY}/training:1", "brand-new": f"{REGISTRY}/brand-new:2"}
 
 
 def test_the_definition_is_that_of_the_account(project: Path) -> None:

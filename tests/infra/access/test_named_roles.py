@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.account.named import NamedPlace
-from compilegate.account.named.roles import named_roles
+from compilegate.account.named import NamedPlace, named_roles
 from compilegate.account.settings import Names
 from compilegate.infra.project import read_project
 from tests.infra.assembly import ACCOUNT, PROJECT, REGION, Assembly

@@ -54,6 +54,10 @@ PROCESSING_JOB = f"{SAGEMAKER}:processing-job/pipelines-x"
 THROUGH_DYNAMODB = {"kms:ViaService": f"dynamodb.{REGION}.amazonaws.com"}
 STREAM = "/stream/first"
 FOR_A_SERVICE = {"kms:GrantIsForAWSResource": "true"}
+THROUGH_S3 = {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
+MODEL = f"{SAGEMAKER}:model-package/compilegate-topics/1"
+WAITING = {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}
+APPROVED = {"sagemaker:ModelApprovalStatus": "Approved"}
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ ROLES = {
             ("sagemaker:AddTags", TRAINING_JOB, {**TAGGED_OURS, **WHEN_MADE}),
             ("sagemaker:StopTrainingJob", TRAINING_JOB, OF_OURS),
             ("sagemaker:StopProcessingJob", PROCESSING_JOB, OF_OURS),
-            ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("sagemaker:CreateModelPackage", MODEL, WAITING),
             ("s3:GetObject", f"{OURS}/verdicts/abc/verdict.json"),
             ("ecr:BatchGetImage", f"{ECR}/compilegate/training"),
             ("iam:PassRole", f"{IAM}/TRAINING", TO_SAGEMAKER),
@@ -181,6 +185,7 @@ ROLES = {
             ("sagemaker:AddTags", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("sagemaker:DeleteModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("sagemaker:CreateModelPackage", MODEL, APPROVED),
             ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/neighbour-topics/1"),
             ("sagemaker:CreateEndpoint", f"{SAGEMAKER}:endpoint/x"),
             ("sagemaker:StopTrainingJob", TRAINING_JOB, OF_OTHERS),
@@ -372,7 +377,10 @@ ROLES = {
             ("sagemaker:ListPipelineExecutionSteps", f"{PIPELINE}/execution/x"),
             ("s3:PutObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
             ("s3:GetObject", f"{OURS}/verdicts/abc/report.html"),
-            ("sagemaker:DescribeModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("s3:ListBucket", BUCKET, {"s3:prefix": "compilegate/data/topics/0123/"}),
+            ("s3:ListBucket", BUCKET, {"s3:prefix": "compilegate/workloads/topics/verdicts/abc/"}),
+            ("kms:Decrypt", KEY, THROUGH_S3),
+            ("sagemaker:DescribeModelPackage", MODEL),
             ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
             ("logs:DescribeLogStreams", f"{LOGS}:/aws/sagemaker/TrainingJobs"),
             ("logs:DescribeLogStreams", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:"),
@@ -387,7 +395,13 @@ ROLES = {
             ("sts:AssumeRole", f"{IAM}/Admin"),
             ("sagemaker:StartPipelineExecution", OTHERS_PIPELINE),
             ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x"),
-            ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("sagemaker:UpdateModelPackage", MODEL, APPROVED),
+            ("sagemaker:CreateModelPackage", MODEL, APPROVED),
+            ("kms:Decrypt", KEY),
+            ("s3:GetObject", f"{OURS}/training/job/output/model.tar.gz"),
+            ("s3:GetObject", f"{OURS}/models/job/model/model.tar.gz"),
+            ("s3:GetObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
+            ("s3:ListBucket", BUCKET, {"s3:prefix": "compilegate/workloads/topics/training/"}),
             ("s3:PutObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("s3:DeleteObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
             ("iam:CreateRole", f"{IAM}/anything"),

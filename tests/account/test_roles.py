@@ -38,19 +38,28 @@ def texts_of(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-def scheduled(project: Path) -> Path:
-    declared = project / "workloads" / "topics.toml"
-    declared.write_text(
-        declared.read_text()
-        + '\n[schedule]\nexpression = "rate(7 days)"\nenabled = true\n'
-        + '[schedule.parameters]\nModelApprovalStatus = "Approved"\n'
-    )
-    return project
+@pytest.mark.slow
+@pytest.mark.parametrize("declared", ["PendingManualApproval", "Approved"])
+def test_only_a_workload_that_declares_it_registers_models_as_approved(
+    project: Path, declared: str
+) -> None:
+    file = project / "workloads" / "topics.toml"
+    text = file.read_text()
+    assert "approval" not in text
+    file.write_text(text.replace("[registry]\n", f'[registry]\napproval = "{declared}"\n'))
+    statements = policies(project)["pipeline"]["PolicyDocument"]["Statement"]
+    registering = [each for each in statements if "CreateModelPackage" in str(each["Action"])]
+    waiting = {"StringEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}}
+    conditions = [each.get("Condition") for each in registering]
+    # On the group there is no status.
+    assert conditions == ([None] if declared == "Approved" else [waiting, None])
 
 
 @pytest.mark.slow
 def test_each_role_trusts_one_service_of_one_account(project: Path) -> None:
-    found = policies(scheduled(project))
+    declared = project / "workloads" / "topics.toml"
+    declared.write_text(declared.read_text() + '\n[schedule]\nexpression = "rate(7 days)"\n')
+    found = policies(project)
     assert list(found) == ["training", "processing", "pipeline", "schedule"]
     for kind, role in found.items():
         assert role["RoleName"] == f"compilegate-topics-{kind}"
@@ -99,49 +108,12 @@ def test_the_definition_names_the_roles_and_objects_that_go_with_it(
     }
 
 
-@pytest.mark.slow
-def test_terraform_gets_every_role_and_what_uses_it(project: Path) -> None:
-    found = policies(scheduled(project), "--format", "terraform")["resource"]
-    assert set(found["aws_iam_role"]) == {
-        f"topics_{kind}" for kind in ("training", "processing", "pipeline", "schedule")
-    }
-    plain = policies(project)
-    for kind, role in plain.items():
-        made = found["aws_iam_role_policy"][f"topics_{kind}"]
-        assert json.loads(made["policy"]) == role["PolicyDocument"]
-        assert made["role"] == f"${{aws_iam_role.topics_{kind}.id}}"
-    pipeline = found["aws_sagemaker_pipeline"]["topics"]
-    assert pipeline["pipeline_definition"] == '${file("${path.module}/topics.definition.json")}'
-    target = found["aws_scheduler_schedule"]["topics"]["target"]
-    assert target["sagemaker_pipeline_parameters"]["pipeline_parameter"] == [
-        {"name": "ModelApprovalStatus", "value": "Approved"}
-    ]
-    references = {
-        reference
-        for text in texts_of(found)
-        for reference in re.findall(r"\$\{(aws_\w+\.\w+)", text)
-    }
-    references |= set(pipeline["depends_on"])
-    assert {f"{kind}.{label}" for kind in found for label in found[kind]} >= references
-
-
-@pytest.mark.slow
-def test_a_dollar_sign_in_a_description_is_no_expression_of_terraform(project: Path) -> None:
-    declared = project / "workloads" / "topics.toml"
-    text = re.sub(
-        r"^description = .*$", 'description = "costs ${5}"', declared.read_text(), flags=8
-    )
-    declared.write_text(text)
-    found = policies(project, "--format", "terraform")["resource"]
-    assert found["aws_sagemaker_pipeline"]["topics"]["pipeline_description"] == "costs $${5}"
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--account", "12"), "--account: found '12', allowed: twelve digits"),
-        (("--region", "europe"), "--region: found 'europe', allowed: a region, as in us-east-1"),
-        (("--key", "alias/x"), "--key: found 'alias/x', allowed: arn:aws:kms:REGION:ACCOUNT:key/"),
+        (("--account", "12"), "account is '12', expected twelve digits"),
+        (("--region", "europe"), "region is 'europe', expected a region such as us-east-1"),
+        (("--key", "alias/x"), "key is 'alias/x', expected arn:aws:kms:REGION:ACCOUNT:key/ID"),
     ],
     ids=["account", "region", "key"],
 )

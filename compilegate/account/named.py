@@ -1,0 +1,260 @@
+"""A project's names, images and roles from its settings alone: AWS is not asked.
+
+For those who make roles themselves. The statements are those of the CDK app's stacks: code lies in
+the project's own bucket here, and failed starts have no queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import boto3
+from pydantic import BaseModel, ConfigDict
+
+from compilegate.access import Arns
+from compilegate.access.jobs import (
+    Place,
+    pipeline_statements,
+    processing_statements,
+    training_statements,
+)
+from compilegate.access.layout import CODE_PREFIX
+from compilegate.access.role import Role, trust_of
+from compilegate.access.starts import schedule_statements
+from compilegate.account.registry import WAITING
+from compilegate.account.settings import Names, SettingsError, read_settings
+from compilegate.account.settings.declaration import Account, KeyArn, Region
+from compilegate.account.settings.reading import network_of
+from compilegate.catalog.images import EcrRepository, ecr_repository
+from compilegate.declaration_errors import checked
+from compilegate.errors import CompilegateError
+from compilegate.pipelines.deployment import Deployment
+from compilegate.pipelines.requests.images import GATE
+from compilegate.workload import AWS_IMAGE, Workload
+from compilegate.workload.parameters import APPROVAL
+
+
+class RoleLimitError(CompilegateError):
+    """A role is over a limit of IAM; one sentence for each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedPlace:
+    """An account and a region in which other tools make what the names say."""
+
+    names: Names
+    account: str
+    region: str
+    key_arn: str
+
+    @property
+    def arns(self) -> Arns:
+        return Arns(partition=self.partition, region=self.region, account=self.account)
+
+    @property
+    def partition(self) -> str:
+        return str(boto3.Session().get_partition_for_region(self.region))
+
+    @property
+    def bucket(self) -> str:
+        return self.names.bucket(self.account, self.region)
+
+    def role(self, workload: str, kind: str) -> str:
+        """The name of a role: `training`, `processing`, `pipeline` or `schedule`."""
+        return f"{self.names.pipeline(workload)}-{kind}"
+
+    def role_arn(self, workload: str, kind: str) -> str:
+        return self.arns.role(self.role(workload, kind))
+
+    def image(self, folder: str, tag: str) -> str:
+        suffix = "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
+        registry = f"{self.account}.dkr.ecr.{self.region}.{suffix}"
+        return f"{registry}/{self.names.repository(folder)}:{tag}"
+
+    def check(self, workload: Workload) -> None:
+        """Raises SettingsError for what needs more than roles and a pipeline."""
+        if workload.posture is not None:
+            raise SettingsError(
+                f"workloads/{workload.name}.toml: posture: found [posture], allowed: none where "
+                "other tools deploy, since the function that keeps it is made by `make deploy`"
+            )
+        if self.names.settings.network.create:
+            raise SettingsError(
+                "infra/settings.toml: network.create: found true, allowed: subnets and "
+                "security_groups of a VPC that is there, where other tools deploy"
+            )
+
+    def deployment(self, workload: Workload, image_tags: Mapping[str, str]) -> Deployment:
+        """What the workload's definition is compiled for. Code lies in the project's own bucket.
+
+        Raises SettingsError.
+        """
+        self.check(workload)
+        return Deployment(
+            region=self.region,
+            bucket=self.bucket,
+            training_role_arn=self.role_arn(workload.name, "training"),
+            processing_role_arn=self.role_arn(workload.name, "processing"),
+            images={folder: self.image(folder, tag) for folder, tag in image_tags.items()},
+            kms_key=self.key_arn,
+            network=network_of(self.names.settings),
+            name_prefix=self.names.pipeline(""),
+            # Without the project's own: no budget of ours counts where other tools deploy.
+            tags=self.names.settings.tags,
+        )
+
+
+class _Given(BaseModel):
+    """What names a place."""
+
+    model_config = ConfigDict(strict=True)
+
+    account: Account
+    region: Region
+    key: KeyArn
+
+
+def given_place(
+    settings: Path, *, account: str | None, region: str | None, key: str | None
+) -> NamedPlace:
+    """The place that options and settings name together, where an option comes first.
+
+    Raises SettingsError, with one sentence for each that neither names or that cannot be one.
+    """
+    declared = read_settings(settings)
+    options = {
+        "account": account or declared.account,
+        "region": region or declared.region,
+        "key": key or declared.storage.key_arn,
+    }
+    said = {name: value for name, value in options.items() if value is not None}
+    given = checked(
+        f"--account, --region and --key, or account, region and storage.key_arn in {settings}",
+        said,
+        _Given,
+        SettingsError,
+    )
+    return NamedPlace(
+        names=Names(declared), account=given.account, region=given.region, key_arn=given.key
+    )
+
+
+def named_roles(place: NamedPlace, workload: Workload, folders: Collection[str]) -> dict[str, Role]:
+    """By kind: training, processing, pipeline, and schedule where the workload has one.
+
+    `folders` are the project's image folders. Raises RoleLimitError.
+    """
+    name, arns, names = workload.name, place.arns, place.names
+    bucket = arns.bucket(place.bucket)
+
+    def pulled(own: Collection[str], of_aws: Iterable[EcrRepository] = ()) -> list[str]:
+        ours = [arns.repository(names.repository(folder)) for folder in own]
+        return [*ours, *repository_arns(arns, of_aws)]
+
+    training = pulled(arm_folders(workload, folders), aws_repositories([workload], place.region))
+    serving = pulled(serving_folders(workload), serving_repositories(workload, place.region))
+    about = Place(
+        workload=name,
+        arns=arns,
+        bucket_arn=bucket,
+        assets_arn=bucket,
+        code_prefix=CODE_PREFIX,
+        key_arn=place.key_arn,
+        repository_arns=training,
+        in_vpc=names.settings.network.in_vpc,
+    )
+    processing = replace(about, repository_arns=pulled(processing_folders(workload, folders)))
+    whole = replace(about, repository_arns=[*training, *serving])
+    statements = {
+        "training": ("Training jobs of", training_statements(about)),
+        "processing": (
+            "Prepare, gather and gate jobs of",
+            processing_statements(processing, deliveries=[]),
+        ),
+        "pipeline": (
+            "Start jobs and register models of",
+            pipeline_statements(
+                whole,
+                group=names.model_package_group(workload),
+                training_role_arn=place.role_arn(name, "training"),
+                processing_role_arn=place.role_arn(name, "processing"),
+                approved_by_people=approved_by_people(workload),
+            ),
+        ),
+    }
+    trust = dict.fromkeys(statements, trust_of("sagemaker", place.account))
+    if workload.schedule is not None:
+        pipeline = arns.sagemaker(f"pipeline/{names.pipeline(name)}")
+        starts = schedule_statements(pipeline_arn=pipeline, dead_letter_arn=None)
+        statements["schedule"] = ("Start on schedule the pipeline of", starts)
+        # A group for each workload: each is a configuration of its own.
+        group = arns.of_service("scheduler", f"schedule-group/{names.schedule(name)}")
+        trust["schedule"] = trust_of("scheduler", place.account, group)
+    roles = {
+        kind: Role(
+            name=place.role(name, kind),
+            description=f"{what} {name}",
+            trust=trust[kind],
+            statements=may,
+        )
+        for kind, (what, may) in statements.items()
+    }
+    if faults := [fault for role in roles.values() for fault in role.faults]:
+        raise RoleLimitError(*faults)
+    return roles
+
+
+def approved_by_people(workload: Workload) -> bool:
+    """Whether its executions may register models only as waiting: unless the workload declares
+    another approval, for all of them or for scheduled ones."""
+    scheduled = workload.schedule.parameters.given if workload.schedule is not None else {}
+    return {workload.registry.approval, scheduled.get(APPROVAL, WAITING)} == {WAITING}
+
+
+def arm_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
+    """Those of the image folders that training jobs run in."""
+    used = {setup.image_folder for setup in workload.arms.values()}
+    return [folder for folder in folders if folder in used]
+
+
+def processing_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
+    """Those that processing jobs run in."""
+    return sorted({workload.kind.processing_image[1], GATE} & set(folders))
+
+
+def serving_folders(workload: Workload) -> list[str]:
+    """The image folder that models are served in; none for an image of AWS."""
+    serving = workload.serving
+    return [] if serving is None or serving.in_image_of_aws else [serving.image]
+
+
+def aws_repositories(workloads: Iterable[Workload], region: str) -> list[EcrRepository]:
+    """AWS's own images that arms use unchanged: their repositories are in AWS's accounts, in that
+    region, each once.
+
+    Raises UnknownImageError if AWS has no such image there.
+    """
+    found = {
+        ecr_repository(stack.image.uri(region))
+        for workload in workloads
+        for setup in workload.arms.values()
+        if setup.image_folder == AWS_IMAGE and (stack := setup.known_stack) is not None
+    }
+    return sorted((each for each in found if each is not None), key=lambda each: each.name)
+
+
+def serving_repositories(workload: Workload, region: str) -> list[EcrRepository]:
+    """The repository of AWS's image that models are served in, which whoever registers one must
+    see. Raises UnknownImageError if AWS has no such image there."""
+    serving = workload.serving
+    if serving is None or not serving.in_image_of_aws:
+        return []
+    found = ecr_repository(serving.base_image.uri(region))
+    return [] if found is None else [found]
+
+
+def repository_arns(arns: Arns, repositories: Iterable[EcrRepository]) -> list[str]:
+    """Their ARNs, in the accounts that they lie in."""
+    return [arns.repository(each.name, each.account) for each in repositories]
