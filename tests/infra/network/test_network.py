@@ -94,9 +94,8 @@ def test_the_definition_is_what_a_client_compiles_with_the_stack_s_outputs(
     assembly: Assembly,
 ) -> None:
     """So that `compilegate aws plan` finds it unchanged."""
-    from compilegate.account.plan.planning import target_deployment  # noqa: PLC0415
-
     from compilegate.account.deployed import StackOutputs  # noqa: PLC0415
+    from compilegate.account.plan.planning import target_deployment  # noqa: PLC0415
     from compilegate.account.settings import Names, Settings  # noqa: PLC0415
     from compilegate.pipelines.requests.keys_network_tags import (  # noqa: PLC0415
         training_network,
