@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from compilegate.access.bootstrap import PROJECT_TAG
 from compilegate.account.settings import (
     SETTINGS_FILE,
     Names,
@@ -18,7 +19,8 @@ from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.datasets import cache_folder
 from compilegate.pipelines.requests.images import used_images
 from compilegate.pipelines.staging import ImageFolder, image_folders
-from compilegate.workload import Workload, find_workload, read_workload
+from compilegate.posture.contract import FUNCTION_KIND
+from compilegate.workload import Served, Workload, find_workload, read_workload
 from compilegate.workload.parameters import APPROVAL
 
 LONGEST_FUNCTION, LONGEST_GROUP = 64, 63
@@ -53,6 +55,11 @@ class Project:
     @cached_property
     def names(self) -> Names:
         return Names(self.settings)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of everything, jobs and models included, so that the bill can be split."""
+        return {PROJECT_TAG: self.settings.project, **self.settings.tags}
 
     @property
     def built_images(self) -> Mapping[str, ImageFolder]:
@@ -103,7 +110,7 @@ def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
     for declared in workloads:
         workload = declared.workload
         for key, kind, name, most in (
-            ("name", "function", names.function(workload.name, "notifier"), LONGEST_FUNCTION),
+            ("name", "function", names.function(workload.name, FUNCTION_KIND), LONGEST_FUNCTION),
             ("registry.group", "group", names.model_package_group(workload), LONGEST_GROUP),
             *(
                 [("name", "models", f"{names.pipeline(workload.name)}{RELEASE}", LONGEST_GROUP)]
@@ -120,9 +127,10 @@ def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
         raise SettingsError(*problems)
 
 
-def deploys(workload: Workload) -> bool:
-    """Whether approving one of its models deploys it."""
-    return workload.serving is not None and workload.serving.deploy != "none"
+def deploys(workload: Workload) -> Served | None:
+    """How approving one of its models deploys it; None where it does not."""
+    serving = workload.serving
+    return serving if serving is not None and serving.deploy != "none" else None
 
 
 def _endpoints_fit(settings: Settings, workloads: Sequence[DeclaredWorkload]) -> None:

@@ -76,6 +76,14 @@ PrincipalArn = Annotated[
     str,
     StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[A-Za-z0-9+=,.@_/-]+$"),
 ]
+RoleArn = Annotated[
+    str,
+    StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+$"),
+]
+TopicArn = Annotated[
+    str, StringConstraints(pattern=r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$")
+]
+BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
 Environment = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$", max_length=250)]
 """What stands for itself in the subject of a token."""
@@ -162,6 +170,17 @@ class Notifications(_Table):
 
     email: Email | None = None
     """Subscribed to the topic; AWS asks that address to confirm."""
+    topic_arn: TopicArn | None = None
+    """An existing topic in place of a new one; who hears it is its owner's to say."""
+
+    @model_validator(mode="after")
+    def _a_topic_is_made_or_named(self) -> Self:
+        if self.email is not None and self.topic_arn is not None:
+            raise ValueError(
+                "email is given and topic_arn is too, expected one of the two: subscribe the "
+                "address to that topic yourself"
+            )
+        return self
 
 
 class Bootstrap(_Table):
@@ -238,6 +257,9 @@ class Storage(_Table):
     """Keep bucket, key, images and registered models when the stacks are destroyed."""
     key_arn: KeyArn | None = None
     """An existing key, such as one that was kept, in place of a new one."""
+    bucket: BucketName | None = None
+    """An existing bucket in place of a new one; its policy, its lifecycle and that it reports to
+    EventBridge are its owner's to say."""
     noncurrent_days: Days = 30
     """How long an overwritten or deleted object can still be brought back."""
     execution_days: Days = 365
@@ -246,6 +268,20 @@ class Storage(_Table):
     """How long all that training jobs wrote is kept: models that were not registered, and evidence.
     Registered models and verdicts are kept for good."""
     log_days: LogDays = 90
+
+
+class Roles(_Table):
+    """Existing roles in place of those that are made, each for all workloads. `compilegate aws
+    roles` prints what they must be allowed."""
+
+    training: RoleArn | None = None
+    processing: RoleArn | None = None
+    pipeline: RoleArn | None = None
+    keeper: RoleArn | None = None
+    """Of the functions that report, start, decide and release."""
+    schedule: RoleArn | None = None
+    serving: RoleArn | None = None
+    """Of endpoints and batch transforms."""
 
 
 class Scheduling(_Table):
@@ -265,9 +301,7 @@ class ProjectBudget(_Table):
 class NameOverrides(_Table):
     """Names in place of the ones that are made from the project's."""
 
-    bucket: (
-        Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$")] | None
-    ) = None
+    bucket: BucketName | None = None
     key_alias: KeyAlias | None = None
     repository_prefix: (
         Annotated[
@@ -279,6 +313,8 @@ class NameOverrides(_Table):
         None
     )
     topic: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,256}$")] | None = None
+    path: Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9+=,.@_/-]{1,200}/$")] | None = None
+    """The path of every role and policy in IAM, as in `/ml/`."""
 
 
 class Settings(_Table):
@@ -304,6 +340,7 @@ class Settings(_Table):
     `from` names this one is among them by itself."""
     images: Images = Images()
     storage: Storage = Storage()
+    roles: Roles = Roles()
     scheduling: Scheduling = Scheduling()
     budget: ProjectBudget = ProjectBudget()
     dashboard: bool = True

@@ -34,6 +34,10 @@ class Names:
     def workload_stack(self, workload: str) -> str:
         return f"{self.settings.project}-workload-{workload}"
 
+    def endpoint_stack(self, workload: str) -> str:
+        """The stack of the endpoint that answers with a workload's models."""
+        return f"{self.settings.project}-endpoint-{workload}"
+
     def pipeline(self, workload: str) -> str:
         return f"{self.settings.project}-{workload}"
 
@@ -46,7 +50,8 @@ class Names:
 
     def bucket(self, account: str, region: str) -> str:
         """The bucket's name; both arguments may be CloudFormation tokens."""
-        return self.settings.names.bucket or f"{self.settings.project}-{account}-{region}"
+        own = f"{self.settings.project}-{account}-{region}"
+        return self.settings.storage.bucket or self.settings.names.bucket or own
 
     @property
     def source_bucket(self) -> str | None:
@@ -79,7 +84,7 @@ class Names:
         return f"{self.settings.project}-images-waiting"
 
     def function(self, workload: str, kind: str) -> str:
-        """A Lambda function of a workload: its `notifier` or `starter`."""
+        """A Lambda function of a workload: its `keeper`."""
         return f"{self.pipeline(workload)}-{kind}"
 
     @property
@@ -114,7 +119,15 @@ class Names:
         return f"{self.settings.project}-{workload}"
 
     @property
+    def path(self) -> str:
+        """The path of every role and policy; `/` is IAM's own."""
+        return self.settings.names.path or "/"
+
+    @property
     def topic(self) -> str:
+        given = self.settings.notifications.topic_arn
+        if given is not None:
+            return given.rpartition(":")[2]
         return self.settings.names.topic or f"{self.settings.project}-notifications"
 
 
