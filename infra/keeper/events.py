@@ -1,0 +1,94 @@
+"""What the keeper is called for: the patterns of its rules, beside the names that it reads. Pure.
+
+Three rules of EventBridge call it: one with `event_pattern`, one with `new_data_pattern` where the
+workload declares new data, and one that hands it `look_input` every hour. The pipeline's two Lambda
+steps call it with what `compilegate.posture.function.act` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+EXECUTION = "SageMaker Model Building Pipeline Execution Status Change"
+PACKAGE = "SageMaker Model Package State Change"
+STACK = "CloudFormation Stack Status Change"
+TRANSFORM = "SageMaker Transform Job State Change"
+OBJECT = "Object Created"
+LOOK = "look"
+
+RESTING = (
+    "CREATE_COMPLETE",
+    "UPDATE_COMPLETE",
+    "UPDATE_FAILED",
+    "UPDATE_ROLLBACK_COMPLETE",
+    "UPDATE_ROLLBACK_FAILED",
+)
+"""The statuses of a stack that has ended a change, and exists."""
+LONGEST_PATTERN = 2048
+"""Characters: the quota of EventBridge."""
+
+
+def event_pattern(
+    pipeline_arn: str,
+    group: str,
+    endpoint_stack_arn_prefix: str | None = None,
+    batch_name_prefix: str | None = None,
+) -> dict[str, Any]:
+    """One pattern for all that happens to a workload.
+
+    `endpoint_stack_arn_prefix` is `arn:...:stack/NAME/`, `batch_name_prefix` what the names of its
+    batch transforms begin with, two hyphens included.
+    https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-pattern-operators.html
+    describes `$or`: alternatives of which one has to match, beside what always has to.
+    """
+    alternatives: list[dict[str, Any]] = [
+        {
+            "detail-type": [EXECUTION],
+            "detail": {
+                "pipelineArn": [pipeline_arn],
+                "currentPipelineExecutionStatus": ["Executing", "Failed", "Stopped", "Succeeded"],
+            },
+        },
+    ]
+    sources = ["aws.sagemaker"]
+    if endpoint_stack_arn_prefix or batch_name_prefix:
+        alternatives.append(
+            {"detail-type": [PACKAGE], "detail": {"ModelPackageGroupName": [group]}}
+        )
+    if endpoint_stack_arn_prefix:
+        sources.append("aws.cloudformation")
+        alternatives.append(
+            {
+                "detail-type": [STACK],
+                "detail": {
+                    "stack-id": [{"prefix": endpoint_stack_arn_prefix}],
+                    "status-details": {"status": list(RESTING)},
+                },
+            }
+        )
+    if batch_name_prefix:
+        alternatives.append(
+            {
+                "detail-type": [TRANSFORM],
+                "detail": {
+                    "TransformJobName": [{"prefix": batch_name_prefix}],
+                    "TransformJobStatus": ["Failed", "Stopped"],
+                },
+            }
+        )
+    return {"source": sources, "$or": alternatives}
+
+
+def new_data_pattern(bucket: str, prefix: str) -> dict[str, Any]:
+    """Objects below the prefix of a workload's deliveries."""
+    return {
+        "source": ["aws.s3"],
+        "detail-type": [OBJECT],
+        "detail": {"bucket": {"name": [bucket]}, "object": {"key": [{"prefix": prefix}]}},
+    }
+
+
+def look_input(workload: str) -> Mapping[str, str]:
+    """What the rule of every hour hands over."""
+    return {LOOK: workload}
