@@ -13,6 +13,8 @@ import pytest
 from compilegate.account.settings import Names, Settings
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
+pytestmark = pytest.mark.slow
+
 FOUNDATION, WORKLOAD = "compilegate-foundation", "compilegate-workload-topics"
 QUALIFIER = Names(Settings(project="compilegate")).qualifier
 ASSETS = f"s3://cdk-{QUALIFIER}-assets-{ACCOUNT}-{REGION}"
@@ -24,7 +26,6 @@ def definition(assembly: Assembly) -> str:
     return text
 
 
-@pytest.mark.slow
 def test_no_stand_in_is_left(assembly: Assembly) -> None:
     text = definition(assembly)
     assert "standin" not in text
@@ -32,7 +33,6 @@ def test_no_stand_in_is_left(assembly: Assembly) -> None:
     assert "${" not in text
 
 
-@pytest.mark.slow
 def test_it_names_what_the_other_stacks_made(assembly: Assembly) -> None:
     steps = {step["Name"]: step["Arguments"] for step in json.loads(definition(assembly))["Steps"]}
     foundation, images = assembly.outputs(FOUNDATION), assembly.outputs("compilegate-images")
@@ -48,7 +48,6 @@ def test_it_names_what_the_other_stacks_made(assembly: Assembly) -> None:
     }
 
 
-@pytest.mark.slow
 def test_its_code_is_uploaded_under_the_names_it_uses(assembly: Assembly) -> None:
     text, outputs = definition(assembly), assembly.outputs(WORKLOAD)
     (assets,) = assembly.folder.glob(f"*/{WORKLOAD}.assets.json")
@@ -68,7 +67,6 @@ def test_its_code_is_uploaded_under_the_names_it_uses(assembly: Assembly) -> Non
     assert outputs["DataUri"] in text
 
 
-@pytest.mark.slow
 def test_it_is_what_the_client_compiles_from_the_stacks_outputs(assembly: Assembly) -> None:
     from compilegate.document.writing import compact  # noqa: PLC0415
     from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415
@@ -99,7 +97,6 @@ def test_it_is_what_the_client_compiles_from_the_stacks_outputs(assembly: Assemb
     assert definition(assembly) == compact(compiled)
 
 
-@pytest.mark.slow
 def test_a_token_is_written_once_however_often_it_is_named(assembly: Assembly) -> None:
     resources = assembly.templates[WORKLOAD]["Resources"].values()
     (body,) = (
@@ -119,11 +116,9 @@ def test_a_token_is_written_once_however_often_it_is_named(assembly: Assembly) -
     }
 
 
-@pytest.mark.slow
 def test_text_that_looks_like_a_variable_stays_text() -> None:
     from aws_cdk import App, CfnOutput, Stack  # noqa: PLC0415
-
-    from compilegate.infra.workload.substitution import completed_by_cloudformation  # noqa: PLC0415
+    from compilegate.infra.definition import completed_by_cloudformation  # noqa: PLC0415
 
     stack = Stack(App(), "Sub")
     token = completed_by_cloudformation(
@@ -137,9 +132,8 @@ def test_text_that_looks_like_a_variable_stays_text() -> None:
     assert variables == {"RoleArn": {"Ref": "AWS::StackId"}}
 
 
-@pytest.mark.slow
 def test_the_largest_experiment_fits_into_a_template() -> None:
-    from compilegate.infra.workload.substitution import (  # noqa: PLC0415
+    from compilegate.infra.definition import (  # noqa: PLC0415
         LARGEST_DEFINITION,
         DefinitionSizeError,
         check_size,
@@ -156,8 +150,9 @@ def test_the_largest_experiment_fits_into_a_template() -> None:
 
 def largest_definition() -> str:
     """Of as many training jobs as one execution can have, with stand-ins."""
+    from compilegate.infra.definition import incomplete_definition  # noqa: PLC0415
+
     from compilegate.infra.project import DeclaredWorkload, read_project  # noqa: PLC0415
-    from compilegate.infra.workload.definition import incomplete_definition  # noqa: PLC0415
 
     project = read_project(Path(__file__).parent / "project")
     declared = next(one for one in project.workloads if one.workload.name == "topics")
@@ -174,14 +169,13 @@ import json, sys
 from dataclasses import replace
 from pathlib import Path
 from compilegate.infra.project import read_project
-from compilegate.infra.workload.definition import incomplete_definition
+from compilegate.infra.definition import incomplete_definition
 project = read_project(Path(sys.argv[1]))
 text = incomplete_definition(project, project.workloads[0], project.settings.region).text
 print(json.dumps({"sdk": "sagemaker" in sys.modules, "text": text}))
 """
 
 
-@pytest.mark.slow
 def test_a_definition_that_is_known_costs_no_import_of_the_sdk(assembly: Assembly) -> None:
     """The synth of these tests has compiled it, and another process finds it."""
     run = subprocess.run(

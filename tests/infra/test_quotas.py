@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-
 from compilegate.infra.limits.quotas import LIFECYCLE_RULE, QUOTAS, quota_warnings, resources_of
+
 from compilegate.workload import read_workload
 from tests.infra.assembly import PROJECT, Assembly
 
