@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from compilegate.infra.definition import incomplete_definition
 
+from compilegate.infra.definition import incomplete_definition
 from compilegate.infra.project import read_project
 from compilegate.workload import InfeasibleError
 from tests.workload.settled import workload_with
@@ -34,7 +34,7 @@ def synth(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "compilegate.infra.app"],
         cwd=folder,
-        env={**kept, "PYTHONPATH": str(folder)},
+        env=kept,
         capture_output=True,
         text=True,
         check=False,

@@ -118,6 +118,7 @@ def test_a_token_is_written_once_however_often_it_is_named(assembly: Assembly) -
 
 def test_text_that_looks_like_a_variable_stays_text() -> None:
     from aws_cdk import App, CfnOutput, Stack  # noqa: PLC0415
+
     from compilegate.infra.definition import completed_by_cloudformation  # noqa: PLC0415
 
     stack = Stack(App(), "Sub")
@@ -151,7 +152,6 @@ def test_the_largest_experiment_fits_into_a_template() -> None:
 def largest_definition() -> str:
     """Of as many training jobs as one execution can have, with stand-ins."""
     from compilegate.infra.definition import incomplete_definition  # noqa: PLC0415
-
     from compilegate.infra.project import DeclaredWorkload, read_project  # noqa: PLC0415
 
     project = read_project(Path(__file__).parent / "project")

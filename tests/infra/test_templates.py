@@ -73,8 +73,8 @@ EVERYTHING = {
     "AWS::Scheduler::Schedule": 1,
 }
 """A schedule, deliveries, a budget, a posture and an endpoint: 19, and the endpoint's 3. It was 52,
-with four functions, nine rules and as many permissions, seven alarms, nine roles, a queue of its own,
-a table and its stream."""
+with four functions, nine rules and as many permissions, seven alarms, nine roles, a queue, a table
+and its stream."""
 
 
 @pytest.mark.parametrize(
