@@ -9,9 +9,9 @@ All values are texts, as the steps of a definition pass them. Called again for t
 as a resumed one does, it gives the same answer and decides nothing twice.
 
 An execution that failed or was stopped before its gate ran is settled as well: on this machine by
-`run`, in an account by this function, which EventBridge calls. A candidate whose program failed its
-job is refused; nothing is learned from any other end. Where a candidate's job left no model, the
-same caller starts an execution of the baseline alone at once.
+`run`, in an account by the keeper (`infra/keeper/`). A candidate whose program failed its job is
+refused; nothing is learned from any other end. Where a candidate's job left no model, the same
+caller starts an execution of the baseline alone at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from typing import Any
 from compilegate.posture import contract
 from compilegate.posture.contract import Policy, PostureError
 from compilegate.posture.records import (
-    DynamoRecords,
     FileRecords,
     Record,
     Records,
@@ -46,22 +45,14 @@ _BY_THE_MACHINE = re.compile(r"\b(?:137|143)\b|SIGKILL|SIGTERM|out of memory", r
 
 
 def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]:
-    """Answer one step, or an event about an execution's end."""
-    records: Records
-    if contract.TABLE_VARIABLE in os.environ:
-        records = DynamoRecords(_client("dynamodb"), os.environ[contract.TABLE_VARIABLE])
-    else:
-        records = FileRecords(Path(os.environ[contract.FOLDER_VARIABLE]))
-    if "detail-type" in event:
-        return _ended(event["detail"], records)
+    """Answer one step on this machine, where records are files."""
+    return act(event, FileRecords(Path(os.environ[contract.FOLDER_VARIABLE])))
+
+
+def act(event: Mapping[str, Any], records: Records) -> dict[str, str]:
+    """Answer one step, wherever its records are kept."""
     acts = {contract.START: _start, contract.SETTLE: _settle}
     return acts[event[contract.ACT]](event, records)
-
-
-def _client(service: str) -> Any:
-    import boto3  # noqa: PLC0415  on this machine the function needs nothing but Python
-
-    return boto3.client(service)
 
 
 def now() -> str:
@@ -164,46 +155,3 @@ def crashed(candidates: Iterable[str], failed: Mapping[str, str]) -> tuple[tuple
         else:
             lost.append(reason)
     return tuple(seen), "; ".join(lost)
-
-
-def _ended(detail: Mapping[str, Any], records: Records) -> dict[str, str]:
-    """Act on an execution's end in an account, which EventBridge reports.
-
-    An event that comes twice does nothing the second time: the execution is settled, and another
-    start with its token is the same execution.
-    """
-    workload, client = os.environ[contract.WORKLOAD_VARIABLE], _client("sagemaker")
-    arn, status = detail["pipelineExecutionArn"], detail["currentPipelineExecutionStatus"]
-    execution, who = arn.rpartition("/")[2], "function"
-    failed = _failed_steps(client, arn) if status == "Failed" else {}
-    otherwise = f"the execution ended with status {status}"
-    settled = settle_ended(
-        records, workload, execution, failed=failed, otherwise=otherwise, who=who
-    )
-    answer = {"settled": "no" if settled is None else "yes"}
-    record = settled or current(records, workload, when=now(), who=who)
-    newest = record.decisions[-1].event if record.decisions else None
-    # Where an earlier call settled it and failed after that, its rescue may still be missing.
-    ended = isinstance(newest, Settled) and newest.execution == execution
-    if ended and record.state.rescue:
-        given = client.list_pipeline_parameters_for_execution(PipelineExecutionArn=arn)
-        answer["started"] = client.start_pipeline_execution(
-            PipelineName=arn.split("/")[1],
-            PipelineParameters=given["PipelineParameters"],
-            PipelineExecutionDescription=f"After {execution}: {record.state.rescue}"[:3072],
-            ClientRequestToken=f"compilegate-rescue-after-{execution:>012}"[:128],
-        )["PipelineExecutionArn"]
-    return answer
-
-
-def _failed_steps(client: Any, arn: str) -> dict[str, str]:
-    """Each step that failed, and the first line of why."""
-    pages = client.get_paginator("list_pipeline_execution_steps").paginate(
-        PipelineExecutionArn=arn, SortOrder="Ascending"
-    )
-    steps = [step for page in pages for step in page["PipelineExecutionSteps"]]
-    return {
-        step["StepName"]: (step.get("FailureReason") or "").strip().partition("\n")[0][:200]
-        for step in steps
-        if step.get("StepStatus") == "Failed"
-    }

@@ -15,7 +15,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from compilegate.infra.keeper.messages import Message, short_name
+from compilegate.access.layout import notices_prefix
+from compilegate.infra.keeper.messages import Message, short_name, worded
 
 ABSENT = ("NoSuchKey", "404", "AccessDenied", "403")
 """How S3 answers for an object that is not there: to a role that may not list its prefix, as for
@@ -48,13 +49,11 @@ class Bucket:
 
     def write_fact(self, key: str, fact: Mapping[str, Any], *, once: bool = False) -> bool:
         """Write an object of JSON; False where it was there and may be written only `once`."""
+        how = {"IfNoneMatch": "*"} if once else {}
+        body = json.dumps(fact, indent=2).encode()
         try:
             self.s3.put_object(
-                Bucket=self.name,
-                Key=key,
-                Body=json.dumps(fact, indent=2).encode(),
-                ContentType="application/json",
-                **({"IfNoneMatch": "*"} if once else {}),
+                Bucket=self.name, Key=key, Body=body, ContentType="application/json", **how
             )
         except ClientError as error:
             if once and error.response["Error"]["Code"] == ALREADY_THERE:
@@ -75,22 +74,25 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Outbox:
-    """Publishes to one topic."""
+    """Publishes what happens to one workload to one topic."""
 
     bucket: Bucket
     sns: Any
-    prefix: str
-    """Where the claims lie; ends in a slash."""
     topic_arn: str
+    workload: str
 
-    def send(self, message: Message, about: str, kind: str, occurrence: str) -> list[str]:
-        """Publish the message; returns its subject, or nothing where it was sent before.
+    def tell(self, kind: str, about: str, occurrence: str, **found: Any) -> list[str]:
+        """Send the message of a kind; see `send`."""
+        return self.send(worded(kind, self.workload, **found), kind, about, occurrence)
+
+    def send(self, message: Message, kind: str, about: str, occurrence: str) -> list[str]:
+        """Publish a message; returns its subject, or nothing where it was sent before.
 
         `about` is mostly an execution's ARN. `occurrence` is the same for every delivery of an
         event, and different when it happens again.
         """
         digest = hashlib.sha256(occurrence.encode()).hexdigest()[:12]
-        key = f"{self._claims(about, kind)}{digest}.json"
+        key = f"{self._claims(kind, about)}{digest}.json"
         claim = {"subject": message.subject, "message": message.text}
         if not self.bucket.write_fact(key, claim, once=True):
             return []
@@ -101,9 +103,9 @@ class Outbox:
             raise
         return [message.subject]
 
-    def has_sent(self, about: str, kind: str) -> bool:
+    def has_sent(self, kind: str, about: str) -> bool:
         """Whether a message of this kind was sent about this."""
-        return any(True for _ in self.bucket.listed(self._claims(about, kind)))
+        return any(True for _ in self.bucket.listed(self._claims(kind, about)))
 
-    def _claims(self, about: str, kind: str) -> str:
-        return f"{self.prefix}{short_name(about)}/{kind}-"
+    def _claims(self, kind: str, about: str) -> str:
+        return f"{notices_prefix(self.workload)}{short_name(about)}/{kind}-"
