@@ -52,8 +52,6 @@ BATCH = "batch"
 VARIANT = "AllTraffic"
 VERSION = "Version"
 """The stack's parameter; 0 while no model is approved."""
-REPLACED = ("AWS::SageMaker::Endpoint", "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Model")
-"""All that the stack may hold, and all that a keeper may change of it."""
 SEPARATOR = "--"
 """No workload's name has two hyphens, so that none of `news` reads like one of `news-topics`."""
 MINUTE = 60

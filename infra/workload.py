@@ -53,7 +53,6 @@ from compilegate.infra.definition import (
 )
 from compilegate.infra.endpoint import (
     BATCH,
-    REPLACED,
     SEPARATOR,
     alarm_names,
     batch_input,
@@ -64,6 +63,7 @@ from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
 from compilegate.infra.keeper.events import event_pattern, look_input, new_data_pattern
 from compilegate.infra.keeper.program import HANDLER, keeper_program
+from compilegate.infra.keeper.settings import ENDPOINT_TYPES
 from compilegate.infra.limits import limits_of
 from compilegate.infra.parts import (
     log_group,
@@ -598,7 +598,9 @@ class WorkloadStack(cdk.Stack):
                 actions=["cloudformation:UpdateStack"],
                 resources=[self._arns.of_service("cloudformation", stack)],
                 conditions={
-                    "ForAllValues:StringEquals": {"cloudformation:ResourceTypes": list(REPLACED)},
+                    "ForAllValues:StringEquals": {
+                        "cloudformation:ResourceTypes": list(ENDPOINT_TYPES)
+                    },
                     "Null": {"cloudformation:ResourceTypes": "false"},
                 },
                 because=numbered,

@@ -17,7 +17,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from compilegate.infra.keeper.outbox import Outbox
-from compilegate.infra.keeper.settings import Batch, Settings
+from compilegate.infra.keeper.settings import ENDPOINT_TYPES, Batch, Settings
 
 APPROVED, REJECTED, CHANGED = "Approved", "Rejected", "ModelApprovalStatus"
 VERSION = "Version"
@@ -122,6 +122,7 @@ class Endpoint:
             self.cloudformation.update_stack(
                 StackName=self.settings.endpoint_stack,
                 UsePreviousTemplate=True,
+                ResourceTypes=list(ENDPOINT_TYPES),
                 Parameters=[
                     {"ParameterKey": VERSION, "ParameterValue": str(wanted)},
                     *({"ParameterKey": name, "UsePreviousValue": True} for name in others),
