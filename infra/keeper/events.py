@@ -24,6 +24,12 @@ RESTING = (
     "UPDATE_ROLLBACK_FAILED",
 )
 """The statuses of a stack that has ended a change, and exists."""
+ENDPOINT_TYPES = (
+    "AWS::SageMaker::Endpoint",
+    "AWS::SageMaker::EndpointConfig",
+    "AWS::SageMaker::Model",
+)
+"""All that an endpoint's stack may hold, and that the keeper may change of it."""
 LONGEST_PATTERN = 2048
 """Characters: the quota of EventBridge."""
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from compilegate.infra.keeper.events import ENDPOINT_TYPES
 from compilegate.infra.keeper.outbox import Outbox
 from compilegate.infra.keeper.settings import ENDPOINT_TYPES, Batch, Settings
 
@@ -127,6 +128,8 @@ class Endpoint:
                     {"ParameterKey": VERSION, "ParameterValue": str(wanted)},
                     *({"ParameterKey": name, "UsePreviousValue": True} for name in others),
                 ],
+                # Its role may say no others: CloudFormation acts with the rights of a deployment.
+                ResourceTypes=list(ENDPOINT_TYPES),
                 RollbackConfiguration={
                     "RollbackTriggers": self._triggers(),
                     "MonitoringTimeInMinutes": MONITORED_MINUTES,

@@ -16,6 +16,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 
 from tests.aws_server.accounts import GROUP_POLICIES, HEADER, account_asked, account_of
 from tests.aws_server.builds import Builds
+from tests.aws_server.cloudformation.changes import end_update
 from tests.aws_server.executions import Executions
 from tests.aws_server.faults import Faults, ServiceError
 from tests.aws_server.quotas import Quotas
@@ -29,6 +30,7 @@ class Account:
     """What the stand-in itself knows of one account."""
 
     def __init__(self, number: str, quotas: Quotas) -> None:
+        self.number = number
         self.executions = Executions(number)
         self.builds = Builds(number, quotas)
         self.endpoints = Endpoints(number)
@@ -96,8 +98,8 @@ class Application:
                 account.executions.scripts[given["pipeline"]] = given["frames"]
             case "build-scripts":
                 account.builds.scripts[given["project"]] = given["frames"]
-            case "endpoint-ends":
-                account.endpoints.end(**given)
+            case "stack-ends":
+                end_update(account.number, "us-east-1", **given)
             case "faults":
                 self.faults.add(**given)
             case "quotas":

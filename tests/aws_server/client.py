@@ -80,10 +80,10 @@ class AwsServer:
         """Let an operation fail; see `faults.Faults.add`."""
         self._post("faults", {"operation": operation, "code": code, **how})
 
-    def end_deployment(self, endpoint: str, how: str = "InService") -> None:
-        """What becomes of the deployment that is going on: `InService`, `RolledBack`, `Failed`."""
-        given = {"name": endpoint, "how": how, "account": self.account}
-        self._post("endpoint-ends", given)
+    def end_update(self, stack: str, how: str = "UPDATE_COMPLETE", reason: str = "") -> None:
+        """What becomes of the update that is going on; see `cloudformation.changes`."""
+        given = {"name": stack, "how": how, "reason": reason, "account": self.account}
+        self._post("stack-ends", given)
 
     def set_quotas(self, values: dict[str, float]) -> None:
         self._post("quotas", values)

@@ -15,9 +15,11 @@ from tests.aws_server.cloudformation import (  # noqa: F401  each declares its r
     modelling,
     policies,
     scheduling,
+    serving,
     watching,
 )
 from tests.aws_server.cloudformation.bridge import register_all
+from tests.aws_server.cloudformation.changes import updates_take_time
 from tests.aws_server.cloudformation.repairs import repair_moto
 
 
@@ -28,3 +30,4 @@ def install(url: str) -> None:
     )
     register_all()
     repair_moto()
+    updates_take_time()

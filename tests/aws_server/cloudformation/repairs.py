@@ -26,6 +26,7 @@ def repair_moto() -> None:
     change_sets_belong_to_their_stack()
     change_sets_keep_outputs()
     updates_keep_parameters()
+    updates_reach_what_depends_on_others()
     deletion_makes_nothing_anew()
     retained_resources_stay()
     bucket_policies_have_conditions()
@@ -121,6 +122,24 @@ def updates_keep_parameters() -> None:
 
     ResourceMap.parse_ssm_parameter = parse_ssm_parameter
     CloudFormationBackend._resolve_update_parameters = resolve_update_parameters
+
+
+def updates_reach_what_depends_on_others() -> None:
+    """moto updates what names a changed parameter, and not what names a changed resource."""
+    original = ResourceMap.build_resource_diff
+
+    def build_resource_diff(self: Any, other_template: Any, parameters: Any = None) -> Any:
+        found = original(self, other_template, parameters)
+        changed = found["Modify"]
+        for name in changed:  # which grows
+            for other, resource in other_template["Resources"].items():
+                text = json.dumps(resource, default=str)
+                named = f'"Fn::GetAtt": ["{name}",' in text or f'"Ref": "{name}"' in text
+                if named and parameters and other not in [*changed, *found["Add"]]:
+                    changed.append(other)
+        return found
+
+    ResourceMap.build_resource_diff = build_resource_diff
 
 
 def deletion_makes_nothing_anew() -> None:

@@ -1,7 +1,4 @@
-"""Endpoints that are being made and updated until a test says how that ends.
-
-moto's are in service at once, and cannot be updated at all.
-"""
+"""Endpoints that can be updated, which moto's cannot. CloudFormation says how a change ends."""
 
 from __future__ import annotations
 
@@ -19,13 +16,8 @@ Request = dict[str, Any]
 
 @dataclass
 class Endpoint:
-    """One endpoint; `coming` is the configuration that it is on its way to."""
-
     name: str
-    status: str
-    config: str = ""
-    coming: str = ""
-    reason: str = ""
+    config: str
     made: float = field(default_factory=time.time)
 
 
@@ -51,15 +43,12 @@ class Endpoints:
         name = request["EndpointName"]
         if name in self.there:
             raise ServiceError("ValidationException", "Cannot create already existing endpoint")
-        config = self._config(request, region)
-        self.there[name] = Endpoint(name, "Creating", coming=config)
+        self.there[name] = Endpoint(name, self._config(request, region))
         return {"EndpointArn": self._arn(name, region)}
 
     def update(self, request: Request, region: str) -> dict[str, Any]:
         found = self._found(request)
-        if found.status != "InService":
-            raise ServiceError("ValidationException", f"Cannot update an endpoint {found.status}.")
-        found.status, found.coming = "Updating", self._config(request, region)
+        found.config = self._config(request, region)
         return {"EndpointArn": self._arn(found.name, region)}
 
     def describe(self, request: Request, region: str) -> dict[str, Any]:
@@ -67,11 +56,10 @@ class Endpoints:
         return {
             "EndpointName": found.name,
             "EndpointArn": self._arn(found.name, region),
-            "EndpointConfigName": found.config or found.coming,
-            "EndpointStatus": found.status,
+            "EndpointConfigName": found.config,
+            "EndpointStatus": "InService",
             "CreationTime": found.made,
             "LastModifiedTime": found.made,
-            **({"FailureReason": found.reason} if found.reason else {}),
         }
 
     def list_all(self, _request: Request, region: str) -> dict[str, Any]:
@@ -83,7 +71,7 @@ class Endpoints:
                     "EndpointArn": self._arn(name, region),
                     "CreationTime": found.made,
                     "LastModifiedTime": found.made,
-                    "EndpointStatus": found.status,
+                    "EndpointStatus": "InService",
                 }
                 for name, found in self.there.items()
             ]
@@ -92,15 +80,6 @@ class Endpoints:
     def delete(self, request: Request, _region: str) -> dict[str, Any]:
         del self.there[self._found(request).name]
         return {}
-
-    def end(self, name: str, how: str) -> None:
-        """End what is going on: `InService`, `RolledBack` or `Failed`."""
-        found = self.there[name]
-        if how == "InService":
-            found.config, found.reason = found.coming, ""
-        elif how == "RolledBack":
-            found.reason = "An alarm went off, so the deployment was rolled back."
-        found.status, found.coming = ("Failed" if how == "Failed" else "InService"), ""
 
     def _found(self, request: Request) -> Endpoint:
         name = request["EndpointName"]

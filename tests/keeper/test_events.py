@@ -1,0 +1,88 @@
+"""What calls the keeper, and that what Lambda gets is a whole program."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto.events.models import EventPattern
+
+from compilegate.infra.keeper import events
+from compilegate.infra.keeper.program import HANDLER, PROGRAM, keeper_program
+from compilegate.infra.keeper.settings import read_settings
+from tests.keeper.account import GROUP, STACKS
+
+PIPELINE = "arn:aws:sagemaker:us-east-1:123456789012:pipeline/trial-topics"
+EXECUTION = {"pipelineArn": PIPELINE, "currentPipelineExecutionStatus": "Failed"}
+STACK = {"stack-id": f"{STACKS}1", "status-details": {"status": "UPDATE_ROLLBACK_COMPLETE"}}
+TRANSFORM = {"TransformJobName": "trial-topics--3-2026", "TransformJobStatus": "Failed"}
+MAKER, STACKER = "aws.sagemaker", "aws.cloudformation"
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "detail", "heard"),
+    [
+        (events.EXECUTION, MAKER, EXECUTION, "always"),
+        (events.EXECUTION, MAKER, {**EXECUTION, "pipelineArn": f"{PIPELINE}-2"}, "never"),
+        (events.EXECUTION, STACKER, EXECUTION, "with an endpoint of another source"),
+        (events.PACKAGE, MAKER, {"ModelPackageGroupName": GROUP}, "endpoint batch"),
+        (events.PACKAGE, MAKER, {"ModelPackageGroupName": "other"}, "never"),
+        (events.STACK, STACKER, STACK, "endpoint"),
+        (events.STACK, STACKER, {**STACK, "stack-id": STACKS.replace("topics", "x")}, "never"),
+        (events.STACK, STACKER, {**STACK, "status-details": {"status": "DELETED"}}, "never"),
+        (events.TRANSFORM, MAKER, TRANSFORM, "batch"),
+        (events.TRANSFORM, MAKER, {**TRANSFORM, "TransformJobStatus": "Completed"}, "never"),
+        ("SageMaker Training Job State Change", MAKER, EXECUTION, "never"),
+    ],
+)
+def test_one_rule_lets_through_what_the_keeper_acts_on(
+    kind: str, source: str, detail: dict[str, Any], heard: str
+) -> None:
+    event = {"detail-type": kind, "source": source, "detail": detail}
+    for deploys, given in {
+        "nothing": (None, None),
+        "endpoint": (STACKS, None),
+        "batch": (None, "trial-topics--"),
+    }.items():
+        pattern = EventPattern(None, events.event_pattern(PIPELINE, GROUP, *given))
+        # The names of two services do not collide, so sources need not stand in each alternative.
+        expected = heard == "always" or deploys in heard.split()
+        assert pattern.matches_event(event) is expected, deploys
+
+
+def test_the_longest_names_fit_into_one_pattern() -> None:
+    workload, project, region = "w" * 40, "p" * 20, "ap-southeast-1"
+    name = f"{project}-{workload}"
+    arn = f"arn:aws-us-gov:sagemaker:{region}:123456789012:pipeline/{name}"
+    stack = (
+        f"arn:aws-us-gov:cloudformation:{region}:123456789012:stack/{project}-endpoint-{workload}/"
+    )
+    pattern = events.event_pattern(arn, name, stack, f"{name}--")
+    assert len(json.dumps(pattern)) < events.LONGEST_PATTERN
+
+
+@pytest.mark.slow
+def test_the_program_imports_nothing_that_lambda_lacks(tmp_path: Path) -> None:
+    folder = keeper_program(tmp_path / "program")
+    assert {part.partition("/")[0] for part in PROGRAM} == {
+        path.name for path in (folder / "compilegate").iterdir()
+    }
+    module, _, name = HANDLER.rpartition(".")
+    loaded = (
+        f"import sys; sys.path.insert(0, {str(folder)!r}); import {module} as m; "
+        f"assert m.{name}; assert m.__file__.startswith({str(folder)!r}); "
+        "print([each for each in sys.modules if each.partition('.')[0] in ('numpy', 'pydantic')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_a_missing_variable_is_named() -> None:
+    with pytest.raises(KeyError, match="PIPELINE_ARN"):
+        read_settings({"WORKLOAD": "topics"})

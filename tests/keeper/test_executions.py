@@ -1,0 +1,260 @@
+"""What the keeper does about executions: overlap, budget, failures, notices, cards, lost jobs."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from compilegate.infra.keeper.executions import Execution, overdue, spent, unstarted_since
+from compilegate.infra.keeper.settings import Limits
+from tests.keeper.account import BUCKET, OWN, Account
+
+pytestmark = pytest.mark.slow
+START = datetime(2026, 8, 1, 3, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+JOB = "arn:aws:sagemaker:us-east-1:123456789012:training-job/pipelines-abc-Train-fast-1"
+
+
+def step(name: str, status: str, kind: str = "TrainingJob", **metadata: str) -> dict[str, Any]:
+    return {"StepName": name, "StepStatus": status, "Metadata": {kind: metadata}}
+
+
+WHY = "AlgorithmError: exit code 1:\nValueError: the label is unknown"
+CRASHED = {**step("Train-fast-1", "Failed", Arn=JOB), "FailureReason": WHY}
+STEPS = [step("Prepare", "Succeeded"), CRASHED, step("Train-fast-2", "Stopped")]
+FAILED = {"status": "Failed", "failure": "One or multiple steps failed.", "steps": STEPS}
+REJECT = step("Reject", "Failed", "Fail", ErrorMessage="No model is sound.")
+REJECTED = {"status": "Failed", "steps": [REJECT]}
+
+
+# Overlap
+
+
+def test_an_execution_gives_way_to_an_older_one(account: Account) -> None:
+    older = account.start()
+    assert account.becomes(older, "Executing") == {"sent": []}
+    newer = account.start()
+    account.becomes(newer, "Executing")
+    account.becomes(older, "Executing")
+    assert account.statuses() == ["Executing", "Stopped"]
+    (said,) = account.messages()
+    assert newer[-12:] in said["Subject"]
+    assert said["Subject"].startswith("[info] topics: ")
+    assert f"compilegate aws watch {older}" in said["Message"]
+
+
+def test_two_deliveries_at_one_moment_stop_it_once_and_say_it_once(account: Account) -> None:
+    _, newer = account.start(), account.start()
+    account.look()  # makes the clients, which threads cannot at once
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(lambda _: account.becomes(newer, "Executing")["sent"], range(4)))
+    assert sorted(map(len, said)) == [0, 0, 0, 1]
+    assert account.statuses() == ["Executing", "Stopped"]
+
+
+def test_what_could_not_be_stopped_is_tried_again_and_said_once(account: Account) -> None:
+    for _ in range(11):
+        account.stop(account.start())  # a page of ended ones lies between
+    older, newer = account.start(), account.start()
+    account.aws.fail("StopPipelineExecution", "AccessDeniedException", times=1)
+    with pytest.raises(Exception, match="AccessDenied"):
+        account.becomes(newer, "Executing")
+    account.becomes(newer, "Executing")
+    assert dict(account.executions())[newer] == "Stopped"
+    assert dict(account.executions())[older] == "Executing"
+    assert len(account.messages()) == 1
+
+
+def test_the_list_of_executions_may_lag_behind(account: Account) -> None:
+    account.start()
+    account.becomes(account.start([{"status": "Executing", "unlisted": True}]), "Executing")
+    account.becomes(account.start([{"gone": True, "unlisted": True}]), "Executing")
+    assert account.statuses() == ["Executing", "Stopped"]
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [
+        ({"month_usd": 10.0, "most_usd": 10.5, "rates": {"1.4": ["Train-baseline-1"]}}, "Stopped"),
+        ({"month_usd": 10.0, "most_usd": 10.0, "rates": {}}, "Executing"),
+        ({"hours": 72}, "Executing"),
+    ],
+)
+def test_a_start_that_the_month_does_not_allow_is_stopped(
+    account: Account, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], status: str
+) -> None:
+    monkeypatch.setenv("LIMITS", json.dumps(limits))
+    execution = account.start()
+    account.becomes(execution, "Executing")
+    account.becomes(execution, "Executing")
+    assert account.statuses() == [status]
+    assert len(account.messages()) == (status == "Stopped")
+
+
+def test_steps_cost_what_they_took_and_cached_ones_nothing() -> None:
+    limits = Limits(rates={"2": ["a", "b"], "0.5": ["c"]})
+    steps = [
+        {"StepName": "a", "StartTime": START, "EndTime": START + HOUR},
+        {"StepName": "b", "StartTime": START},
+        {"StepName": "c", "StartTime": START, "EndTime": START + 2 * HOUR, "CacheHitResult": {}},
+        {"StepName": "d", "StartTime": START, "EndTime": START + HOUR},
+        {"StepName": "c"},
+    ]
+    assert spent(limits, steps, START + HOUR / 2) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(("hours", "late"), [(2, False), (3, True)])
+def test_an_execution_that_does_not_end_is_found(hours: int, late: bool) -> None:
+    run, ended = Execution(START, "arn:1", "Executing"), Execution(START, "arn:2", "Succeeded")
+    found = overdue(Limits(hours=2), [run, ended], START + hours * HOUR)
+    assert found == ([run] if late else [])
+
+
+@pytest.mark.parametrize(
+    ("days_ago", "changed_days_ago", "late"),
+    [(7, 70, False), (14, 70, True), (14, 7, False), (None, 14, True)],
+)
+def test_a_schedule_that_starts_nothing_is_found(
+    days_ago: int | None, changed_days_ago: int, late: bool
+) -> None:
+    days = [] if days_ago is None else [days_ago]
+    runs = [Execution(START - 24 * HOUR * each, "arn:last", "Succeeded") for each in days]
+    changed = START - 24 * HOUR * changed_days_ago
+    found = unstarted_since(Limits(gap_hours=174), runs, changed, START)
+    assert found == (max([changed, *(run.started for run in runs)]) if late else None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"hours": 72, "gap_hours": 174}, []),
+        ({"hours": 0}, ["[action needed]"]),
+        ({"gap_hours": 0}, ["[action needed]"]),
+    ],
+)
+def test_the_hourly_look_tells_once_of_what_no_event_tells(
+    account: Account, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], said: list[str]
+) -> None:
+    monkeypatch.setenv("LIMITS", json.dumps(limits))
+    account.start()
+    found = account.look()
+    assert [subject.partition(" topics")[0] for subject in found] == said
+    assert account.look() == []
+
+
+# Ends
+
+
+def test_a_failure_names_the_step_its_last_lines_its_log_and_what_to_do(account: Account) -> None:
+    arn = account.start([FAILED])
+    account.becomes(arn, "Failed")
+    (said,) = account.messages()
+    subject = f"[action needed] topics: execution {arn[-12:]} failed at Train-fast-1"
+    assert said["Subject"] == subject
+    text = said["Message"]
+    assert "    ValueError: the label is unknown" in text
+    assert "/jobs/pipelines-abc-Train-fast-1" in text
+    assert (
+        "#logsV2:log-groups/log-group/$252Faws$252Fsagemaker$252FTrainingJobs"
+        "$3FlogStreamNameFilter$3Dpipelines-abc-Train-fast-1$252F" in text
+    )
+    assert f"compilegate aws watch {arn}" in text
+    assert "Train-fast-2" not in text
+
+
+def test_a_gate_that_registers_nothing_is_told_once(account: Account) -> None:
+    first = account.start([REJECTED])
+    account.becomes(first, "Failed")
+    second = account.start([REJECTED])
+    account.notice(second, send=True, subject="topics: nothing released", message="Why not.")
+    account.becomes(second, "Failed")
+    account.becomes(account.start([{"status": "Failed", "failure": "No role."}]), "Failed")
+    without_notice, with_notice, without_step = account.messages()
+    assert "    No model is sound." in without_notice["Message"]
+    assert with_notice["Subject"] == "[action needed] topics: nothing released"
+    assert with_notice["Message"].startswith("Why not.\n")
+    assert "The service says: No role." in without_step["Message"]
+
+
+def test_each_failure_is_said_once(account: Account) -> None:
+    arn = account.start([FAILED, FAILED, FAILED, {**FAILED, "at": 900}])
+    account.aws.fail("Publish", "InternalError", times=1)
+    with pytest.raises(Exception, match="InternalError"):
+        account.becomes(arn, "Failed")
+    assert account.messages() == []
+    for _ in range(3):
+        account.becomes(arn, "Failed")
+    assert len(account.messages()) == 2
+
+
+def test_the_gates_notice_is_forwarded_once_with_where_the_report_is(account: Account) -> None:
+    arn = account.start()
+    account.notice(arn, send=True, subject="topics: fast refused")
+    for _ in range(2):
+        account.becomes(arn, "Succeeded")
+    (said,) = account.messages()
+    assert said["Subject"] == "[info] topics: fast refused"
+    report = f"s3://{BUCKET}/{OWN}/verdicts/{arn.rpartition('/')[2]}/report.html"
+    assert f"aws s3 cp {report} ." in said["Message"]
+    kept = account.aws.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=f"{OWN}/notices/")
+    assert [arn.rpartition("/")[2] in item["Key"] for item in kept["Contents"]] == [True]
+
+
+@pytest.mark.parametrize("broken", [{"subject": None}, {"send": "yes"}])
+def test_a_notice_that_cannot_be_read_is_an_error_that_names_it(
+    account: Account, broken: dict[str, Any]
+) -> None:
+    arn = account.start()
+    account.notice(arn, **broken)
+    with pytest.raises(Exception, match=r"s3://models/.*/notice\.json is not a notice"):
+        account.becomes(arn, "Succeeded")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_registered_model_gets_the_card_that_it_names(account: Account, named: bool) -> None:
+    card, key = '{"model_overview": {}}', f"{OWN}/verdicts/abc/model_card.json"
+    account.write(key, card)
+    model = account.register(**({"model_card": f"s3://{BUCKET}/{key}"} if named else {}))
+    registered = step("Register-fast", "Succeeded", "RegisterModel", Arn=model)
+    arn = account.start([{"status": "Succeeded", "steps": [registered]}])
+    assert account.becomes(arn, "Succeeded") == {"sent": []}
+    attached = {"ModelCardContent": card, "ModelCardStatus": "PendingReview"}
+    expected = [{"ModelPackageArn": model, "ModelCard": attached}] if named else []
+    assert account.aws.calls("UpdateModelPackage") == expected
+    assert account.described(model)["ModelApprovalStatus"] == "PendingManualApproval"
+
+
+# Lost jobs
+
+
+def test_what_was_lost_is_tried_once_more(account: Account) -> None:
+    first = account.start()
+    account.notice(first, lost=True)
+    (said,) = account.becomes(first, "Succeeded")["sent"]
+    assert account.becomes(first, "Succeeded")["sent"] == []  # delivered twice
+    assert len(account.statuses()) == 2
+    assert account.starts()[1:] == [{"Attempt": "2"}] * 2
+    assert "lost jobs, started again" in said
+    newest = account.executions()[1][0]
+    account.notice(newest, lost=True)
+    assert account.becomes(newest, "Succeeded")["sent"] == []
+    assert len(account.statuses()) == 2
+
+
+@pytest.mark.parametrize("answer", ["nothing lost", "404", "403"])
+def test_any_other_execution_is_left_as_it_is(account: Account, answer: str) -> None:
+    """S3 answers 403 for what is not there, to a role that may not list the prefix."""
+    execution = account.start()
+    if answer == "nothing lost":
+        account.notice(execution, lost=False)
+    if answer == "403":
+        account.aws.fail("S3:GET", "AccessDenied", status=403, times=1)
+    assert account.becomes(execution, "Succeeded") == {"sent": []}
+    assert len(account.statuses()) == 1
