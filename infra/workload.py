@@ -61,9 +61,13 @@ from compilegate.infra.endpoint import (
 )
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
-from compilegate.infra.keeper.events import event_pattern, look_input, new_data_pattern
+from compilegate.infra.keeper.events import (
+    ENDPOINT_TYPES,
+    event_pattern,
+    look_input,
+    new_data_pattern,
+)
 from compilegate.infra.keeper.program import HANDLER, keeper_program
-from compilegate.infra.keeper.settings import ENDPOINT_TYPES
 from compilegate.infra.limits import limits_of
 from compilegate.infra.parts import (
     log_group,

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from compilegate.infra.keeper.events import ENDPOINT_TYPES
 from compilegate.infra.keeper.outbox import Outbox
-from compilegate.infra.keeper.settings import ENDPOINT_TYPES, Batch, Settings
+from compilegate.infra.keeper.settings import Batch, Settings
 
 APPROVED, REJECTED, CHANGED = "Approved", "Rejected", "ModelApprovalStatus"
 VERSION = "Version"
@@ -123,7 +123,6 @@ class Endpoint:
             self.cloudformation.update_stack(
                 StackName=self.settings.endpoint_stack,
                 UsePreviousTemplate=True,
-                ResourceTypes=list(ENDPOINT_TYPES),
                 Parameters=[
                     {"ParameterKey": VERSION, "ParameterValue": str(wanted)},
                     *({"ParameterKey": name, "UsePreviousValue": True} for name in others),

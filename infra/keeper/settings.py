@@ -9,14 +9,6 @@ from typing import Any
 
 from compilegate.posture.contract import TABLE_VARIABLE
 
-ENDPOINT_TYPES = (
-    "AWS::SageMaker::Endpoint",
-    "AWS::SageMaker::EndpointConfig",
-    "AWS::SageMaker::Model",
-)
-"""All that an endpoint's stack holds. The keeper's role may update it for these types alone, and so
-its request has to name them."""
-
 
 @dataclass(frozen=True)
 class Limits:

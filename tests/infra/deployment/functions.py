@@ -25,9 +25,7 @@ print(json.dumps(getattr(importlib.import_module(module), name)(json.loads(sys.a
 """
 
 
-def deliver(
-    deployment: Deployment, event: dict[str, Any], folder: Path, **more: str
-) -> None:
+def deliver(deployment: Deployment, event: dict[str, Any], folder: Path, **more: str) -> None:
     """Call the functions that hear of the event; their code is unpacked in `folder`."""
     arns = _targets(deployment.aws, event)
     functions = deployment.aws.client("lambda").list_functions()["Functions"]

@@ -1,5 +1,5 @@
-"""A month of a deployed workload with a posture and an endpoint: its stacks, its keeper as deployed,
-the foundation's table.
+"""A month of a deployed workload with a posture and an endpoint: its stacks, its keeper as
+deployed, the foundation's table.
 
 Each week the steps of the deployed definition call the deployed keeper, with what the gate would
 have said; in the end a person approves what was registered.
@@ -189,7 +189,7 @@ def test_an_approval_changes_the_version_of_the_endpoints_stack(month: Month) ->
         },
         29,
     )
-    end_update(aws)
+    aws.end_update(ENDPOINT)
     (endpoint,) = sagemaker.list_endpoints()["Endpoints"]
     assert endpoint["EndpointName"] == month.deployment.outputs(ENDPOINT)["EndpointName"]
     (model,) = sagemaker.list_models()["Models"]
