@@ -46,6 +46,7 @@ from compilegate.account.named.pulled import (
     serving_repositories,
 )
 from compilegate.account.settings.reading import network_of
+from compilegate.errors import CompilegateError
 from compilegate.infra.definition import (
     add_code_assets,
     completed_by_cloudformation,
@@ -91,6 +92,13 @@ RUNTIME = "python3.14"
 SECONDS = 120
 MEGABYTES = 256
 SECONDS_AN_HOUR = 3600
+LARGEST_ENVIRONMENT = 4_000
+"""Characters: Lambda allows 4 KB for all variables of a function. In a template they are about as long
+as CloudFormation makes them."""
+
+
+class EnvironmentSizeError(CompilegateError):
+    """What a keeper has to know is larger than Lambda allows. The message says how large."""
 
 
 class WorkloadStack(cdk.Stack):
@@ -420,6 +428,12 @@ class WorkloadStack(cdk.Stack):
             batch = self._batch(self._serving, network or Network())
             found["BATCH"] = self.to_json_string(batch)
             found["TAGS"] = _compact([{"Key": key, "Value": tags[key]} for key in tags])
+        if (size := len(_compact(self.resolve(found)))) > LARGEST_ENVIRONMENT:
+            raise EnvironmentSizeError(
+                f"{self._declared.path}: the environment of its function is {size:,} characters, "
+                f"expected at most {LARGEST_ENVIRONMENT:,}: declare shorter names of arms or fewer "
+                "tags"
+            )
         return found
 
     @property

@@ -255,6 +255,47 @@ def test_the_endpoint_is_of_the_version_that_its_stack_is_given(assembly: Assemb
     assert alarms == {each.name for each in assembly.resources(WATCHED, "AWS::CloudWatch::Alarm")}
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "named"), [("ml.m5.xlarge", True), ("ml.g5.xlarge", False)]
+)
+def test_a_key_for_volumes_is_named_where_there_are_volumes(
+    instance_type: str, named: bool
+) -> None:
+    """SageMaker refuses it for machines whose own disks are all they have."""
+    answering = synthesized("endpoint-watched", {}, workloads=watched(instance_type=instance_type))
+    (configuration,) = of_type(answering, "AWS::SageMaker::EndpointConfig")
+    assert ("KmsKeyId" in configuration["Properties"]) is named
+    transforming = synthesized(
+        "workload-watched", {}, workloads=watched(instance_type=instance_type, deploy="batch")
+    )
+    (keeper,) = of_type(transforming, "AWS::Lambda::Function")
+    batch = json.dumps(keeper["Properties"]["Environment"]["Variables"]["BATCH"])
+    without = r"\"volume_key_arn\":\"\""
+    assert (without in batch) is not named
+    assert of_type(transforming, "AWS::CloudWatch::Alarm") == []
+
+
+def test_what_is_too_long_for_a_keeper_is_refused() -> None:
+    from compilegate.infra.workload import EnvironmentSizeError  # noqa: PLC0415
+
+    tags = {f"tag-{number}": "x" * 200 for number in range(40)}
+    with pytest.raises(EnvironmentSizeError, match=r"watched\.toml: .* expected at most 4,000"):
+        synthesized("workload-watched", {"tags": tags}, workloads=watched(deploy="batch"))
+
+
+def watched(**serving: str) -> list[Any]:
+    """The workload with everything on, with some keys of `[serving]` changed."""
+    from compilegate.infra.project import DeclaredWorkload  # noqa: PLC0415
+    from tests.workload.settled import workload_with  # noqa: PLC0415
+
+    path = PROJECT / "workloads" / "watched.toml"
+    return [DeclaredWorkload(workload=workload_with(path, serving=serving), path=path)]
+
+
+def of_type(template: dict[str, Any], type: str) -> list[dict[str, Any]]:
+    return [each for each in template["Resources"].values() if each["Type"] == type]
+
+
 def test_every_alarm_may_be_sent_through_the_encrypted_topic(assembly: Assembly) -> None:
     """Topic and key take messages of alarms by the beginning of their names: a name apart from it
     would be an alarm that nobody hears."""
