@@ -21,28 +21,12 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from compilegate.access import Arns, Statement
-from compilegate.access.jobs import (
-    MANY_OBJECTS,
-    join_vpc,
-    publish_metrics,
-    pull_images,
-    write_logs,
-)
+from compilegate.access.jobs import MANY_OBJECTS, join_vpc, publish_metrics, pull_images, write_logs
 from compilegate.access.layout import answers_prefix, models_prefix, requests_prefix
-from compilegate.account.named.pulled import (
-    repository_arns,
-    serving_folders,
-    serving_repositories,
-)
+from compilegate.account.named.pulled import repository_arns, serving_folders, serving_repositories
 from compilegate.account.settings import Names
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import (
-    alarm,
-    log_group,
-    scoped_role,
-    service_principal,
-    stack_options,
-)
+from compilegate.infra.parts import alarm, log_group, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project, deploys
 from compilegate.pipelines.deployment import Network
 from compilegate.pipelines.requests.keys_network_tags import has_local_disks
@@ -91,9 +75,7 @@ class EndpointStack(cdk.Stack):
             description="The version of the model that answers; 0 for none",
         ).value_as_string
         model = cdk.CfnCondition(
-            self,
-            "HasModel",
-            expression=cdk.Fn.condition_not(cdk.Fn.condition_equals(version, "0")),
+            self, "HasModel", expression=cdk.Fn.condition_not(cdk.Fn.condition_equals(version, "0"))
         )
         endpoint = project.names.endpoint(workload.name)
         group = project.names.model_package_group(workload)
@@ -139,10 +121,7 @@ class EndpointStack(cdk.Stack):
 
 
 def _placed(network: Network) -> dict[str, Any]:
-    vpc = {
-        "subnets": list(network.subnets),
-        "securityGroupIds": list(network.security_group_ids),
-    }
+    vpc = {"subnets": list(network.subnets), "securityGroupIds": list(network.security_group_ids)}
     return {
         "enable_network_isolation": network.isolation,
         "vpc_config": vpc if network.subnets else None,

@@ -93,8 +93,8 @@ SECONDS = 120
 MEGABYTES = 256
 SECONDS_AN_HOUR = 3600
 LARGEST_ENVIRONMENT = 4_000
-"""Characters: Lambda allows 4 KB for all variables of a function. In a template they are about as long
-as CloudFormation makes them."""
+"""Characters: Lambda allows 4 KB for all variables of a function. A template has about as many as
+CloudFormation makes of them."""
 
 
 class EnvironmentSizeError(CompilegateError):
@@ -515,9 +515,7 @@ class WorkloadStack(cdk.Stack):
                 because=VERSIONS,
             ),
             Statement(
-                sid="Tell",
-                actions=["sns:Publish"],
-                resources=[self._foundation.topic.topic_arn],
+                sid="Tell", actions=["sns:Publish"], resources=[self._foundation.topic.topic_arn]
             ),
             Statement(
                 sid="KeepWhatFailed",

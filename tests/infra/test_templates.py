@@ -385,12 +385,7 @@ BOUNDARY = {"qualifier": "platform", "boundary": "of-the-platform"}
     ("settings", "stack", "gone", "named"),
     [
         ({"storage": {"key_arn": KEY}}, "foundation", "AWS::KMS::Key", KEY),
-        (
-            {"storage": {"bucket": "platforms"}},
-            "foundation",
-            "AWS::S3::Bucket",
-            "platforms",
-        ),
+        ({"storage": {"bucket": "platforms"}}, "foundation", "AWS::S3::Bucket", "platforms"),
         ({"notifications": {"topic_arn": TOPIC}}, "foundation", "AWS::SNS::Topic", TOPIC),
         ({"network": NETWORK}, "workload-watched", "AWS::EC2::VPC", SUBNET),
         ({"network": NETWORK}, "endpoint-watched", "AWS::EC2::VPC", GROUP),

@@ -95,8 +95,7 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
             '[arms.candidate]\ncompiler = "eager"', '[arms.candidate]\ncompiler = "inductor"'
         )
         project.change(
-            "[new_data]",
-            '[posture]\npasses = 2\n\n[serving]\ndeploy = "real-time"\n\n[new_data]',
+            "[new_data]", '[posture]\npasses = 2\n\n[serving]\ndeploy = "real-time"\n\n[new_data]'
         )
         cdk = Cdk(project.path, aws)
         cdk.bootstrap()
