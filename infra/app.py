@@ -65,7 +65,7 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
         ci.add_stack_dependency(foundation)
         stacks.append(ci)
     for stack in stacks:
-        for key, value in project.tags.items():
+        for key, value in project.names.tags.items():
             cdk.Tags.of(stack).add(key, value)
         if names.path != "/":
             _put_roles_under(stack, names.path)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from compilegate.access.bootstrap import PROJECT_TAG
 from compilegate.account.settings import (
     SETTINGS_FILE,
     Names,
@@ -55,11 +54,6 @@ class Project:
     @cached_property
     def names(self) -> Names:
         return Names(self.settings)
-
-    @property
-    def tags(self) -> dict[str, str]:
-        """The tags of everything, jobs and models included, so that the bill can be split."""
-        return {PROJECT_TAG: self.settings.project, **self.settings.tags}
 
     @property
     def built_images(self) -> Mapping[str, ImageFolder]:

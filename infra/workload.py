@@ -408,7 +408,7 @@ class WorkloadStack(cdk.Stack):
         """The keeper's environment, as `compilegate.infra.keeper.settings` reads it."""
         workload, foundation = self._workload, self._foundation
         limits = limits_of(self._declared, definition, self.region)
-        tags = {**self._project.tags, WORKLOAD_TAG: workload.name}
+        tags = {**self._project.names.tags, WORKLOAD_TAG: workload.name}
         found = {
             "WORKLOAD": workload.name,
             "PIPELINE_ARN": self._pipeline_arn,

@@ -26,28 +26,6 @@ def definition(assembly: Assembly) -> str:
     return text
 
 
-def test_no_stand_in_is_left(assembly: Assembly) -> None:
-    text = definition(assembly)
-    assert "standin" not in text
-    assert "999999999999" not in text
-    assert "${" not in text
-
-
-def test_it_names_what_the_other_stacks_made(assembly: Assembly) -> None:
-    steps = {step["Name"]: step["Arguments"] for step in json.loads(definition(assembly))["Steps"]}
-    foundation, images = assembly.outputs(FOUNDATION), assembly.outputs("compilegate-images")
-    outputs = assembly.outputs(WORKLOAD)
-    train, prepare = steps["Train-baseline-7"], steps["Prepare"]
-    assert train["RoleArn"] == outputs["TrainingRoleArn"]
-    assert prepare["RoleArn"] == outputs["ProcessingRoleArn"]
-    assert train["AlgorithmSpecification"]["TrainingImage"] == images["ImageUriTraining"]
-    assert steps["Gate"]["AppSpecification"]["ImageUri"] == images["ImageUriGate"]
-    assert train["OutputDataConfig"] == {
-        "S3OutputPath": f"s3://{foundation['BucketName']}/compilegate/workloads/topics/training",
-        "KmsKeyId": foundation["KeyArn"],
-    }
-
-
 def test_its_code_is_uploaded_under_the_names_it_uses(assembly: Assembly) -> None:
     text, outputs = definition(assembly), assembly.outputs(WORKLOAD)
     (assets,) = assembly.folder.glob(f"*/{WORKLOAD}.assets.json")

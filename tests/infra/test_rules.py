@@ -21,12 +21,6 @@ from tests.infra.assembly import Assembly, Resource
 pytestmark = pytest.mark.slow
 
 CFN_LINT = Path(sys.executable).with_name("cfn-lint")
-VPC_ACTIONS = {
-    "ec2:CreateNetworkInterface",
-    "ec2:CreateNetworkInterfacePermission",
-    "ec2:DeleteNetworkInterface",
-}
-"""In a VPC, SageMaker and CodeBuild insist on these for every resource."""
 
 
 def test_the_cdk_and_cdk_nag_find_nothing(assembly: Assembly) -> None:
@@ -74,36 +68,6 @@ def test_cfn_lint_finds_nothing(assembly: Assembly) -> None:
         check=False,
     )
     assert (linted.returncode, linted.stdout) == (0, "")
-
-
-def test_parliament_finds_nothing_in_the_policies(assembly: Assembly) -> None:
-    findings = [
-        (role.stack, role.logical_id, issue, detail)
-        for role in assembly.all_resources("AWS::IAM::Role")
-        for policy in role.properties["Policies"]
-        for issue, detail in _issues(policy["PolicyDocument"])
-        if not (issue == "RESOURCE_STAR" and VPC_ACTIONS.issuperset(detail))
-    ]
-    assert findings == []
-
-
-def test_parliament_catches_an_action_that_does_not_fit_its_resource() -> None:
-    def caught(action: str, resource: str) -> list[str]:
-        statement = {"Effect": "Allow", "Action": action, "Resource": resource}
-        issues = _issues({"Version": "2012-10-17", "Statement": [statement]})
-        return [issue for issue, _ in issues]
-
-    bucket = "arn:aws:s3:::bucket"
-    assert caught("s3:GetObject", bucket) == ["RESOURCE_MISMATCH"]
-    assert caught("sagemaker:CreateMiracle", bucket) == ["UNKNOWN_ACTION"]
-    assert caught("s3:GetObject", f"{bucket}/*") == []
-
-
-def _issues(document: dict[str, Any]) -> list[tuple[str, Any]]:
-    from parliament import analyze_policy_string  # noqa: PLC0415
-
-    findings = analyze_policy_string(json.dumps(document)).findings
-    return [(finding.issue, finding.detail) for finding in findings]
 
 
 Rule = Callable[[Resource], Iterator[str]]

@@ -150,37 +150,6 @@ def _tags(tags: Any) -> dict[str, str]:
     return tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
 
 
-def test_the_foundation_says_what_the_client_looks_for(assembly: Assembly) -> None:
-    outputs = assembly.outputs(FOUNDATION)
-    assert outputs.keys() == {
-        "BucketName",
-        "KeyArn",
-        "NotificationTopicArn",
-        "PostureTableName",
-        "RepositoryUriTraining",
-        "RepositoryUriGate",
-    }
-    assert outputs["BucketName"] == f"compilegate-{ACCOUNT}-{REGION}"
-    registry = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
-    assert outputs["RepositoryUriTraining"] == f"{registry}/compilegate/training"
-
-
-def test_the_schedule_starts_the_pipeline_with_its_parameters(assembly: Assembly) -> None:
-    outputs = assembly.outputs(WORKLOAD)
-    schedule = assembly.one(WORKLOAD, "AWS::Scheduler::Schedule")
-    target = schedule.properties["Target"]
-    assert target["Arn"] == outputs["PipelineArn"]
-    assert outputs["ScheduleName"] == schedule.name == "compilegate-topics"
-    assert schedule.properties["ScheduleExpression"] == "cron(0 6 ? * MON *)"
-    assert schedule.properties["ScheduleExpressionTimezone"] == "Europe/Paris"
-    assert schedule.properties["State"] == "ENABLED"
-    assert target["SageMakerPipelineParameters"]["PipelineParameterList"] == [
-        {"Name": "ModelApprovalStatus", "Value": "PendingManualApproval"}
-    ]
-    assert target["DeadLetterConfig"]["Arn"] == assembly.one(FOUNDATION, "AWS::SQS::Queue").arn
-    assert target["RetryPolicy"] == {"MaximumRetryAttempts": 3, "MaximumEventAgeInSeconds": 3600}
-
-
 def test_three_rules_call_the_keeper_through_one_permission(assembly: Assembly) -> None:
     """Each may leave what it cannot deliver in the queue, and no other workload's rule may call."""
     outputs = assembly.outputs(WATCHED)
@@ -412,28 +381,3 @@ def test_what_the_platform_has_already_takes_the_place_of_what_would_be_made(
         assert {role["Properties"]["Path"] for role in roles} == {"/ml/team/"}
     if "bootstrap" in settings:
         assert all("of-the-platform" in json.dumps(role["Properties"]) for role in roles)
-
-
-def test_registered_models_never_expire(assembly: Assembly) -> None:
-    bucket = assembly.one(FOUNDATION, "AWS::S3::Bucket")
-    expiring = {
-        rule["Prefix"]: rule["ExpirationInDays"]
-        for rule in bucket.properties["LifecycleConfiguration"]["Rules"]
-        if "ExpirationInDays" in rule
-    }
-    assert expiring == {
-        f"compilegate/workloads/{workload}/{folder}/": 365
-        for workload in ("topics", "watched")
-        for folder in ("checkpoints", "executions", "training")
-    }
-
-
-def test_jobs_of_a_vpc_run_in_it(assembly: Assembly) -> None:
-    stack = "neighbour-workload-topics"
-    body = assembly.one(stack, "AWS::SageMaker::Pipeline").properties["PipelineDefinition"]
-    steps = json.loads(body["PipelineDefinitionBody"])["Steps"]
-    train = next(step for step in steps if step["Type"] == "Training")["Arguments"]
-    assert train["VpcConfig"] == {"Subnets": [SUBNET], "SecurityGroupIds": [GROUP]}
-    assert train["EnableNetworkIsolation"] is True
-    role = assembly.one("neighbour-workload-topics", "AWS::IAM::Role", "TrainingRole")
-    assert "JoinVpc" in json.dumps(role.properties["Policies"])

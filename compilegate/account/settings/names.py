@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from compilegate.access.bootstrap import PROJECT_TAG
 from compilegate.account.settings.declaration import Settings
 from compilegate.workload import Workload
 
@@ -14,6 +15,11 @@ class Names:
     """Every name that more than one room must know, made from the settings in one place."""
 
     settings: Settings
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of every resource and of every job, so that the bill can be split."""
+        return {PROJECT_TAG: self.settings.project, **self.settings.tags}
 
     @property
     def foundation_stack(self) -> str:

@@ -125,38 +125,6 @@ def test_an_execution_starts_as_the_schedule_starts_it(deployment: Deployment) -
     assert listed["PipelineParameters"] == parameters
 
 
-def test_a_failed_execution_is_told_by_the_deployed_keeper(
-    deployment: Deployment, tmp_path: Path
-) -> None:
-    aws = deployment.aws
-    arn = deployment.pipeline()["PipelineArn"]
-    topic = deployment.outputs("trial-foundation")["NotificationTopicArn"]
-    queue = aws.client("sqs").create_queue(QueueName="reader")["QueueUrl"]
-    aws.client("sns").subscribe(
-        TopicArn=topic, Protocol="sqs", Endpoint="arn:aws:sqs:us-east-1:123456789012:reader"
-    )
-    failed = {"StepName": "Prepare", "StepStatus": "Failed", "FailureReason": "mystery"}
-    aws.script(arn.rpartition("/")[2], [{"status": "Failed", "steps": [failed]}])
-    execution = aws.client("sagemaker").start_pipeline_execution(
-        PipelineName=arn, ClientRequestToken=uuid4().hex
-    )["PipelineExecutionArn"]
-    deliver(
-        deployment,
-        {
-            "source": "aws.sagemaker",
-            "detail-type": "SageMaker Model Building Pipeline Execution Status Change",
-            "detail": {
-                "pipelineArn": arn,
-                "pipelineExecutionArn": execution,
-                "currentPipelineExecutionStatus": "Failed",
-            },
-        },
-        tmp_path,
-    )
-    (message,) = aws.client("sqs").receive_message(QueueUrl=queue)["Messages"]
-    assert "failed at Prepare" in json.loads(message["Body"])["Subject"]
-
-
 def test_a_delivery_of_new_data_starts_an_execution_on_it(
     deployment: Deployment, tmp_path: Path
 ) -> None:
