@@ -314,7 +314,7 @@ class NameOverrides(_Table):
     )
     topic: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,256}$")] | None = None
     path: Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9+=,.@_/-]{1,200}/$")] | None = None
-    """The path of every role and policy in IAM, as in `/ml/`."""
+    """The path of every role in IAM, as in `/ml/`."""
 
 
 class Settings(_Table):

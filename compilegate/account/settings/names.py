@@ -126,7 +126,7 @@ class Names:
 
     @property
     def path(self) -> str:
-        """The path of every role and policy; `/` is IAM's own."""
+        """The path of every role; `/` is IAM's own."""
         return self.settings.names.path or "/"
 
     @property
