@@ -52,12 +52,12 @@ def data_prefix(workload: str | None = None) -> str:
 
 
 def deliveries_prefix(workload: str) -> str:
-    """What the starter knows of deliveries: which came, and which still wait."""
+    """What the keeper knows of deliveries: which came, and which still wait."""
     return f"{PREFIX}/workloads/{workload}/deliveries/"
 
 
 def notices_prefix(workload: str) -> str:
-    """What the notifier has sent, so that nothing is sent twice."""
+    """What the keeper has sent, so that nothing is sent twice."""
     return f"{PREFIX}/workloads/{workload}/notices/"
 
 

@@ -279,12 +279,11 @@ def _key(workload: str, part: str) -> dict[str, Any]:
 
 
 def _decision(decision: _Item) -> dict[str, Any]:
-    """One decision: whole for the program, and in parts for people and for the notifier."""
+    """One decision: whole for the program, and in parts for people who look into the table."""
     parts = {
         "decision": json.dumps(decision),
         **{name: decision["event"][name] for name in ("when", "who")},
         **{name: decision[name] for name in ("before", "after", "reason")},
-        "moved": "yes" if decision["before"] != decision["after"] else "no",
     }
     return {name: {"S": value} for name, value in parts.items()}
 

@@ -14,9 +14,6 @@ PROJECT = Path(__file__).parents[2]
 
 SOURCES = {
     "builder": "infra/builder/builder",
-    "notifier": "infra/notifier/notifier",
-    "releaser": "infra/releaser/releaser",
-    "starter": "infra/starter/starter",
     "compilegate.infra": "infra",
     "compilegate.pipelines": "pipelines",
     "compilegate": "compilegate",

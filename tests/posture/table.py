@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from compilegate.posture.records import DynamoRecords
 from tests.aws_server.client import AwsServer
 
@@ -11,7 +9,7 @@ TABLE = "records"
 
 
 def table_in(aws: AwsServer) -> DynamoRecords:
-    """An empty table, with the stream of what is put into it."""
+    """An empty table."""
     aws.client("dynamodb").create_table(
         TableName=TABLE,
         KeySchema=[
@@ -23,18 +21,5 @@ def table_in(aws: AwsServer) -> DynamoRecords:
             {"AttributeName": "part", "AttributeType": "S"},
         ],
         BillingMode="PAY_PER_REQUEST",
-        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
     )
     return DynamoRecords(aws.client("dynamodb"), TABLE)
-
-
-def streamed(aws: AwsServer, table: str = TABLE) -> list[dict[str, Any]]:
-    """What the stream hands to a function: every record of its one shard."""
-    arn = aws.client("dynamodb").describe_table(TableName=table)["Table"]["LatestStreamArn"]
-    client = aws.client("dynamodbstreams")
-    (shard,) = client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
-    iterator = client.get_shard_iterator(
-        StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-    )["ShardIterator"]
-    found: list[dict[str, Any]] = client.get_records(ShardIterator=iterator)["Records"]
-    return found
