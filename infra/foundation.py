@@ -255,8 +255,8 @@ class FoundationStack(cdk.Stack):
             self,
             "Undelivered",
             name=f"{project}-undelivered",
-            description=f"A start of a pipeline or an event of {project} was not dealt with; the "
-            f"queue {project} calls its dead letters has it, and the keeper's log may say why",
+            description=f"A start or an event of {project} failed for good: it is in the queue of "
+            f"dead letters of {project}-foundation, the log of its function says why",
             namespace="AWS/SQS",
             metric="ApproximateNumberOfMessagesVisible",
             dimensions={"QueueName": queue.queue_name},

@@ -23,8 +23,9 @@ from compilegate.workload import Served, Workload, find_workload, read_workload
 from compilegate.workload.parameters import APPROVAL
 
 LONGEST_FUNCTION, LONGEST_GROUP = 64, 63
-"""How long the name of a Lambda function and of a model package group may be, and that of all that
-SageMaker serves models with."""
+"""How long the name of a Lambda function may be, and that of a model package group and of all that
+SageMaker serves models with. The names of EventBridge's rules end in as many characters as that of
+the function, and may be as long."""
 WAITING = "PendingManualApproval"
 RELEASE = "--99999-20260101000000"
 """The longest that is put behind a workload's name for what its models are served with."""
