@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
 
 from compilegate.access.jobs import WORKLOAD_TAG
 from compilegate.account.settings import SettingsError
+from compilegate.account.settings.reading import network_of
 from compilegate.errors import CompilegateError
 from compilegate.infra.ci import CiStack
+from compilegate.infra.endpoint import EndpointStack, endpoint_of
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
-from compilegate.infra.limits.quotas import quota_warnings
 from compilegate.infra.network import NetworkStack
-from compilegate.infra.project import Project, read_project
+from compilegate.infra.project import DeclaredWorkload, Project, read_project
 from compilegate.infra.workload import WorkloadStack
 from compilegate.pipelines.requests.regions import lacking_images
 
@@ -37,53 +40,80 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
     _refuse_region_without_images(project, environment.region)
     names = project.names
     foundation = FoundationStack(app, names.foundation_stack, project=project, env=environment)
-    images = ImagesStack(
-        app,
-        names.images_stack,
-        project=project,
-        foundation=foundation,
-        env=environment,
-    )
+    shared: dict[str, Any] = {"project": project, "foundation": foundation, "env": environment}
+    images = ImagesStack(app, names.images_stack, **shared)
     images.add_stack_dependency(foundation)
     stacks: list[cdk.Stack] = [foundation, images]
     network = None
     if project.settings.network.create:
-        network = NetworkStack(
-            app, names.network_stack, project=project, foundation=foundation, env=environment
-        )
+        network = NetworkStack(app, names.network_stack, **shared)
         network.add_stack_dependency(foundation)
         stacks.append(network)
     for declared in project.workloads:
-        workload = WorkloadStack(
-            app,
-            names.workload_stack(declared.workload.name),
-            project=project,
-            declared=declared,
-            foundation=foundation,
-            images=images,
-            network=None if network is None else network.made,
-            env=environment,
-        )
-        workload.add_stack_dependency(images)
-        if network is not None:
-            workload.add_stack_dependency(network)
-        cdk.Tags.of(workload).add(WORKLOAD_TAG, declared.workload.name)
-        stacks.append(workload)
+        made = _of_workload(app, declared, images, network, shared)
+        for stack in made:
+            cdk.Tags.of(stack).add(WORKLOAD_TAG, declared.workload.name)
+        stacks += made
     if project.settings.github is not None:
         ci = CiStack(
             app,
             names.ci_stack,
-            project=project,
             github=project.settings.github,
-            foundation=foundation,
             base_repository_arns=images.base_repository_arns,
-            env=environment,
+            **shared,
         )
         ci.add_stack_dependency(foundation)
         stacks.append(ci)
     for stack in stacks:
         for key, value in project.names.tags.items():
             cdk.Tags.of(stack).add(key, value)
+        if names.path != "/":
+            _put_roles_under(stack, names.path)
+
+
+def _of_workload(
+    app: cdk.App,
+    declared: DeclaredWorkload,
+    images: ImagesStack,
+    network: NetworkStack | None,
+    shared: dict[str, Any],
+) -> list[cdk.Stack]:
+    """The stack of one workload, and that of its endpoint where it has one."""
+    project: Project = shared["project"]
+    name, made = declared.workload.name, None if network is None else network.made
+    workload = WorkloadStack(
+        app,
+        project.names.workload_stack(name),
+        declared=declared,
+        images=images,
+        network=made,
+        **shared,
+    )
+    workload.add_stack_dependency(images)
+    if network is not None:
+        workload.add_stack_dependency(network)
+    serving = endpoint_of(declared.workload)
+    if serving is None:
+        return [workload]
+    endpoint = EndpointStack(
+        app,
+        project.names.endpoint_stack(name),
+        workload=declared.workload,
+        serving=serving,
+        role_arn=workload.serving_role_arn,
+        network=network_of(project.settings, made),
+        **shared,
+    )
+    # The keeper has to hear that the stack is there.
+    endpoint.add_stack_dependency(workload)
+    return [workload, endpoint]
+
+
+def _put_roles_under(stack: cdk.Stack, path: str) -> None:
+    """Roles take the path of IAM that the settings name."""
+    for construct in stack.node.find_all():
+        if isinstance(construct, iam.CfnRole):
+            construct.path = path
 
 
 def _refuse_region_without_images(project: Project, region: str | None) -> None:
@@ -97,8 +127,6 @@ def _refuse_region_without_images(project: Project, region: str | None) -> None:
 def main() -> None:
     try:
         project = read_project()
-        for said in quota_warnings(each.workload for each in project.workloads):
-            print(f"quota: {said}", file=sys.stderr, flush=True)
         app = cdk.App(context=context_of(project))
         build(app, project, environment_of(project))
     except CompilegateError as error:

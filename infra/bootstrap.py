@@ -123,6 +123,8 @@ def project_names(names: Names, session: AwsSession) -> ProjectNames:
         schedule_group=names.schedule_group,
         qualifier=names.qualifier,
         boundary=str(names.boundary),
+        path=names.path.removeprefix("/"),
+        given_roles=tuple(sorted({*settings.roles.model_dump(exclude_none=True).values()})),
         network=settings.network.create,
         source=None
         if source is None

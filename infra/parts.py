@@ -1,13 +1,14 @@
-"""What every stack is made with: options, roles, log groups, removal, budgets."""
+"""What every stack is made with: options, roles, log groups, alarms, removal, budgets."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_budgets as budgets
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
@@ -22,7 +23,10 @@ from compilegate.infra.project import Project
 
 def stack_options(project: Project, env: cdk.Environment, description: str) -> dict[str, Any]:
     """Arguments of a stack. Which bootstrap it is deployed by is said once, to the whole app."""
-    boundary = project.names.boundary
+    names = project.names
+    boundary = names.boundary
+    if boundary is not None and names.settings.bootstrap.qualifier is None:
+        boundary = f"{names.path.removeprefix('/')}{boundary}"
     return {
         "env": env,
         "description": description,
@@ -52,6 +56,40 @@ def log_group(
     return group
 
 
+def alarm(
+    scope: Construct,
+    id: str,
+    *,
+    name: str,
+    description: str,
+    namespace: str,
+    metric: str,
+    dimensions: Mapping[str, str],
+    statistic: str,
+    threshold: float,
+    topic_arn: str,
+    period: int = 300,
+    periods: int = 1,
+) -> cloudwatch.CfnAlarm:
+    """Tells people when a metric reaches a threshold; its name must begin with the project's."""
+    return cloudwatch.CfnAlarm(
+        scope,
+        id,
+        alarm_name=name,
+        alarm_description=description,
+        namespace=namespace,
+        metric_name=metric,
+        dimensions=[{"name": key, "value": value} for key, value in dimensions.items()],
+        statistic=statistic,
+        period=period,
+        evaluation_periods=periods,
+        threshold=threshold,
+        comparison_operator="GreaterThanOrEqualToThreshold",
+        treat_missing_data="notBreaching",
+        alarm_actions=[topic_arn],
+    )
+
+
 class PolicySizeError(CompilegateError):
     """A role's policy is larger than IAM allows. The message names the role."""
 
@@ -78,13 +116,17 @@ def scoped_role(
     statements: Sequence[Statement],
     name: str | None = None,
     hours: int = 1,
+    given: str | None = None,
 ) -> iam.IRole:
     """A role whose statements are all inline, so that it never exists without them.
 
     `name` is for a role that others name before it exists, `hours` the longest session. The role
-    cannot be given more later: grants that a construct would add have no effect.
+    cannot be given more later: grants that a construct would add have no effect. `given` is the ARN
+    of a role that somebody else made, in its place.
     Raises PolicySizeError for more statements than IAM allows.
     """
+    if given is not None:
+        return iam.Role.from_role_arn(scope, id, given, mutable=False)
     policy = {
         "Version": "2012-10-17",
         "Statement": [statement.document() for statement in statements],

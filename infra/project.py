@@ -18,12 +18,14 @@ from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.datasets import cache_folder
 from compilegate.pipelines.requests.images import used_images
 from compilegate.pipelines.staging import ImageFolder, image_folders
-from compilegate.workload import Workload, find_workload, read_workload
+from compilegate.posture.contract import FUNCTION_KIND
+from compilegate.workload import Served, Workload, find_workload, read_workload
 from compilegate.workload.parameters import APPROVAL
 
 LONGEST_FUNCTION, LONGEST_GROUP = 64, 63
-"""How long the name of a Lambda function and of a model package group may be, and that of all that
-SageMaker serves models with."""
+"""How long the name of a Lambda function may be, and that of a model package group and of all that
+SageMaker serves models with. The names of EventBridge's rules end in as many characters as that of
+the function, and may be as long."""
 WAITING = "PendingManualApproval"
 RELEASE = "--99999-20260101000000"
 """The longest that is put behind a workload's name for what its models are served with."""
@@ -103,7 +105,7 @@ def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
     for declared in workloads:
         workload = declared.workload
         for key, kind, name, most in (
-            ("name", "function", names.function(workload.name, "notifier"), LONGEST_FUNCTION),
+            ("name", "function", names.function(workload.name, FUNCTION_KIND), LONGEST_FUNCTION),
             ("registry.group", "group", names.model_package_group(workload), LONGEST_GROUP),
             *(
                 [("name", "models", f"{names.pipeline(workload.name)}{RELEASE}", LONGEST_GROUP)]
@@ -120,9 +122,10 @@ def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
         raise SettingsError(*problems)
 
 
-def deploys(workload: Workload) -> bool:
-    """Whether approving one of its models deploys it."""
-    return workload.serving is not None and workload.serving.deploy != "none"
+def deploys(workload: Workload) -> Served | None:
+    """How approving one of its models deploys it; None where it does not."""
+    serving = workload.serving
+    return serving if serving is not None and serving.deploy != "none" else None
 
 
 def _endpoints_fit(settings: Settings, workloads: Sequence[DeclaredWorkload]) -> None:

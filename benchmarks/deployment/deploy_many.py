@@ -24,10 +24,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from compilegate.infra.limits.quotas import QUOTAS
 from tests.aws_server.client import running_server
 from tests.infra.deployment.cdk_cli import ASSEMBLY, Cdk
 from tests.infra.deployment.project import Project
+
+QUOTAS = {
+    "AWS::Events::Rule": ("EventBridge: rules of one event bus", 300),
+    "AWS::IAM::Role": ("IAM: roles of an account", 1_000),
+    "AWS::CloudFormation::Stack": ("CloudFormation: stacks", 2_000),
+    "AWS::SageMaker::Pipeline": ("SageMaker: pipelines", 500),
+    "AWS::CloudWatch::Alarm": ("CloudWatch: alarms of a region", 5_000),
+}
+"""What a new account has of the types of which every workload takes some."""
 
 
 def main() -> None:
@@ -85,9 +93,8 @@ def against_limits(assembly: Path) -> Iterator[str]:
             most[name] = max(most[name], value)
     for name, limit in PER_TEMPLATE.items():
         yield f"{name}: at most {most[name]:,} of {limit:,}"
-    for quota in QUOTAS:
-        if total[quota.type]:
-            yield f"{quota.name}: {total[quota.type]:,} of {quota.default:,}"
+    for type, (name, default) in QUOTAS.items():
+        yield f"{name}: {total[type]:,} of {default:,}"
 
 
 def sizes(template: dict[str, Any], size: int) -> Iterator[tuple[str, int]]:

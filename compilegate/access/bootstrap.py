@@ -54,6 +54,8 @@ class ProjectNames:
     boundary: str
     path: str = ""
     """The path of roles and policies, as in `teams/news/`."""
+    given_roles: tuple[str, ...] = ()
+    """ARNs of roles that somebody else made for jobs, pipelines and functions."""
     key_arn: str | None = None
     """The key, where it is not the project that makes it."""
     network: bool = False
@@ -127,7 +129,7 @@ def access_policy(arns: Arns, names: ProjectNames) -> Document:
         _allow("SeeRoles", [role], iam="Get* List* TagRole UntagRole"),
         _allow(
             "PassRoles",
-            [role],
+            [role, *names.given_roles],
             {"StringEquals": {"iam:PassedToService": services}},
             iam="PassRole",
         ),
@@ -305,7 +307,7 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
         ),
         _allow(
             "PassRoles",
-            [_roles(arns, names)],
+            [_roles(arns, names), *names.given_roles],
             {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
             iam="PassRole",
         ),

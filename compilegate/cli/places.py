@@ -29,7 +29,7 @@ from compilegate.posture.records import DynamoRecords, Record, current, decide
 from compilegate.posture.state import Event
 
 _TABLE = "PostureTableName"
-"""An output of the stack of a workload with a posture."""
+"""An output of the foundation: the table has a part for each workload."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Deployed:
     def rows(self, workload: str) -> list[Row]:
         outputs = self._outputs(workload)
         verdicts = f"s3://{self._account.bucket}/{verdicts_prefix(workload).rstrip('/')}"
-        record = self.posture(workload) if _TABLE in outputs.values else None
+        record = self.posture(workload)
         past = [
             Past(
                 execution=execution,
@@ -152,7 +152,7 @@ class Deployed:
                 self._account.session, outputs["PipelineName"], verdicts
             )
         ]
-        return rows_of(past, record)
+        return rows_of(past, record if record.decisions else None)
 
     def who(self) -> str:
         with asking("find out who you are"):
@@ -161,7 +161,9 @@ class Deployed:
 
     @contextmanager
     def _records(self, workload: str) -> Iterator[DynamoRecords]:
-        table = self._outputs(workload)[_TABLE]
+        self._outputs(workload)  # refuses one that is not deployed
+        account = self._account
+        table = read_outputs(account.session, account.names.foundation_stack)[_TABLE]
         with asking(f"read or write the posture of {workload}"):
             yield DynamoRecords(self._account.session.client("dynamodb"), table)
 

@@ -9,7 +9,7 @@ from compilegate.job.names import BASELINE_ARM, NO_ARM
 
 FUNCTION = "compilegate-posture"
 """The function that both Lambda steps call on this machine."""
-FUNCTION_KIND = "posture"
+FUNCTION_KIND = "keeper"
 """The same in an account, after the workload's name."""
 
 ACT = "act"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.aws_server.client import ACCOUNT, REGION, AwsServer
+from tests.posture.table import TABLE
 
 BUCKET = f"compilegate-{ACCOUNT}-{REGION}"
 ASSETS = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
@@ -26,6 +27,7 @@ FOUNDATION = {
     "RepositoryUriNeuron": f"{REGISTRY}/neuron",
     "RepositoryUriGate": f"{REGISTRY}/gate",
     "RepositoryUriXgboost": f"{REGISTRY}/xgboost",
+    "PostureTableName": TABLE,
     "NotificationTopicArn": f"arn:aws:sns:{REGION}:{ACCOUNT}:compilegate-notifications",
 }
 IMAGES = {
@@ -87,15 +89,12 @@ class Deployed:
         return [entry["Key"] for entry in listed.get("Contents", [])]
 
 
-def deploy(
-    server: AwsServer, definition: str = DEFINITION, more: Mapping[str, str] | None = None
-) -> Deployed:
-    """What `cdk deploy` leaves behind, as far as the client looks at it; `more` are further outputs
-    of the workload's stack."""
+def deploy(server: AwsServer, definition: str = DEFINITION) -> Deployed:
+    """What `cdk deploy` leaves behind, as far as the client looks at it."""
     server.client("s3").create_bucket(Bucket=BUCKET)
     create_stack(server, "compilegate-foundation", FOUNDATION)
     create_stack(server, "compilegate-images", IMAGES)
-    create_stack(server, "compilegate-workload-topics", {**WORKLOAD, **(more or {})})
+    create_stack(server, "compilegate-workload-topics", WORKLOAD)
     sagemaker = server.client("sagemaker")
     sagemaker.create_pipeline(
         PipelineName=PIPELINE, PipelineDefinition=definition, RoleArn=f"{ROLE}-pipeline"

@@ -19,7 +19,7 @@ from tests.account.scripted import frame
 from tests.aws_server.client import AwsServer
 from tests.gate.conftest import build_execution
 from tests.posture.scenes import HERE, day, seen, settled, started
-from tests.posture.table import TABLE, table_in
+from tests.posture.table import table_in
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ FORGOTTEN, FIRST, FAILED = "ofanother", "execution001", "execution002"
 
 @pytest.fixture
 def account(aws: AwsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployed:
-    """A deployed workload, whose stack has the posture's table, and one that is not deployed."""
+    """A deployed workload, and one that is not deployed."""
     for name, value in aws.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
@@ -38,7 +38,7 @@ def account(aws: AwsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("topics", "later"):
         Path("workloads", f"{name}.toml").write_text(TOPICS.read_text() + "\n[posture]\n")
     monkeypatch.setenv(DAY_VARIABLE, day(6))
-    return deploy(aws, more={"PostureTableName": TABLE})
+    return deploy(aws)
 
 
 def deployed(*arguments: str) -> Result:

@@ -17,7 +17,9 @@ PSEUDO_PARAMETERS = {
     "AWS::Partition": "aws",
     "AWS::Region": REGION,
     "AWS::URLSuffix": "amazonaws.com",
+    "Version": "3",
 }
+"""And the parameter of an endpoint's stack: the version that answers."""
 ARNS = {
     "AWS::IAM::Role": f"arn:aws:iam::{ACCOUNT}:role/{{}}",
     "AWS::IAM::OIDCProvider": f"arn:aws:iam::{ACCOUNT}:oidc-provider/{{}}",
@@ -30,6 +32,8 @@ ARNS = {
     "AWS::DynamoDB::Table": f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{{}}",
     "AWS::Lambda::Function": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{{}}",
     "AWS::CodeBuild::Project": f"arn:aws:codebuild:{REGION}:{ACCOUNT}:project/{{}}",
+    "AWS::SageMaker::Model": f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:model/{{}}",
+    "AWS::SageMaker::EndpointConfig": f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:endpoint-config/{{}}",
     "AWS::SageMaker::ModelPackageGroup": (
         f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:model-package-group/{{}}"
     ),
@@ -43,6 +47,9 @@ NAMES = (
     "ModelPackageGroupName",
     "LogGroupName",
     "AlarmName",
+    "ModelName",
+    "EndpointConfigName",
+    "EndpointName",
     "Name",
 )
 """Properties that give a resource its physical name, where it has one."""
@@ -62,7 +69,7 @@ class Resource:
     @property
     def name(self) -> str:
         """Its physical name; where CloudFormation makes one, the logical id stands for it."""
-        given = (self.properties[key] for key in NAMES if isinstance(self.properties.get(key), str))
+        given = (self.properties[key] for key in NAMES if key in self.properties)
         return next(given, self.logical_id)
 
     @property
@@ -170,9 +177,7 @@ class Assembly:
 
     def _attribute(self, stack: str, logical_id: str, attribute: str) -> str:
         (target,) = (raw for raw in self._raw(stack) if raw.logical_id == logical_id)
-        if attribute == "StreamArn":
-            return f"{target.arn}/stream/first"
-        return target.arn if attribute == "Arn" else target.name
+        return target.arn if attribute == "Arn" else str(self._value(stack, target.name))
 
     def _exported(self, name: str) -> Any:
         for stack, template in self.templates.items():

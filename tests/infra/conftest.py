@@ -1,4 +1,4 @@
-"""One synth for all tests of the stacks: three deployments, side by side in one account.
+"""One synth for all tests of the stacks: four deployments, side by side in one account.
 
 What costs seconds to import is imported where it is used: the quick tests collect this folder too.
 """
@@ -6,6 +6,7 @@ What costs seconds to import is imported where it is used: the quick tests colle
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,12 +51,13 @@ workloads = ["topics"]
 create = true
 """
 """A third, whose jobs are in a VPC that is made for them."""
+SHIPPED = {"project": "shipped", "account": "123456789012", "region": "us-east-1"}
+"""A fourth: what this repository ships, under a name that is free here."""
 
 
 @pytest.fixture(scope="session")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
-    """The stacks of `tests/infra/project` and its two neighbours, checked by the CDK and
-    cdk-nag."""
+    """The stacks of `tests/infra/project` and its neighbours, checked by the CDK and cdk-nag."""
     return Assembly(made_once(tmp_path_factory, "synth", _synthesize) / "cdk.out")
 
 
@@ -72,9 +74,15 @@ def _synthesize(folder: Path) -> None:
             (folder / name / part).symlink_to(HERE / "project" / part)
         (folder / name / "infra" / "settings.toml").write_text(settings)
 
+    folders = (HERE / "project", folder / "neighbour", folder / "walled")
+    projects = [read_project(each) for each in folders]
+    shipped = read_project(PROJECT)
+    settings = shipped.settings.model_copy(update=SHIPPED)
+    named = [each for each in shipped.workloads if each.workload.name == "news-topics"]
+    projects.append(replace(shipped, settings=settings, workloads=named))
     # `App()` does not read cdk.json; without its context the flags would be off.
     context = json.loads((PROJECT / "cdk.json").read_text())["context"]
-    for project in map(read_project, (HERE / "project", folder / "neighbour", folder / "walled")):
+    for project in projects:
         app = App(
             outdir=str(folder / "cdk.out" / project.settings.project),
             context={**context, **context_of(project)},

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from compilegate.infra.definition import incomplete_definition
 from compilegate.infra.project import read_project
-from compilegate.infra.workload.definition import incomplete_definition
 from compilegate.workload import InfeasibleError
 from tests.workload.settled import workload_with
 
@@ -34,7 +34,7 @@ def synth(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "compilegate.infra.app"],
         cwd=folder,
-        env={**kept, "PYTHONPATH": str(folder)},
+        env=kept,
         capture_output=True,
         text=True,
         check=False,
@@ -95,7 +95,7 @@ def test_names_that_a_service_would_refuse_are_told_before_anything_is_made(tmp_
     assert run.returncode == 2
     said = [line for line in run.stderr.splitlines() if line.startswith(str(folder))]
     assert [line.partition(": ")[2] for line in said] == [
-        f"name: the name of its function, ourteamscompilegates-{name}-notifier, has 68 characters, "
+        f"name: the name of its function, ourteamscompilegates-{name}-keeper, has 66 characters, "
         "allowed: 64, including the project's name",
         f"registry.group: the name of its group, ourteamscompilegates-{group}, has 71 characters, "
         "allowed: 63, including the project's name",

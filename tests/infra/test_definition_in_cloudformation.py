@@ -13,6 +13,8 @@ import pytest
 from compilegate.account.settings import Names, Settings
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
+pytestmark = pytest.mark.slow
+
 FOUNDATION, WORKLOAD = "compilegate-foundation", "compilegate-workload-topics"
 QUALIFIER = Names(Settings(project="compilegate")).qualifier
 ASSETS = f"s3://cdk-{QUALIFIER}-assets-{ACCOUNT}-{REGION}"
@@ -24,15 +26,6 @@ def definition(assembly: Assembly, stack: str = WORKLOAD) -> str:
     return text
 
 
-@pytest.mark.slow
-def test_no_stand_in_is_left(assembly: Assembly) -> None:
-    text = definition(assembly)
-    assert "standin" not in text
-    assert "999999999999" not in text
-    assert "${" not in text
-
-
-@pytest.mark.slow
 def test_jobs_have_the_tags_of_the_settings(assembly: Assembly) -> None:
     """A job takes no tag of the pipeline's, and a budget counts it by its own."""
     tags = {
@@ -43,23 +36,6 @@ def test_jobs_have_the_tags_of_the_settings(assembly: Assembly) -> None:
     assert {("compilegate:project", "neighbour"), ("owner", "ml-platform")} <= tags
 
 
-@pytest.mark.slow
-def test_it_names_what_the_other_stacks_made(assembly: Assembly) -> None:
-    steps = {step["Name"]: step["Arguments"] for step in json.loads(definition(assembly))["Steps"]}
-    foundation, images = assembly.outputs(FOUNDATION), assembly.outputs("compilegate-images")
-    outputs = assembly.outputs(WORKLOAD)
-    train, prepare = steps["Train-baseline-7"], steps["Prepare"]
-    assert train["RoleArn"] == outputs["TrainingRoleArn"]
-    assert prepare["RoleArn"] == outputs["ProcessingRoleArn"]
-    assert train["AlgorithmSpecification"]["TrainingImage"] == images["ImageUriTraining"]
-    assert steps["Gate"]["AppSpecification"]["ImageUri"] == images["ImageUriGate"]
-    assert train["OutputDataConfig"] == {
-        "S3OutputPath": f"s3://{foundation['BucketName']}/compilegate/workloads/topics/training",
-        "KmsKeyId": foundation["KeyArn"],
-    }
-
-
-@pytest.mark.slow
 def test_its_code_is_uploaded_under_the_names_it_uses(assembly: Assembly) -> None:
     text, outputs = definition(assembly), assembly.outputs(WORKLOAD)
     (assets,) = assembly.folder.glob(f"*/{WORKLOAD}.assets.json")
@@ -79,7 +55,6 @@ def test_its_code_is_uploaded_under_the_names_it_uses(assembly: Assembly) -> Non
     assert outputs["DataUri"] in text
 
 
-@pytest.mark.slow
 def test_it_is_what_the_client_compiles_from_the_stacks_outputs(assembly: Assembly) -> None:
     from compilegate.document.writing import compact  # noqa: PLC0415
     from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415
@@ -111,7 +86,6 @@ def test_it_is_what_the_client_compiles_from_the_stacks_outputs(assembly: Assemb
     assert definition(assembly) == compact(compiled)
 
 
-@pytest.mark.slow
 def test_a_token_is_written_once_however_often_it_is_named(assembly: Assembly) -> None:
     resources = assembly.templates[WORKLOAD]["Resources"].values()
     (body,) = (
@@ -131,11 +105,10 @@ def test_a_token_is_written_once_however_often_it_is_named(assembly: Assembly) -
     }
 
 
-@pytest.mark.slow
 def test_text_that_looks_like_a_variable_stays_text() -> None:
     from aws_cdk import App, CfnOutput, Stack  # noqa: PLC0415
 
-    from compilegate.infra.workload.substitution import completed_by_cloudformation  # noqa: PLC0415
+    from compilegate.infra.definition import completed_by_cloudformation  # noqa: PLC0415
 
     stack = Stack(App(), "Sub")
     token = completed_by_cloudformation(
@@ -149,9 +122,8 @@ def test_text_that_looks_like_a_variable_stays_text() -> None:
     assert variables == {"RoleArn": {"Ref": "AWS::StackId"}}
 
 
-@pytest.mark.slow
 def test_the_largest_experiment_fits_into_a_template() -> None:
-    from compilegate.infra.workload.substitution import (  # noqa: PLC0415
+    from compilegate.infra.definition import (  # noqa: PLC0415
         LARGEST_DEFINITION,
         DefinitionSizeError,
         check_size,
@@ -168,8 +140,8 @@ def test_the_largest_experiment_fits_into_a_template() -> None:
 
 def largest_definition() -> str:
     """Of as many training jobs as one execution can have, with stand-ins."""
+    from compilegate.infra.definition import incomplete_definition  # noqa: PLC0415
     from compilegate.infra.project import DeclaredWorkload, read_project  # noqa: PLC0415
-    from compilegate.infra.workload.definition import incomplete_definition  # noqa: PLC0415
 
     project = read_project(Path(__file__).parent / "project")
     declared = next(one for one in project.workloads if one.workload.name == "topics")
@@ -186,14 +158,13 @@ import json, sys
 from dataclasses import replace
 from pathlib import Path
 from compilegate.infra.project import read_project
-from compilegate.infra.workload.definition import incomplete_definition
+from compilegate.infra.definition import incomplete_definition
 project = read_project(Path(sys.argv[1]))
 text = incomplete_definition(project, project.workloads[0], project.settings.region).text
 print(json.dumps({"sdk": "sagemaker" in sys.modules, "text": text}))
 """
 
 
-@pytest.mark.slow
 def test_a_definition_that_is_known_costs_no_import_of_the_sdk(assembly: Assembly) -> None:
     """The synth of these tests has compiled it, and another process finds it."""
     run = subprocess.run(

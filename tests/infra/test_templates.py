@@ -6,24 +6,31 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from compilegate.infra.keeper.events import event_pattern, new_data_pattern
+from compilegate.infra.keeper.settings import read_settings
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
+if TYPE_CHECKING:
+    from aws_cdk import Stack
+
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).with_name("golden")
-STACKS = ("foundation", "images", "workload-topics", "workload-watched", "ci")
+PROJECT = Path(__file__).with_name("project")
+STACKS = ("foundation", "images", "workload-topics", "workload-watched", "endpoint-watched", "ci")
 FOUNDATION, IMAGES = "compilegate-foundation", "compilegate-images"
-WORKLOAD = "compilegate-workload-topics"
+WORKLOAD, WATCHED = "compilegate-workload-topics", "compilegate-workload-watched"
+ENDPOINT = "compilegate-endpoint-watched"
 
 DIGEST = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b")
 """Of code and of raw data: it changes with every line of the programs."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_template_is_the_golden_one(stack: str, assembly: Assembly) -> None:
     """`UPDATE_GOLDEN=1` writes it anew; read the difference."""
@@ -41,12 +48,74 @@ def normalised(template: dict[str, Any]) -> str:
         if resource["Type"] == "AWS::SageMaker::Pipeline":
             body = resource["Properties"]["PipelineDefinition"]["PipelineDefinitionBody"]
             body["Fn::Sub"][0] = "(the definition)"
-    for part in ("Parameters", "Rules"):  # the CDK's own: which bootstrap it needs
-        template.pop(part)
+    template.pop("Rules")  # the CDK's own: which bootstrap it needs
+    template["Parameters"].pop("BootstrapVersion")
     return DIGEST.sub("DIGEST", json.dumps(template, indent=1, sort_keys=True)) + "\n"
 
 
-@pytest.mark.slow
+PLAIN = {
+    "AWS::IAM::Role": 4,
+    "AWS::Events::Rule": 2,
+    "AWS::Lambda::Function": 1,
+    "AWS::Lambda::Permission": 1,
+    "AWS::Logs::LogGroup": 1,
+    "AWS::SageMaker::ModelPackageGroup": 1,
+    "AWS::SageMaker::Pipeline": 1,
+}
+"""Of what ships: 11, and with a schedule 13. It was 19 and 21."""
+EVERYTHING = {
+    **PLAIN,
+    "AWS::Budgets::Budget": 1,
+    "AWS::CloudWatch::Alarm": 2,
+    "AWS::Events::Rule": 3,
+    "AWS::IAM::Role": 6,
+    "AWS::Logs::LogGroup": 2,
+    "AWS::Scheduler::Schedule": 1,
+}
+"""A schedule, deliveries, a budget, a posture and an endpoint: 19, and the endpoint's 3. It was 52,
+with four functions, nine rules and as many permissions, seven alarms, nine roles, a queue, a table
+and its stream."""
+
+
+@pytest.mark.parametrize(
+    ("stack", "resources"),
+    [
+        ("shipped-workload-news-topics", PLAIN),
+        (WATCHED, EVERYTHING),
+        (
+            ENDPOINT,
+            {
+                "AWS::SageMaker::Endpoint": 1,
+                "AWS::SageMaker::EndpointConfig": 1,
+                "AWS::SageMaker::Model": 1,
+            },
+        ),
+        (
+            "shipped-foundation",
+            {
+                "AWS::CloudWatch::Alarm": 1,
+                "AWS::CloudWatch::Dashboard": 1,
+                "AWS::DynamoDB::Table": 1,
+                "AWS::ECR::Repository": 5,
+                "AWS::KMS::Alias": 1,
+                "AWS::KMS::Key": 1,
+                "AWS::S3::Bucket": 1,
+                "AWS::S3::BucketPolicy": 1,
+                "AWS::SNS::Topic": 1,
+                "AWS::SNS::TopicPolicy": 1,
+                "AWS::SQS::Queue": 1,
+                "AWS::SQS::QueuePolicy": 1,
+                "AWS::Scheduler::ScheduleGroup": 1,
+            },
+        ),
+    ],
+)
+def test_a_stack_has_no_more_than_these(
+    stack: str, resources: dict[str, int], assembly: Assembly
+) -> None:
+    assert Counter(resource.type for resource in assembly.resources(stack)) == resources
+
+
 def test_two_deployments_in_one_account_share_no_name(assembly: Assembly) -> None:
     given = Counter(
         (resource.type, resource.name)
@@ -57,7 +126,6 @@ def test_two_deployments_in_one_account_share_no_name(assembly: Assembly) -> Non
     assert [name for name, times in given.items() if times > 1] == []
 
 
-@pytest.mark.slow
 def test_every_resource_is_tagged_with_its_deployment(assembly: Assembly) -> None:
     wrong = [
         (resource.stack, resource.logical_id)
@@ -68,51 +136,152 @@ def test_every_resource_is_tagged_with_its_deployment(assembly: Assembly) -> Non
         != resource.stack.split("-")[0]
     ]
     assert wrong == []
-    function = assembly.one("neighbour-workload-topics", "AWS::Lambda::Function", "Notifier")
-    assert _tags(function.properties["Tags"]) == {
-        "compilegate:project": "neighbour",
-        "compilegate:workload": "topics",
-        "owner": "ml-platform",
-    }
+    expected = {"compilegate:project": "neighbour", "owner": "ml-platform"}
+    for stack, type in (
+        ("workload", "AWS::Lambda::Function"),
+        ("endpoint", "AWS::SageMaker::Model"),
+    ):
+        (found,) = assembly.resources(f"neighbour-{stack}-watched", type)
+        tags = _tags(found.properties["Tags"])
+        assert tags == {**expected, "compilegate:workload": "watched"}
 
 
 def _tags(tags: Any) -> dict[str, str]:
     return tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
 
 
-@pytest.mark.slow
-def test_the_foundation_says_what_the_client_looks_for(assembly: Assembly) -> None:
-    outputs = assembly.outputs(FOUNDATION)
-    assert outputs.keys() == {
-        "BucketName",
-        "KeyArn",
-        "NotificationTopicArn",
-        "RepositoryUriTraining",
-        "RepositoryUriGate",
+def test_three_rules_call_the_keeper_through_one_permission(assembly: Assembly) -> None:
+    """Each may leave what it cannot deliver in the queue, and no other workload's rule may call."""
+    outputs = assembly.outputs(WATCHED)
+    keeper = assembly.one(WATCHED, "AWS::Lambda::Function")
+    queue = assembly.one(FOUNDATION, "AWS::SQS::Queue")
+    rules = {rule.name: rule for rule in assembly.resources(WATCHED, "AWS::Events::Rule")}
+    for rule in rules.values():
+        (target,) = rule.properties["Targets"]
+        assert (target["Arn"], target["DeadLetterConfig"]) == (keeper.arn, {"Arn": queue.arn})
+    name = outputs["PipelineName"]
+    assert rules.keys() == {f"{name}--event", f"{name}--hour", f"{name}--data"}
+    stack = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/compilegate-endpoint-watched/"
+    patterns = {name: rule.properties.get("EventPattern") for name, rule in rules.items()}
+    assert patterns == {
+        f"{name}--event": event_pattern(
+            outputs["PipelineArn"], outputs["ModelPackageGroupName"], stack
+        ),
+        f"{name}--data": new_data_pattern(f"compilegate-{ACCOUNT}-{REGION}", "incoming/watched/"),
+        f"{name}--hour": None,
     }
-    assert outputs["BucketName"] == f"compilegate-{ACCOUNT}-{REGION}"
-    registry = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
-    assert outputs["RepositoryUriTraining"] == f"{registry}/compilegate/training"
+    (permission,) = assembly.resources(WATCHED, "AWS::Lambda::Permission")
+    assert permission.properties["SourceArn"].endswith(":rule/compilegate-watched--*")
+    (policy,) = assembly.resources(FOUNDATION, "AWS::SQS::QueuePolicy")
+    allowed = next(
+        statement["Condition"]["ArnLike"]["aws:SourceArn"]
+        for statement in policy.properties["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Allow"
+    )
+    assert allowed == f"arn:aws:events:{REGION}:{ACCOUNT}:rule/compilegate-*"
 
 
-@pytest.mark.slow
-def test_the_schedule_starts_the_pipeline_with_its_parameters(assembly: Assembly) -> None:
-    outputs = assembly.outputs(WORKLOAD)
-    schedule = assembly.one(WORKLOAD, "AWS::Scheduler::Schedule")
-    target = schedule.properties["Target"]
-    assert target["Arn"] == outputs["PipelineArn"]
-    assert outputs["ScheduleName"] == schedule.name == "compilegate-topics"
-    assert schedule.properties["ScheduleExpression"] == "cron(0 6 ? * MON *)"
-    assert schedule.properties["ScheduleExpressionTimezone"] == "Europe/Paris"
-    assert schedule.properties["State"] == "ENABLED"
-    assert target["SageMakerPipelineParameters"]["PipelineParameterList"] == [
-        {"Name": "ModelApprovalStatus", "Value": "PendingManualApproval"}
+def test_the_keeper_reads_its_settings_in_what_the_stack_gives_it(assembly: Assembly) -> None:
+    def settings(stack: str) -> Any:
+        keeper = assembly.one(stack, "AWS::Lambda::Function")
+        return read_settings(keeper.properties["Environment"]["Variables"])
+
+    watched = settings(WATCHED)
+    alarms = assembly.resources(WATCHED, "AWS::CloudWatch::Alarm")
+    arn = f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:"
+    assert set(watched.endpoint_alarms) == {f"{arn}{alarm.name}" for alarm in alarms}
+    assert watched.endpoint_stack == ENDPOINT
+    assert watched.posture_table == assembly.outputs(FOUNDATION)["PostureTableName"]
+    assert watched.new_data_prefix == "incoming/watched/"
+    assert watched.batch is None
+    topics = settings(WORKLOAD)
+    assert (topics.endpoint_stack, topics.posture_table) == ("", "")
+    assert topics.limits.month_usd == 600.0
+
+
+def test_the_endpoint_is_of_the_version_that_its_stack_is_given(assembly: Assembly) -> None:
+    template = assembly.templates[ENDPOINT]
+    assert template["Parameters"]["Version"]["Default"] == "0"
+    assert template["Conditions"]["HasModel"] == {
+        "Fn::Not": [{"Fn::Equals": [{"Ref": "Version"}, "0"]}]
+    }
+    assert {raw.get("Condition") for raw in template["Resources"].values()} == {"HasModel"}
+    model, configuration, endpoint = (
+        assembly.one(ENDPOINT, f"AWS::SageMaker::{type}")
+        for type in ("Model", "EndpointConfig", "Endpoint")
+    )
+    group = assembly.outputs(WATCHED)["ModelPackageGroupName"]
+    assert model.properties["Containers"] == [
+        {"ModelPackageName": f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:model-package/{group}/3"}
     ]
-    assert target["DeadLetterConfig"]["Arn"] == assembly.one(WORKLOAD, "AWS::SQS::Queue").arn
-    assert target["RetryPolicy"] == {"MaximumRetryAttempts": 3, "MaximumEventAgeInSeconds": 3600}
+    assert re.fullmatch(r"compilegate-watched--3-[0-9a-f]{8}", model.name)
+    (variant,) = configuration.properties["ProductionVariants"]
+    assert variant["ModelName"] == configuration.name == model.name
+    assert endpoint.properties["EndpointConfigName"] == configuration.name
+    guarded = endpoint.properties["DeploymentConfig"]
+    assert guarded["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["Type"] == "CANARY"
+    alarms = {alarm["AlarmName"] for alarm in guarded["AutoRollbackConfiguration"]["Alarms"]}
+    assert alarms == {each.name for each in assembly.resources(WATCHED, "AWS::CloudWatch::Alarm")}
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("instance_type", "named"), [("ml.m5.xlarge", True), ("ml.g5.xlarge", False)]
+)
+def test_a_key_for_volumes_is_named_where_there_are_volumes(
+    instance_type: str, named: bool
+) -> None:
+    """SageMaker refuses it for machines whose own disks are all they have."""
+    answering = synthesized("endpoint-watched", {}, workloads=watched(instance_type=instance_type))
+    (configuration,) = of_type(answering, "AWS::SageMaker::EndpointConfig")
+    assert ("KmsKeyId" in configuration["Properties"]) is named
+    transforming = synthesized(
+        "workload-watched", {}, workloads=watched(instance_type=instance_type, deploy="batch")
+    )
+    (keeper,) = of_type(transforming, "AWS::Lambda::Function")
+    batch = json.dumps(keeper["Properties"]["Environment"]["Variables"]["BATCH"])
+    without = r"\"volume_key_arn\":\"\""
+    assert (without in batch) is not named
+    assert of_type(transforming, "AWS::CloudWatch::Alarm") == []
+
+
+def test_what_is_too_long_for_a_keeper_is_refused() -> None:
+    from compilegate.infra.workload import EnvironmentSizeError  # noqa: PLC0415
+
+    tags = {f"tag-{number}": "x" * 200 for number in range(40)}
+    with pytest.raises(EnvironmentSizeError, match=r"watched\.toml: .* expected at most 4,000"):
+        synthesized("workload-watched", {"tags": tags}, workloads=watched(deploy="batch"))
+
+
+def watched(**serving: str) -> list[Any]:
+    """The workload with everything on, with some keys of `[serving]` changed."""
+    from compilegate.infra.project import DeclaredWorkload  # noqa: PLC0415
+    from tests.workload.settled import workload_with  # noqa: PLC0415
+
+    path = PROJECT / "workloads" / "watched.toml"
+    return [DeclaredWorkload(workload=workload_with(path, serving=serving), path=path)]
+
+
+def of_type(template: dict[str, Any], type: str) -> list[dict[str, Any]]:
+    return [each for each in template["Resources"].values() if each["Type"] == type]
+
+
+def test_every_alarm_may_be_sent_through_the_encrypted_topic(assembly: Assembly) -> None:
+    """Topic and key take messages of alarms by the beginning of their names: a name apart from it
+    would be an alarm that nobody hears."""
+    topic = assembly.one(FOUNDATION, "AWS::SNS::Topic")
+    alarms = [
+        alarm
+        for alarm in assembly.all_resources("AWS::CloudWatch::Alarm")
+        if alarm.stack in (FOUNDATION, WORKLOAD, WATCHED)
+    ]
+    assert {alarm.name for alarm in alarms} == {
+        "compilegate-undelivered",
+        "compilegate-watched-errors",
+        "compilegate-watched-latency",
+    }
+    assert {tuple(alarm.properties["AlarmActions"]) for alarm in alarms} == {(topic.arn,)}
+
+
 def test_what_is_kept_is_what_the_settings_say(assembly: Assembly) -> None:
     def kept(project: str) -> set[str]:
         return {
@@ -133,119 +302,82 @@ def test_what_is_kept_is_what_the_settings_say(assembly: Assembly) -> None:
     assert kept("neighbour") == set()
 
 
-@pytest.mark.slow
-def test_an_image_folder_can_be_removed_again(assembly: Assembly) -> None:
-    """CloudFormation removes no export that another stack imports, and the foundation is deployed
-    before the stacks that would import the export of a removed folder's repository."""
-    exported = [
-        output["Value"]
-        for output in assembly.templates[FOUNDATION]["Outputs"].values()
-        if "Export" in output
-    ]
-    assert len(exported) == 3
-    assert "AWS::ECR::Repository" not in {
-        assembly.templates[FOUNDATION]["Resources"][next(iter(value.values()))[0]]["Type"]
-        for value in exported
-        if "Fn::GetAtt" in value
-    }
+def test_no_export_ties_stacks_that_come_and_go(assembly: Assembly) -> None:
+    """CloudFormation removes no export that another stack imports: the foundation's are there
+    without any workload, and no repository is among them, so that a folder can be removed."""
+    exported = exports(assembly.templates[FOUNDATION])
+    assert len(exported) == 6
+    resources = assembly.templates[FOUNDATION]["Resources"]
+    names = [next(iter(value.values())) for value in exported.values()]
+    types = {resources[name if isinstance(name, str) else name[0]]["Type"] for name in names}
+    assert "AWS::ECR::Repository" not in types
+    assert exports(foundation(workloads=[])) == exported
 
 
-@pytest.mark.slow
-def test_without_workloads_the_foundation_exports_what_their_stacks_may_still_import(
-    assembly: Assembly,
-) -> None:
-    from dataclasses import replace  # noqa: PLC0415
-
-    from aws_cdk import App, Environment  # noqa: PLC0415
-    from aws_cdk.assertions import Template  # noqa: PLC0415
-
-    from compilegate.infra.foundation import FoundationStack  # noqa: PLC0415
-    from compilegate.infra.project import read_project  # noqa: PLC0415
-
-    def exports(outputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in outputs.items() if "Export" in value}
-
-    project = replace(read_project(Path(__file__).with_name("project")), workloads=[])
-    environment = Environment(account=ACCOUNT, region=REGION)
-    alone = FoundationStack(App(), FOUNDATION, project=project, env=environment)
-    made = Template.from_stack(alone).to_json()["Outputs"]
-    assert exports(made) == exports(assembly.templates[FOUNDATION]["Outputs"])
+def exports(template: dict[str, Any]) -> dict[str, Any]:
+    outputs = template["Outputs"].items()
+    return {name: output["Value"] for name, output in outputs if "Export" in output}
 
 
-@pytest.mark.slow
-def test_a_key_that_an_earlier_deployment_kept_is_used_again() -> None:
+def foundation(settings: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    return synthesized("foundation", settings or {}, **changes)
+
+
+def synthesized(kind: str, settings: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The template of one stack of the tests' project, with some settings changed."""
     from dataclasses import replace  # noqa: PLC0415
 
     from aws_cdk import App, Environment  # noqa: PLC0415
     from aws_cdk.assertions import Template  # noqa: PLC0415
 
     from compilegate.account.settings import Settings  # noqa: PLC0415
-    from compilegate.infra.foundation import FoundationStack  # noqa: PLC0415
+    from compilegate.infra.app import build, context_of  # noqa: PLC0415
     from compilegate.infra.project import read_project  # noqa: PLC0415
 
-    key = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
-    project = read_project(Path(__file__).with_name("project"))
-    settings = Settings.model_validate({"storage": {"key_arn": key}})
-    stack = FoundationStack(
-        App(),
-        FOUNDATION,
-        project=replace(project, settings=settings),
-        env=Environment(account=ACCOUNT, region=REGION),
-    )
-    template = Template.from_stack(stack).to_json()
+    project = replace(read_project(PROJECT), settings=Settings.model_validate(settings), **changes)
+    app = App(context=context_of(project))
+    build(app, project, Environment(account=ACCOUNT, region=REGION))
+    stack: Stack = app.node.find_child(f"compilegate-{kind}")
+    template: dict[str, Any] = Template.from_stack(stack).to_json()
+    return template
+
+
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
+TOPIC = f"arn:aws:sns:{REGION}:{ACCOUNT}:of-the-platform"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/of/the-platform"
+SUBNET, GROUP = "subnet-0123456789abcdef0", "sg-0123456789abcdef0"
+NETWORK = {"vpc_id": "vpc-0123456789abcdef0", "subnets": [SUBNET], "security_groups": [GROUP]}
+BOUNDARY = {"qualifier": "platform", "boundary": "of-the-platform"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "stack", "gone", "named"),
+    [
+        ({"storage": {"key_arn": KEY}}, "foundation", "AWS::KMS::Key", KEY),
+        ({"storage": {"bucket": "platforms"}}, "foundation", "AWS::S3::Bucket", "platforms"),
+        ({"notifications": {"topic_arn": TOPIC}}, "foundation", "AWS::SNS::Topic", TOPIC),
+        ({"network": NETWORK}, "workload-watched", "AWS::EC2::VPC", SUBNET),
+        ({"network": NETWORK}, "endpoint-watched", "AWS::EC2::VPC", GROUP),
+        ({"names": {"path": "/ml/team/"}}, "workload-topics", None, '"Path": "/ml/team/"'),
+        ({"bootstrap": BOUNDARY}, "workload-topics", None, ":policy/of-the-platform"),
+        ({"roles": {"serving": ROLE}}, "endpoint-watched", "AWS::IAM::Role", f'"{ROLE}"'),
+        *(
+            ({"roles": {role: ROLE}}, "workload-watched", None, f'"{ROLE}"')
+            for role in ("training", "processing", "pipeline", "keeper", "schedule")
+        ),
+    ],
+)
+def test_what_the_platform_has_already_takes_the_place_of_what_would_be_made(
+    settings: dict[str, Any], stack: str, gone: str | None, named: str
+) -> None:
+    template = synthesized(stack, settings)
     resources = template["Resources"].values()
-    assert "AWS::KMS::Key" not in {resource["Type"] for resource in resources}
-    (alias,) = (item for item in resources if item["Type"] == "AWS::KMS::Alias")
-    assert alias["Properties"] == {"AliasName": "alias/compilegate", "TargetKeyId": key}
-    assert template["Outputs"]["KeyArn"]["Value"] == key
-    encrypted = {"AWS::ECR::Repository", "AWS::S3::Bucket", "AWS::SNS::Topic"}
-    assert encrypted <= {item["Type"] for item in resources}
-    assert all(key in json.dumps(item) for item in resources if item["Type"] in encrypted)
-
-
-@pytest.mark.slow
-def test_registered_models_never_expire(assembly: Assembly) -> None:
-    bucket = assembly.one(FOUNDATION, "AWS::S3::Bucket")
-    expiring = {
-        rule["Prefix"]: rule["ExpirationInDays"]
-        for rule in bucket.properties["LifecycleConfiguration"]["Rules"]
-        if "ExpirationInDays" in rule
-    }
-    assert expiring == {
-        "compilegate/workloads/topics/checkpoints/": 365,
-        "compilegate/workloads/topics/executions/": 365,
-        "compilegate/workloads/topics/training/": 365,
-        "compilegate/workloads/watched/checkpoints/": 365,
-        "compilegate/workloads/watched/executions/": 365,
-        "compilegate/workloads/watched/training/": 365,
-    }
-
-
-@pytest.mark.slow
-def test_every_alarm_may_be_sent_through_the_encrypted_topic(assembly: Assembly) -> None:
-    """Topic and key take messages of alarms by the beginning of their names: a name apart from it
-    would be an alarm that nobody hears."""
-    alarms = assembly.resources(WORKLOAD, "AWS::CloudWatch::Alarm")
-    topic = assembly.one(FOUNDATION, "AWS::SNS::Topic")
-    assert {alarm.name for alarm in alarms} == {
-        "compilegate-topics-failed",
-        "compilegate-topics-notifier",
-        "compilegate-topics-starter",
-        "compilegate-topics-undelivered",
-    }
-    assert {tuple(alarm.properties["AlarmActions"]) for alarm in alarms} == {(topic.arn,)}
-
-
-@pytest.mark.slow
-def test_jobs_of_a_vpc_run_in_it(assembly: Assembly) -> None:
-    stack = "neighbour-workload-topics"
-    body = assembly.one(stack, "AWS::SageMaker::Pipeline").properties["PipelineDefinition"]
-    steps = json.loads(body["PipelineDefinitionBody"])["Steps"]
-    train = next(step for step in steps if step["Type"] == "Training")["Arguments"]
-    assert train["VpcConfig"] == {
-        "Subnets": ["subnet-0123456789abcdef0"],
-        "SecurityGroupIds": ["sg-0123456789abcdef0"],
-    }
-    assert train["EnableNetworkIsolation"] is True
-    role = assembly.one("neighbour-workload-topics", "AWS::IAM::Role", "JobsTrainingRole")
-    assert "JoinVpc" in json.dumps(role.properties["Policies"])
+    assert gone not in {resource["Type"] for resource in resources}
+    assert named in json.dumps(template)
+    roles = [resource for resource in resources if resource["Type"] == "AWS::IAM::Role"]
+    if "roles" in settings and gone is None:
+        assert len(roles) == EVERYTHING["AWS::IAM::Role"] - 1
+    if "names" in settings:
+        assert {role["Properties"]["Path"] for role in roles} == {"/ml/team/"}
+    if "bootstrap" in settings:
+        assert all("of-the-platform" in json.dumps(role["Properties"]) for role in roles)

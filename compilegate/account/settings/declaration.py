@@ -100,6 +100,14 @@ Reader = Annotated[
         "the ARN of a role, where * stands for any text, or an organisation, o-ID",
     ),
 ]
+RoleArn = Annotated[
+    str,
+    StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+$"),
+]
+TopicArn = Annotated[
+    str, StringConstraints(pattern=r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$")
+]
+BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
 Environment = Annotated[
     str, matching(r"^[A-Za-z0-9._/-]+$", "letters, digits and . _ / -", max_length=250)
@@ -188,6 +196,17 @@ class Notifications(_Table):
 
     email: Email | None = None
     """Subscribed to the topic; AWS asks that address to confirm."""
+    topic_arn: TopicArn | None = None
+    """An existing topic in place of a new one; who hears it is its owner's to say."""
+
+    @model_validator(mode="after")
+    def _a_topic_is_made_or_named(self) -> Self:
+        if self.email is not None and self.topic_arn is not None:
+            raise ValueError(
+                "email is given and topic_arn is too, expected one of the two: subscribe the "
+                "address to that topic yourself"
+            )
+        return self
 
 
 class Bootstrap(_Table):
@@ -275,6 +294,9 @@ class Storage(_Table):
     """Keep bucket, key, images and registered models when the stacks are destroyed."""
     key_arn: KeyArn | None = None
     """An existing key, such as one that was kept, in place of a new one."""
+    bucket: BucketName | None = None
+    """An existing bucket in place of a new one; its policy, its lifecycle and that it reports to
+    EventBridge are its owner's to say."""
     noncurrent_days: Days = 30
     """How long an overwritten or deleted object can still be brought back."""
     execution_days: Days = 365
@@ -283,6 +305,20 @@ class Storage(_Table):
     """How long all that training jobs wrote is kept: models that were not registered, and evidence.
     Registered models and verdicts are kept for good."""
     log_days: LogDays = 90
+
+
+class Roles(_Table):
+    """Existing roles in place of those that are made, each for all workloads. `compilegate aws
+    roles` prints what they must be allowed."""
+
+    training: RoleArn | None = None
+    processing: RoleArn | None = None
+    pipeline: RoleArn | None = None
+    keeper: RoleArn | None = None
+    """Of the functions that report, start, decide and release."""
+    schedule: RoleArn | None = None
+    serving: RoleArn | None = None
+    """Of endpoints and batch transforms."""
 
 
 class Scheduling(_Table):
@@ -302,9 +338,7 @@ class ProjectBudget(_Table):
 class NameOverrides(_Table):
     """Names in place of the ones that are made from the project's."""
 
-    bucket: (
-        Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$")] | None
-    ) = None
+    bucket: BucketName | None = None
     key_alias: KeyAlias | None = None
     repository_prefix: (
         Annotated[
@@ -316,6 +350,8 @@ class NameOverrides(_Table):
         None
     )
     topic: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,256}$")] | None = None
+    path: Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9+=,.@_/-]{1,200}/$")] | None = None
+    """The path in IAM of every role, and of the policies of `make bootstrap`, as in `/ml/`."""
 
 
 class Settings(_Table):
@@ -341,6 +377,7 @@ class Settings(_Table):
     to promote models; CI's role of a stage whose `from` names this one is among them by itself."""
     images: Images = Images()
     storage: Storage = Storage()
+    roles: Roles = Roles()
     scheduling: Scheduling = Scheduling()
     budget: ProjectBudget = ProjectBudget()
     dashboard: bool = True

@@ -49,6 +49,10 @@ class Names:
     def workload_stack(self, workload: str) -> str:
         return f"{self.settings.project}-workload-{workload}"
 
+    def endpoint_stack(self, workload: str) -> str:
+        """The stack of the endpoint that answers with a workload's models."""
+        return f"{self.settings.project}-endpoint-{workload}"
+
     def pipeline(self, workload: str) -> str:
         return f"{self.settings.project}-{workload}"
 
@@ -61,7 +65,8 @@ class Names:
 
     def bucket(self, account: str, region: str) -> str:
         """The bucket's name; both arguments may be CloudFormation tokens."""
-        return self.settings.names.bucket or f"{self.settings.project}-{account}-{region}"
+        own = f"{self.settings.project}-{account}-{region}"
+        return self.settings.storage.bucket or self.settings.names.bucket or own
 
     @property
     def source_bucket(self) -> str | None:
@@ -85,7 +90,7 @@ class Names:
         return f"{self.settings.project}-images"
 
     def function(self, workload: str, kind: str) -> str:
-        """A Lambda function of a workload: its `notifier` or `starter`."""
+        """A Lambda function of a workload: its `keeper`."""
         return f"{self.pipeline(workload)}-{kind}"
 
     @property
@@ -105,7 +110,7 @@ class Names:
         bootstrap = self.settings.bootstrap
         if bootstrap.qualifier is not None:
             return bootstrap.boundary
-        return bootstrap.boundary or f"{self.settings.project}-boundary"
+        return f"{self.settings.project}-boundary"
 
     @property
     def schedule_group(self) -> str:
@@ -115,7 +120,15 @@ class Names:
         return f"{self.settings.project}-{workload}"
 
     @property
+    def path(self) -> str:
+        """The path of roles and policies; `/` is IAM's own."""
+        return self.settings.names.path or "/"
+
+    @property
     def topic(self) -> str:
+        given = self.settings.notifications.topic_arn
+        if given is not None:
+            return given.rpartition(":")[2]
         return self.settings.names.topic or f"{self.settings.project}-notifications"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from compilegate.account.settings import Names, Settings
 from tests.infra.assembly import ACCOUNT, REGION
 
 SAGEMAKER = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
@@ -20,49 +21,51 @@ REJECTED = {"sagemaker:ModelApprovalStatus": "Rejected"}
 WAITING = {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}
 TO_SAGEMAKER = {"iam:PassedToService": "sagemaker.amazonaws.com"}
 FOR_A_SERVICE = {"kms:GrantIsForAWSResource": "true"}
+STACK = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/compilegate-endpoint-watched/1"
+WORKLOADS_STACK = STACK.replace("-endpoint-", "-workload-")
+TYPES = "cloudformation:ResourceTypes"
+OF_ENDPOINTS = {TYPES: "AWS::SageMaker::Endpoint"}
+QUALIFIER = Names(Settings(project="compilegate")).qualifier
+BOOTSTRAP = f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/cdk-bootstrap/{QUALIFIER}/version"
 ALARM = f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{NAME}-errors"
 LOGS = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:/aws/sagemaker"
 IMAGES_OF_AWS = f"arn:aws:ecr:{REGION}:763104351884:repository"
 
 Asked = list[tuple[Any, ...]]
 RELEASE: dict[str, tuple[str, str, Asked, Asked]] = {
-    "the releaser": (
+    "a keeper that releases": (
         "compilegate-workload-watched",
-        "ReleaseReleaserRole",
+        "KeeperRole",
         [
             ("sagemaker:ListModelPackages", "*"),
             ("sagemaker:DescribeModelPackage", MODEL),
-            ("sagemaker:CreateModel", f"{SAGEMAKER}:model/{NAME}--3-0123abcd"),
-            ("sagemaker:CreateEndpointConfig", f"{SAGEMAKER}:endpoint-config/{NAME}--3-0123abcd"),
-            ("sagemaker:CreateEndpoint", f"{SAGEMAKER}:endpoint/{NAME}"),
-            ("sagemaker:UpdateEndpoint", f"{SAGEMAKER}:endpoint/{NAME}"),
-            ("sagemaker:UpdateEndpoint", f"{SAGEMAKER}:endpoint-config/{NAME}--3-0123abcd"),
-            ("sagemaker:DescribeEndpoint", f"{SAGEMAKER}:endpoint/{NAME}"),
-            (
-                "cloudwatch:DescribeAlarms",
-                ALARM,
-            ),
-            ("iam:PassRole", "THE SERVING ROLE", TO_SAGEMAKER),
-            ("kms:CreateGrant", "THE KEY", FOR_A_SERVICE),
-            ("s3:PutObject", f"{OURS}/releases/deployments/last.json"),
-            ("sns:Publish", f"arn:aws:sns:{REGION}:{ACCOUNT}:compilegate-notifications"),
+            ("sagemaker:UpdateModelPackage", MODEL, REJECTED),
+            ("cloudformation:DescribeStacks", STACK),
+            ("cloudformation:DescribeStackEvents", STACK),
+            ("cloudformation:UpdateStack", STACK, OF_ENDPOINTS),
+            ("ssm:GetParameters", BOOTSTRAP),
+            ("cloudwatch:DescribeAlarms", ALARM),
         ],
         [
             ("sagemaker:UpdateModelPackage", MODEL, APPROVED),
+            ("sagemaker:UpdateModelPackage", THEIRS, REJECTED),
             ("sagemaker:DescribeModelPackage", THEIRS),
-            ("sagemaker:CreateModel", f"{SAGEMAKER}:model/compilegate-topics--3-0123abcd"),
-            ("sagemaker:CreateModel", f"{SAGEMAKER}:model/{NAME}-of-others--3-0123abcd"),
-            ("sagemaker:UpdateEndpoint", f"{SAGEMAKER}:endpoint/compilegate-topics"),
+            # With a template of its own it would have the rights of CloudFormation's role.
+            ("cloudformation:UpdateStack", STACK),
+            ("cloudformation:UpdateStack", STACK, {TYPES: "AWS::IAM::Role"}),
+            ("cloudformation:UpdateStack", WORKLOADS_STACK, OF_ENDPOINTS),
+            ("cloudformation:DeleteStack", STACK),
+            ("sagemaker:CreateModel", f"{SAGEMAKER}:model/{NAME}--3-0123abcd"),
+            ("sagemaker:UpdateEndpoint", f"{SAGEMAKER}:endpoint/{NAME}"),
             ("sagemaker:InvokeEndpoint", f"{SAGEMAKER}:endpoint/{NAME}"),
-            ("kms:CreateGrant", "THE KEY"),
-            ("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/compilegate-other", TO_SAGEMAKER),
+            ("kms:CreateGrant", "THE KEY", FOR_A_SERVICE),
+            ("iam:PassRole", "THE SERVING ROLE", TO_SAGEMAKER),
             ("s3:PutObject", f"{OURS}/models/job/model/model.tar.gz"),
-            ("s3:GetObject", f"{OURS}/training/job/output/model.tar.gz"),
         ],
     ),
     "a served model": (
         "compilegate-workload-watched",
-        "ReleaseServingRole",
+        "ServingRole",
         [
             ("s3:GetObject", f"{OURS}/models/job/model/model.tar.gz"),
             ("kms:Decrypt", "THE KEY"),
@@ -113,7 +116,7 @@ RELEASE: dict[str, tuple[str, str, Asked, Asked]] = {
     ),
     "a pipeline whose models people approve": (
         "neighbour-workload-topics",
-        "JobsPipelineRole",
+        "PipelineRole",
         [("sagemaker:CreateModelPackage", NEIGHBOURS, WAITING)],
         [
             ("sagemaker:CreateModelPackage", NEIGHBOURS, APPROVED),

@@ -26,7 +26,7 @@ def _allowed_to_jobs(assembly: Assembly) -> list[tuple[str, str]]:
     return sorted(
         {
             (action, resource)
-            for starting in ("JobsTrainingRole", "JobsProcessingRole")
+            for starting in ("TrainingRole", "ProcessingRole")
             for policy in assembly.one(WORKLOAD, "AWS::IAM::Role", starting).properties["Policies"]
             for statement in policy["PolicyDocument"]["Statement"]
             for action in _listed(statement["Action"])

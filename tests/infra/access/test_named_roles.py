@@ -15,7 +15,7 @@ from tests.infra.assembly import ACCOUNT, PROJECT, REGION, Assembly
 pytestmark = pytest.mark.slow
 
 STACK, FOUNDATION = "compilegate-workload-topics", "compilegate-foundation"
-KINDS = {"training": "JobsTraining", "processing": "JobsProcessing", "pipeline": "JobsPipeline"}
+KINDS = {"training": "TrainingRole", "processing": "ProcessingRole", "pipeline": "PipelineRole"}
 ELSEWHERE = {"ListCode", "FindBuckets"}
 """About the bucket that code lies in, which is another one."""
 

@@ -52,7 +52,8 @@ WHEN_MADE = {"sagemaker:TaggingAction": "CreateTrainingJob"}
 TRAINING_JOB = f"{SAGEMAKER}:training-job/pipelines-x"
 PROCESSING_JOB = f"{SAGEMAKER}:processing-job/pipelines-x"
 THROUGH_DYNAMODB = {"kms:ViaService": f"dynamodb.{REGION}.amazonaws.com"}
-STREAM = "/stream/first"
+ENDPOINT_STACK = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/compilegate-endpoint-watched/1"
+OF_ENDPOINTS = {"cloudformation:ResourceTypes": "AWS::SageMaker::Endpoint"}
 FOR_A_SERVICE = {"kms:GrantIsForAWSResource": "true"}
 THROUGH_S3 = {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
 MODEL = f"{SAGEMAKER}:model-package/compilegate-topics/1"
@@ -73,9 +74,9 @@ class Role:
 KEY = "THE KEY"
 OTHERS_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/another"
 TRAINING_ROLE, PROCESSING_ROLE, PIPELINE_ROLE = (
-    "JobsTrainingRole",
-    "JobsProcessingRole",
-    "JobsPipelineRole",
+    "TrainingRole",
+    "ProcessingRole",
+    "PipelineRole",
 )
 
 ROLES = {
@@ -252,7 +253,7 @@ ROLES = {
     ),
     "the scheduler": Role(
         WORKLOAD,
-        "ClockRole",
+        "ScheduleRole",
         may=[
             ("sagemaker:StartPipelineExecution", PIPELINE),
             ("sqs:SendMessage", "THE QUEUE"),
@@ -263,10 +264,17 @@ ROLES = {
             ("sagemaker:UpdatePipeline", PIPELINE),
         ],
     ),
-    "the starter": Role(
+    "the keeper": Role(
         WORKLOAD,
-        "StarterRole",
+        "KeeperRole",
         may=[
+            ("sagemaker:ListPipelineExecutions", PIPELINE),
+            ("sagemaker:DescribePipelineExecution", f"{PIPELINE}/execution/x"),
+            ("sagemaker:StopPipelineExecution", f"{PIPELINE}/execution/x"),
+            # A delivery, or once more for jobs that the machine lost.
+            ("sagemaker:StartPipelineExecution", PIPELINE),
+            ("sagemaker:DescribeModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("s3:ListBucket", BUCKET, {"s3:prefix": "incoming/topics/2026-11-20/"}),
             (
                 "s3:ListBucket",
@@ -275,36 +283,12 @@ ROLES = {
             ),
             ("s3:GetObject", f"{BUCKET}/incoming/topics/2026-11-20/train.csv"),
             ("s3:PutObject", f"{OURS}/deliveries/waiting/0123.json"),
-            ("sagemaker:ListPipelineExecutions", PIPELINE),
-            ("sagemaker:DescribePipelineExecution", f"{PIPELINE}/execution/x"),
-            ("sns:Publish", TOPIC),
-            ("sagemaker:StartPipelineExecution", PIPELINE),
-            ("sqs:SendMessage", "THE QUEUE"),
-        ],
-        may_not=[
-            ("s3:ListBucket", BUCKET, {"s3:prefix": "compilegate/"}),
-            ("s3:GetObject", f"{BUCKET}/incoming/others/2026-11-20/train.csv"),
-            ("s3:PutObject", f"{BUCKET}/incoming/topics/2026-11-20/train.csv"),
-            ("s3:PutObject", f"{THEIRS}/deliveries/waiting/0123.json"),
-            ("sagemaker:StopPipelineExecution", f"{PIPELINE}/execution/x"),
-            ("sagemaker:StartPipelineExecution", OTHERS_PIPELINE),
-        ],
-    ),
-    "the notifier": Role(
-        WORKLOAD,
-        "NotifierRole",
-        may=[
-            ("sagemaker:ListPipelineExecutions", PIPELINE),
-            ("sagemaker:StopPipelineExecution", f"{PIPELINE}/execution/x"),
-            # Once more for jobs that the machine lost.
-            ("sagemaker:StartPipelineExecution", PIPELINE),
-            ("sagemaker:DescribeProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x-Gate"),
-            ("sagemaker:DescribeModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
-            ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("s3:GetObject", f"{OURS}/verdicts/abc/notice.json"),
             ("s3:GetObject", f"{OURS}/verdicts/abc/model_card.json"),
             ("s3:PutObject", f"{OURS}/notices/abc/gate-1.json"),
+            ("s3:DeleteObject", f"{OURS}/notices/abc/gate-1.json"),
             ("sns:Publish", TOPIC),
+            ("sqs:SendMessage", "THE QUEUE"),
             ("kms:GenerateDataKey", KEY),
         ],
         may_not=[
@@ -318,50 +302,50 @@ ROLES = {
                 {"sagemaker:ModelApprovalStatus": "Approved"},
             ),
             ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-watched/1"),
+            ("s3:ListBucket", BUCKET, {"s3:prefix": "compilegate/"}),
+            ("s3:GetObject", f"{BUCKET}/incoming/others/2026-11-20/train.csv"),
+            ("s3:PutObject", f"{BUCKET}/incoming/topics/2026-11-20/train.csv"),
             ("s3:PutObject", f"{OURS}/verdicts/abc/verdict.json"),
-            ("s3:GetObject", f"{BUCKET}/compilegate/workloads/others/executions/abc/notice.json"),
+            ("s3:PutObject", f"{THEIRS}/deliveries/waiting/0123.json"),
             ("sns:Publish", f"arn:aws:sns:{REGION}:{ACCOUNT}:somebody-elses"),
+            ("cloudformation:UpdateStack", ENDPOINT_STACK, OF_ENDPOINTS),
+            ("dynamodb:GetItem", "THE TABLE", {"dynamodb:LeadingKeys": "topics"}),
         ],
     ),
     "the pipeline of a posture": Role(
         WATCHED,
         PIPELINE_ROLE,
-        may=[("lambda:InvokeFunction", f"{LAMBDA}:compilegate-watched-posture")],
+        may=[("lambda:InvokeFunction", f"{LAMBDA}:compilegate-watched-keeper")],
         may_not=[
-            ("lambda:InvokeFunction", f"{LAMBDA}:compilegate-watched-notifier"),
-            ("lambda:InvokeFunction", f"{LAMBDA}:neighbour-watched-posture"),
-            ("lambda:UpdateFunctionCode", f"{LAMBDA}:compilegate-watched-posture"),
+            ("lambda:InvokeFunction", f"{LAMBDA}:compilegate-topics-keeper"),
+            ("lambda:InvokeFunction", f"{LAMBDA}:neighbour-watched-keeper"),
+            ("lambda:UpdateFunctionCode", f"{LAMBDA}:compilegate-watched-keeper"),
             ("dynamodb:PutItem", "THE TABLE"),
         ],
     ),
-    "the posture's function": Role(
+    "the keeper of a posture": Role(
         WATCHED,
-        "PostureKeeperRole",
+        "KeeperRole",
         may=[
-            ("dynamodb:GetItem", "THE TABLE"),
-            ("dynamodb:PutItem", "THE TABLE"),
-            ("dynamodb:Query", "THE TABLE"),
+            ("dynamodb:GetItem", "THE TABLE", {"dynamodb:LeadingKeys": "watched"}),
+            ("dynamodb:PutItem", "THE TABLE", {"dynamodb:LeadingKeys": "watched"}),
+            ("dynamodb:Query", "THE TABLE", {"dynamodb:LeadingKeys": "watched"}),
             ("kms:Decrypt", KEY),
             ("kms:Encrypt", KEY, THROUGH_DYNAMODB),
             ("sagemaker:ListPipelineExecutionSteps", f"{WATCHED_PIPELINE}/execution/x"),
             ("sagemaker:StartPipelineExecution", WATCHED_PIPELINE),
         ],
         may_not=[
-            ("dynamodb:DeleteItem", "THE TABLE"),
+            ("dynamodb:GetItem", "THE TABLE", {"dynamodb:LeadingKeys": "topics"}),
+            ("dynamodb:GetItem", "THE TABLE"),
+            ("dynamodb:DeleteItem", "THE TABLE", {"dynamodb:LeadingKeys": "watched"}),
             ("dynamodb:DeleteTable", "THE TABLE"),
             ("dynamodb:GetItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/another"),
             ("kms:Encrypt", KEY, {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}),
             ("sagemaker:StartPipelineExecution", PIPELINE),
-            ("sagemaker:StopPipelineExecution", f"{WATCHED_PIPELINE}/execution/x"),
             ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/compilegate-watched/1"),
             ("s3:GetObject", f"{OURS}/training/job/output/model.tar.gz"),
         ],
-    ),
-    "the notifier of a posture": Role(
-        WATCHED,
-        "NotifierRole",
-        may=[("dynamodb:GetRecords", "THE STREAM"), ("kms:Decrypt", KEY)],
-        may_not=[("dynamodb:PutItem", "THE TABLE"), ("dynamodb:GetItem", "THE TABLE")],
     ),
     "a CI job that deploys": Role(
         CI,
@@ -448,10 +432,9 @@ def _question(
 ) -> Question:
     known = {
         KEY: assembly.one(FOUNDATION, "AWS::KMS::Key").arn,
-        "THE QUEUE": assembly.one(WORKLOAD, "AWS::SQS::Queue").arn,
-        "THE TABLE": assembly.one(WATCHED, "AWS::DynamoDB::Table").arn,
-        "THE SERVING ROLE": assembly.one(WATCHED, "AWS::IAM::Role", "ReleaseServingRole").arn,
-        "THE STREAM": assembly.one(WATCHED, "AWS::DynamoDB::Table").arn + STREAM,
+        "THE QUEUE": assembly.one(FOUNDATION, "AWS::SQS::Queue").arn,
+        "THE TABLE": assembly.one(FOUNDATION, "AWS::DynamoDB::Table").arn,
+        "THE SERVING ROLE": assembly.one(WATCHED, "AWS::IAM::Role", "ServingRole").arn,
         f"{IAM}/TRAINING": assembly.one(WORKLOAD, "AWS::IAM::Role", TRAINING_ROLE).arn,
         f"{IAM}/PROCESSING": assembly.one(WORKLOAD, "AWS::IAM::Role", PROCESSING_ROLE).arn,
         f"{IAM}/PIPELINE": assembly.one(WORKLOAD, "AWS::IAM::Role", PIPELINE_ROLE).arn,

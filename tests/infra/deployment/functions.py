@@ -25,14 +25,14 @@ print(json.dumps(getattr(importlib.import_module(module), name)(json.loads(sys.a
 """
 
 
-def deliver(deployment: Deployment, event: dict[str, Any], folder: Path) -> None:
+def deliver(deployment: Deployment, event: dict[str, Any], folder: Path, **more: str) -> None:
     """Call the functions that hear of the event; their code is unpacked in `folder`."""
     arns = _targets(deployment.aws, event)
     functions = deployment.aws.client("lambda").list_functions()["Functions"]
     called = [item for item in functions if item["FunctionArn"] in arns]
     assert called
     for function in called:
-        call(deployment, function["FunctionName"], event, folder)
+        call(deployment, function["FunctionName"], event, folder, **more)
 
 
 def call(

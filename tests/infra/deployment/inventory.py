@@ -61,6 +61,7 @@ def everything_of_the_project(aws: AwsServer) -> dict[str, list[str]]:
             for item in client("scheduler").list_schedule_groups()["ScheduleGroups"]
             if item["Name"] != "default"
         ],
+        "table": client("dynamodb").list_tables()["TableNames"],
         "topic": [item["TopicArn"] for item in client("sns").list_topics()["Topics"]],
     }
     return {

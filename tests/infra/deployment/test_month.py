@@ -1,8 +1,8 @@
-"""A month of a deployed workload with a posture: its stacks, its functions as deployed, its table.
+"""A month of a deployed workload with a posture and an endpoint: its stacks, its keeper as
+deployed, the foundation's table.
 
-Each week the steps of the deployed definition call the deployed function, with what the gate would
-have said. What it puts into the table goes to the deployed notifier, by the mapping's own filter:
-the stand-in would run a mapped function in Docker, and empties the stream with that.
+Each week the steps of the deployed definition call the deployed keeper, with what the gate would
+have said; in the end a person approves what was registered.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from moto.events.models import EventPattern
 
 from compilegate.posture.contract import DAY_VARIABLE
 from compilegate.posture.records import DynamoRecords, encoded, read_record
@@ -30,7 +28,7 @@ from tests.posture.scenes import day, seen
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-FUNCTION, NOTIFIER = "trial-tiny-posture", "trial-tiny-notifier"
+KEEPER, ENDPOINT = "trial-tiny-keeper", "trial-endpoint-tiny"
 CANDIDATE = "candidate"
 
 
@@ -40,14 +38,11 @@ class Month:
 
     deployment: Deployment
     folder: Path
-    table: str
-    delivered: set[str] = field(default_factory=set)
     subjects: list[str] = field(default_factory=list)
 
     @property
     def steps(self) -> dict[str, dict[str, Any]]:
         """The Lambda steps of the deployed definition, by name."""
-        document = json.loads(self.deployment.pipeline()["PipelineDefinition"])
         found: dict[str, dict[str, Any]] = {}
 
         def gather(steps: list[dict[str, Any]]) -> None:
@@ -56,82 +51,62 @@ class Month:
                     found[step["Name"]] = step
                 gather(step.get("Arguments", {}).get("IfSteps", []))
 
-        gather(document["Steps"])
+        gather(json.loads(self.deployment.pipeline()["PipelineDefinition"])["Steps"])
         return found
 
     def step(self, name: str, execution: str, when: float, **given: str) -> dict[str, Any]:
         """Call the function as this step of the definition does."""
         step = self.steps[name]
-        assert step["FunctionArn"].endswith(f":function:{FUNCTION}")
+        assert step["FunctionArn"].endswith(f":function:{KEEPER}")
         texts = {
             key: value if isinstance(value, str) else f"{key} of {execution}"
             for key, value in step["Arguments"].items()
         }
         event = {**texts, "execution": execution, **given}
-        return self.call(event, when)
+        return call(self.deployment, KEEPER, event, self.folder, **{DAY_VARIABLE: day(when)})
 
-    def call(self, event: dict[str, Any], when: float) -> dict[str, Any]:
-        day_of = {DAY_VARIABLE: day(when)}
-        answer = call(self.deployment, FUNCTION, event, self.folder, **day_of)
-        self.tell()
-        return answer
+    def happens(self, source: str, type: str, detail: dict[str, Any], when: float) -> None:
+        """What EventBridge hears of, and so whoever has a rule for it."""
+        event = {"source": source, "detail-type": type, "detail": detail, "time": day(when)}
+        deliver(self.deployment, event, self.folder, **{DAY_VARIABLE: day(when)})
 
-    def tell(self) -> None:
-        """Hand the notifier what is new in the table and passes the mapping's filter."""
-        items = self.deployment.aws.client("dynamodb").scan(TableName=self.table)["Items"]
-        new = [item for item in items if item["part"]["S"] not in self.delivered | {"head"}]
-        self.delivered |= {item["part"]["S"] for item in new}
-        records = [
-            {"eventName": "INSERT", "dynamodb": {"NewImage": item}}
-            for item in sorted(new, key=lambda item: item["part"]["S"])
-        ]
-        batch = [one for one in records if self.mapped.matches_event(one)]
-        if batch:
-            answer = call(self.deployment, NOTIFIER, {"Records": batch}, self.folder)
-            self.subjects += answer["sent"]
-
-    @cached_property
-    def mapped(self) -> EventPattern:
-        """What of the stream the notifier is called for."""
-        client = self.deployment.aws.client("cloudformation")
-        template = client.get_template(StackName="trial-workload-tiny")["TemplateBody"]
-        (mapping,) = [
-            resource["Properties"]
-            for resource in template["Resources"].values()
-            if resource["Type"] == "AWS::Lambda::EventSourceMapping"
-        ]
-        (one,) = mapping["FilterCriteria"]["Filters"]
-        return EventPattern.load(one["Pattern"])
+    def told(self) -> list[str]:
+        """The subjects that people have got since the last time."""
+        sqs = self.deployment.aws.client("sqs")
+        url = sqs.create_queue(QueueName="reader")["QueueUrl"]
+        found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
+        for message in found:
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        return [json.loads(message["Body"])["Subject"] for message in found]
 
     @property
     def state(self) -> State:
-        records = DynamoRecords(self.deployment.aws.client("dynamodb"), self.table)
-        text, _ = records.read("tiny")
+        table = self.deployment.outputs("trial-foundation")["PostureTableName"]
+        text, _ = DynamoRecords(self.deployment.aws.client("dynamodb"), table).read("tiny")
         assert text is not None
         return read_record(text, "tiny").state
 
 
 @pytest.fixture(scope="module")
 def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("DOCKER_HOST", "tcp://127.0.0.1:9")  # nothing answers there
-        yield from _deployed(tmp_path_factory)
-
-
-def _deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
     with running_server() as aws:
         project = Project.make(tmp_path_factory.mktemp("project"))
         project.change(
             '[arms.candidate]\ncompiler = "eager"', '[arms.candidate]\ncompiler = "inductor"'
         )
-        project.change("[new_data]", "[posture]\npasses = 2\n\n[new_data]")
+        project.change(
+            "[new_data]", '[posture]\npasses = 2\n\n[serving]\ndeploy = "real-time"\n\n[new_data]'
+        )
         cdk = Cdk(project.path, aws)
         cdk.bootstrap()
         cdk.synth()
         cdk.deploy()
         deployment = Deployment(project, aws, cdk)
-        table = deployment.outputs("trial-workload-tiny")["PostureTableName"]
-        yield Month(deployment, tmp_path_factory.mktemp("functions"), table)
+        topic = deployment.outputs("trial-foundation")["NotificationTopicArn"]
+        aws.client("sqs").create_queue(QueueName="reader")
+        queue = "arn:aws:sqs:us-east-1:123456789012:reader"
+        aws.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue)
+        yield Month(deployment, tmp_path_factory.mktemp("functions"))
 
 
 def observed() -> str:
@@ -140,7 +115,7 @@ def observed() -> str:
     return json.dumps(encoded(Observed(seen=(what,), registered=CANDIDATE)))
 
 
-def test_a_month_of_weekly_executions(month: Month, tmp_path: Path) -> None:
+def test_a_month_of_weekly_executions(month: Month) -> None:
     # In shadow, as with no record: all arms train, and after two passes and a week the candidate.
     for week, posture in ((0, Posture.SHADOW), (1, Posture.ON)):
         execution = f"week-{week}"
@@ -155,7 +130,8 @@ def test_a_month_of_weekly_executions(month: Month, tmp_path: Path) -> None:
     for week in (2, 3):
         assert month.step("Posture", f"week-{week}", 7 * week)["arms"] == CANDIDATE
         month.step(f"Settle-{CANDIDATE}", f"week-{week}", 7 * week + 0.1, observed=observed())
-    assert month.subjects == ["tiny: posture shadow -> on"]
+    (told,) = month.told()
+    assert "tiny: posture shadow -> on" in told
     # A candidate that crashes is refused, and the baseline is trained at once.
     aws = month.deployment.aws
     arn = month.deployment.pipeline()["PipelineArn"]
@@ -169,26 +145,60 @@ def test_a_month_of_weekly_executions(month: Month, tmp_path: Path) -> None:
     execution = sagemaker.start_pipeline_execution(
         PipelineName=arn, ClientRequestToken=uuid4().hex
     )["PipelineExecutionArn"]
-    name = execution.rpartition("/")[2]
-    assert month.step("Posture", name, 28)["arms"] == CANDIDATE
-    deliver(
-        month.deployment,
+    assert month.step("Posture", execution.rpartition("/")[2], 28)["arms"] == CANDIDATE
+    month.happens(
+        "aws.sagemaker",
+        "SageMaker Model Building Pipeline Execution Status Change",
         {
-            "source": "aws.sagemaker",
-            "detail-type": "SageMaker Model Building Pipeline Execution Status Change",
-            "detail": {
-                "pipelineArn": arn,
-                "pipelineExecutionArn": execution,
-                "currentPipelineExecutionStatus": "Failed",
-            },
+            "pipelineArn": arn,
+            "pipelineExecutionArn": execution,
+            "currentPipelineExecutionStatus": "Failed",
         },
-        tmp_path,
+        28.1,
     )
-    month.tell()
-    assert month.subjects[1:] == ["tiny: posture on -> reverted"]
+    failure, reverted = sorted(month.told(), key=lambda subject: "reverted" in subject)
+    assert f"failed at Train-{CANDIDATE}-alone" in failure
+    assert "tiny: posture on -> reverted" in reverted
     assert month.state.posture is Posture.REVERTED
     executions = sagemaker.list_pipeline_executions(
         PipelineName=month.deployment.pipeline()["PipelineName"]
     )
     assert len(executions["PipelineExecutionSummaries"]) == 2, "with the one that makes up for it"
     assert month.step("Posture", "rescue", 28.2)["arms"] == "baseline"
+
+
+def test_an_approval_changes_the_version_of_the_endpoints_stack(month: Month) -> None:
+    """As it is deployed: parameters and template are kept, and people hear what answers."""
+    aws = month.deployment.aws
+    sagemaker = aws.client("sagemaker")
+    group = month.deployment.outputs("trial-workload-tiny")["ModelPackageGroupName"]
+    package = sagemaker.create_model_package(
+        ModelPackageGroupName=group, ModelApprovalStatus="Approved"
+    )["ModelPackageArn"]
+    month.told()
+    assert sagemaker.list_endpoints()["Endpoints"] == []
+    month.happens(
+        "aws.sagemaker",
+        "SageMaker Model Package State Change",
+        {
+            "ModelPackageGroupName": group,
+            "ModelPackageArn": package,
+            "ModelPackageVersion": 1,
+            "ModelApprovalStatus": "Approved",
+        },
+        29,
+    )
+    aws.end_update(ENDPOINT)
+    (endpoint,) = sagemaker.list_endpoints()["Endpoints"]
+    assert endpoint["EndpointName"] == month.deployment.outputs(ENDPOINT)["EndpointName"]
+    (model,) = sagemaker.list_models()["Models"]
+    assert model["ModelName"].startswith("trial-tiny--1-")
+    (stack,) = aws.client("cloudformation").describe_stacks(StackName=ENDPOINT)["Stacks"]
+    month.happens(
+        "aws.cloudformation",
+        "CloudFormation Stack Status Change",
+        {"stack-id": stack["StackId"], "status-details": {"status": "UPDATE_COMPLETE"}},
+        29.1,
+    )
+    (told,) = month.told()
+    assert "version 1 answers" in told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import date, timedelta
@@ -19,8 +18,6 @@ from compilegate.workload import Workload
 from compilegate.workload.file import Budget
 from compilegate.workload.schedule import longest_gap, read_expression
 
-LARGEST_ENVIRONMENT = 3_000
-"""Characters: Lambda allows 4 KB for all variables of a function."""
 LATE_HOURS = 6.0
 """How much later than the schedule says an execution may start before people are told."""
 DAYS = 366 * 2
@@ -29,7 +26,7 @@ EPOCH = date(2026, 1, 1)
 
 
 def limits_of(declared: DeclaredWorkload, definition: str, region: str) -> dict[str, Any]:
-    """What the notifier gets to know, as `notifier.limits` reads it.
+    """What the keeper gets to know, as `compilegate.infra.keeper.settings` reads it.
 
     Raises BudgetError when an execution could cost more than the workload declares: such a
     deployment would only make executions that are stopped.
@@ -54,12 +51,6 @@ def limits_of(declared: DeclaredWorkload, definition: str, region: str) -> dict[
             "most_usd": round(bound.usd, 2),
             "rates": _by_rate(bound),
         }
-        if (size := len(json.dumps(limits))) > LARGEST_ENVIRONMENT:
-            raise BudgetError(
-                f"{declared.path}: budget.month_usd: the names of its steps take {size:,} "
-                f"characters of a function's environment, allowed: {LARGEST_ENVIRONMENT:,}; "
-                "declare shorter names of arms"
-            )
     return limits
 
 

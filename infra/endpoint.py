@@ -1,0 +1,309 @@
+"""What answers with approved models: the endpoint, in a stack of its own, and what both the
+endpoint and batch transforms need beside it.
+
+The stack has one parameter, the version of the model. A workload's keeper sets it when a version is
+approved, and may change nothing else of the stack: it holds only what a version replaces. SageMaker
+takes a version back when an alarm goes off, CloudFormation then rolls the stack back, and so it
+does for a serverless endpoint, which SageMaker does not guard
+(https://docs.aws.amazon.com/sagemaker/latest/dg/deployment-guardrails.html).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
+
+from compilegate.access import Arns, Statement
+from compilegate.access.jobs import MANY_OBJECTS, join_vpc, publish_metrics, pull_images, write_logs
+from compilegate.access.layout import answers_prefix, models_prefix, requests_prefix
+from compilegate.account.named import repository_arns, serving_folders, serving_repositories
+from compilegate.account.settings import Names
+from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.parts import alarm, log_group, scoped_role, service_principal, stack_options
+from compilegate.infra.project import Project, deploys
+from compilegate.pipelines.deployment import Network
+from compilegate.pipelines.requests.keys_network_tags import has_local_disks
+from compilegate.workload import Served, Workload
+
+BATCH = "batch"
+VARIANT = "AllTraffic"
+VERSION = "Version"
+"""The stack's parameter; 0 while no model is approved."""
+SEPARATOR = "--"
+"""No workload's name has two hyphens, so that none of `news` reads like one of `news-topics`."""
+MINUTE = 60
+BAD_MINUTES = 2
+"""How long an endpoint is bad before its alarm goes off."""
+
+
+def endpoint_of(workload: Workload) -> Served | None:
+    """How its endpoint is served; None where approving a model changes none."""
+    serving = deploys(workload)
+    return serving if serving is not None and serving.deploy != BATCH else None
+
+
+class EndpointStack(cdk.Stack):
+    """Model, configuration and endpoint of the version that the parameter says."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        project: Project,
+        workload: Workload,
+        serving: Served,
+        foundation: FoundationStack,
+        role_arn: str,
+        network: Network | None,
+        env: cdk.Environment,
+    ) -> None:
+        description = f"Compilegate: the endpoint of {workload.name}"
+        super().__init__(scope, id, **stack_options(project, env, description))
+        version = cdk.CfnParameter(
+            self,
+            VERSION,
+            default="0",
+            allowed_pattern="[0-9]{1,5}",
+            description="The version of the model that answers; 0 for none",
+        ).value_as_string
+        model = cdk.CfnCondition(
+            self, "HasModel", expression=cdk.Fn.condition_not(cdk.Fn.condition_equals(version, "0"))
+        )
+        endpoint = project.names.endpoint(workload.name)
+        group = project.names.model_package_group(workload)
+        container = {
+            "modelPackageName": Arns.of(self).sagemaker(f"model-package/{group}/{version}")
+        }
+        placed = _placed(network or Network())
+        variant = _variant(serving)
+        # SageMaker makes no volume where the machine has disks of its own, nor without machines.
+        volume = serving.deploy == "real-time" and not has_local_disks(serving.instance_type)
+        key = foundation.key.key_arn if volume else None
+        # Nothing of a model or a configuration can be changed: with other settings it is another.
+        said = json.dumps(self.resolve([placed, variant, key, role_arn]), sort_keys=True)
+        digest = hashlib.sha256(said.encode()).hexdigest()[:8]
+        name = f"{endpoint}{SEPARATOR}{version}-{digest}"
+        made = sagemaker.CfnModel(
+            self,
+            "Model",
+            model_name=name,
+            containers=[container],
+            execution_role_arn=role_arn,
+            **placed,
+        )
+        configuration = sagemaker.CfnEndpointConfig(
+            self,
+            "Configuration",
+            endpoint_config_name=name,
+            kms_key_id=key,
+            production_variants=[{**variant, "modelName": made.attr_model_name}],
+        )
+        answering = sagemaker.CfnEndpoint(
+            self,
+            "Endpoint",
+            endpoint_name=endpoint,
+            endpoint_config_name=configuration.attr_endpoint_config_name,
+            deployment_config=_guarded(endpoint, serving.instance_count)
+            if serving.deploy == "real-time"
+            else None,
+        )
+        for resource in (made, configuration, answering):
+            resource.cfn_options.condition = model
+        cdk.CfnOutput(self, "EndpointName", value=endpoint)
+
+
+def _placed(network: Network) -> dict[str, Any]:
+    vpc = {"subnets": list(network.subnets), "securityGroupIds": list(network.security_group_ids)}
+    return {
+        "enable_network_isolation": network.isolation,
+        "vpc_config": vpc if network.subnets else None,
+    }
+
+
+def _variant(serving: Served) -> dict[str, Any]:
+    if serving.deploy == "serverless":
+        server = {
+            "serverlessConfig": {
+                "memorySizeInMb": serving.memory_mb,
+                "maxConcurrency": serving.max_concurrency,
+            }
+        }
+    else:
+        server = {
+            "instanceType": serving.instance_type,
+            "initialInstanceCount": serving.instance_count,
+        }
+    return {"variantName": VARIANT, "initialVariantWeight": 1, **server}
+
+
+def _guarded(endpoint: str, machines: int) -> dict[str, Any]:
+    """One new machine answers first, where there are several; an alarm takes the new ones back."""
+    routing: dict[str, Any] = {"type": "ALL_AT_ONCE", "waitIntervalInSeconds": 300}
+    if machines > 1:
+        routing["type"] = "CANARY"
+        routing["canarySize"] = {"type": "INSTANCE_COUNT", "value": 1}
+    return {
+        "blueGreenUpdatePolicy": {
+            "trafficRoutingConfiguration": routing,
+            # The old machines stay for as long as an alarm may take to go off.
+            "terminationWaitInSeconds": 600,
+            "maximumExecutionTimeoutInSeconds": 3600,
+        },
+        "autoRollbackConfiguration": {
+            "alarms": [{"alarmName": name} for name in alarm_names(endpoint)]
+        },
+    }
+
+
+def alarm_names(endpoint: str) -> list[str]:
+    return [f"{endpoint}-errors", f"{endpoint}-latency"]
+
+
+def watch_endpoint(
+    scope: Construct,
+    *,
+    project: Project,
+    workload: Workload,
+    serving: Served,
+    foundation: FoundationStack,
+) -> list[cloudwatch.CfnAlarm]:
+    """Alarms for answers that are errors and for those that come late; and the endpoint's log.
+
+    They stand in the workload's stack, so that they are there before the first version is.
+    """
+    endpoint = project.names.endpoint(workload.name)
+    # SageMaker would make it: without a key, and kept for ever.
+    log_group(
+        scope,
+        "AnswersLog",
+        name=f"/aws/sagemaker/Endpoints/{endpoint}",
+        key=foundation.key,
+        days=project.settings.storage.log_days,
+    )
+    errors, latency = alarm_names(endpoint)
+    shared: dict[str, Any] = {
+        "namespace": "AWS/SageMaker",
+        "dimensions": {"EndpointName": endpoint, "VariantName": VARIANT},
+        "period": MINUTE,
+        "periods": BAD_MINUTES,
+        "topic_arn": foundation.topic.topic_arn,
+    }
+    return [
+        alarm(
+            scope,
+            "Errors",
+            name=errors,
+            description=f"The endpoint {endpoint} answers with errors",
+            metric="Invocation5XXErrors",
+            statistic="Sum",
+            threshold=1,
+            **shared,
+        ),
+        alarm(
+            scope,
+            "Latency",
+            name=latency,
+            description=f"The model behind {endpoint} takes longer than {serving.max_latency_ms} "
+            "ms on average",
+            metric="ModelLatency",
+            statistic="Average",
+            threshold=1000.0 * serving.max_latency_ms,  # in microseconds
+            **shared,
+        ),
+    ]
+
+
+def serving_role(
+    scope: Construct,
+    *,
+    project: Project,
+    workload: Workload,
+    serving: Served,
+    foundation: FoundationStack,
+) -> iam.IRole:
+    """A served model: reads its own workload's models, pulls its image, writes its log; in a batch
+    transform it reads requests and writes answers."""
+    stack, settings = cdk.Stack.of(scope), project.settings
+    arns, bucket, key = Arns.of(stack), foundation.bucket_arn, foundation.key.key_arn
+    batch = serving.deploy == BATCH
+    reads = [models_prefix(workload.name)]
+    log = f"Endpoints/{project.names.endpoint(workload.name)}"
+    writes = []
+    if batch:
+        reads.append(batch_input(workload, serving))
+        log = "TransformJobs"
+        writes = [
+            Statement(
+                sid="WriteAnswers",
+                actions=["s3:AbortMultipartUpload", "s3:PutObject"],
+                resources=[f"{bucket}/{answers_prefix(workload.name)}*"],
+                because=MANY_OBJECTS,
+            )
+        ]
+    folders = serving_folders(workload)
+    repositories = [
+        *foundation.repository_arns(folders),
+        *repository_arns(arns, serving_repositories(workload, stack.region)),
+    ]
+    if folders and settings.source is not None:
+        # A model that was promoted is served in the image that it was tried in.
+        source = settings.source
+        names = Names(settings.model_copy(update={"project": source.project}))
+        there = Arns(partition=stack.partition, region=source.region, account=source.account)
+        repositories += [there.repository(names.repository(folder)) for folder in folders]
+    return scoped_role(
+        scope,
+        "ServingRole",
+        given=settings.roles.serving,
+        trusted=service_principal(scope, "sagemaker"),
+        description=f"Models of {workload.name} that answer requests",
+        statements=[
+            Statement(
+                sid="ReadModels",
+                actions=["s3:GetObject"],
+                resources=[f"{bucket}/{prefix}*" for prefix in reads],
+                because=MANY_OBJECTS,
+            ),
+            Statement(
+                sid="ListModels",
+                actions=["s3:ListBucket"],
+                resources=[bucket],
+                conditions={"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in reads]}},
+            ),
+            *writes,
+            Statement(
+                sid="UseKey",
+                actions=["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"],
+                resources=[key],
+            ),
+            Statement(
+                sid="EncryptVolumes",
+                actions=["kms:CreateGrant"],
+                resources=[key],
+                conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+            ),
+            *pull_images(repositories),
+            write_logs(
+                arns,
+                f"/aws/sagemaker/{log}",
+                because="SageMaker names a log stream after the machine",
+            ),
+            publish_metrics(
+                "/aws/sagemaker/Endpoints", "/aws/sagemaker/TransformJobs", "AWS/SageMaker"
+            ),
+            *([join_vpc()] if settings.network.in_vpc else []),
+        ],
+    )
+
+
+def batch_input(workload: Workload, serving: Served) -> str:
+    """The prefix of a batch transform's requests."""
+    return serving.batch_input or requests_prefix(workload.name)

@@ -1,0 +1,459 @@
+"""The foundation: what all workloads share, and what outlives each of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from compilegate.access import Arns
+from compilegate.access.approver import approver_statements
+from compilegate.access.bootstrap import PROJECT_TAG, execution_role
+from compilegate.access.layout import checkpoints_prefix, executions_prefix, training_prefix
+from compilegate.access.sharing import of_bucket, of_key, of_repository
+from compilegate.account.settings.declaration import Storage
+from compilegate.account.settings.names import output_suffix
+from compilegate.infra.parts import (
+    alarm,
+    removal_policy,
+    scoped_role,
+    service_principal,
+    stack_options,
+    tagged_budget,
+)
+from compilegate.infra.project import Project
+
+GENERATE = ["kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"]
+RE_ENCRYPT = ["kms:ReEncryptFrom", "kms:ReEncryptTo"]
+
+
+class FoundationStack(cdk.Stack):
+    """Key, bucket, repositories, topic, dead letters, posture table, schedule group."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, project: Project, env: cdk.Environment
+    ) -> None:
+        super().__init__(
+            scope, id, **stack_options(project, env, "Compilegate: what all workloads share")
+        )
+        self._project, self._arns = project, Arns.of(self)
+        self._removal = removal_policy(project.settings.storage)
+        self.bucket_name = project.names.bucket(self.account, self.region)
+        self.key = self._key()
+        self.bucket = self._bucket()
+        self.repositories = self._repositories()
+        self.topic = self._topic()
+        self.dead_letters = self._dead_letters()
+        self.table = self._posture_table()
+        self.approver = self._approver()
+        self._share(project.settings.readers)
+        self._budget_and_dashboard()
+        scheduler.CfnScheduleGroup(self, "Schedules", name=project.names.schedule_group)
+        self._outputs()
+
+    @property
+    def bucket_arn(self) -> str:
+        """Made from the bucket's name, so that policies in other stacks stay readable."""
+        return self._arns.bucket(self.bucket_name)
+
+    def repository_arns(self, images: Sequence[str]) -> list[str]:
+        return [self.repository_arn(image) for image in images]
+
+    def repository_arn(self, image: str) -> str:
+        """Made from the repository's name: CloudFormation refuses to remove a repository whose
+        export is in use, and then no folder of `containers/` could ever be removed."""
+        return self._arns.repository(self._project.names.repository(image))
+
+    @property
+    def assets_bucket_name(self) -> str:
+        """The bucket that `cdk bootstrap` made."""
+        return assets_bucket_name(self)
+
+    def _key(self) -> kms.IKey:
+        """The one key that everything at rest is encrypted with: it rotates, and logs, alarms and
+        budgets may use it."""
+        settings, alias = self._project.settings, self._project.names.key_alias
+        if settings.storage.key_arn is not None:
+            # CloudFormation cannot change the policy of a key that it did not make.
+            given = kms.Key.from_key_arn(self, "Key", settings.storage.key_arn)
+            kms.Alias(self, "Alias", alias_name=alias, target_key=given)
+            return given
+        key = kms.Key(
+            self,
+            "Key",
+            alias=alias,
+            description=f"Everything that {settings.project} keeps",
+            enable_key_rotation=True,
+            removal_policy=self._removal,
+        )
+        if settings.bootstrap.qualifier is None:
+            # The tag of a key counts only minutes after it was made, and CloudFormation goes on.
+            deploys = iam.ArnPrincipal(execution_role(self._arns, self._project.names.qualifier))
+            key.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid="Deploy",
+                    # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
+                    principals=[deploys],
+                    actions=["kms:*"],
+                    resources=["*"],
+                )
+            )
+        groups = ("codebuild/", "lambda/", "sagemaker/Endpoints/", "vpc/")
+        logs = [self._arns.log_group(f"/aws/{group}{settings.project}-*") for group in groups]
+        key.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="EncryptLogGroups",
+                # pyrefly: ignore[bad-argument-type]  # and here
+                principals=[iam.ServicePrincipal(f"logs.{self.region}.amazonaws.com")],
+                actions=["kms:Decrypt", "kms:Encrypt", *GENERATE, *RE_ENCRYPT],
+                resources=["*"],
+                conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logs}},
+            )
+        )
+        for sid, principal in self._senders().items():
+            key.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid=f"Send{sid}ToTheTopic",
+                    principals=[principal],
+                    actions=["kms:Decrypt", *GENERATE],
+                    resources=["*"],
+                )
+            )
+        # pyrefly: ignore[bad-return]  # and here
+        return key
+
+    def _senders(self) -> Mapping[str, iam.IPrincipal]:
+        """Services that send to the topic: alarms of this project, and budgets."""
+        alarms = self._arns.of_service("cloudwatch", f"alarm:{self._project.settings.project}-*")
+        return {
+            "Alarms": service_principal(self, "cloudwatch", source_arn=alarms),
+            "Budgets": service_principal(self, "budgets"),
+        }
+
+    def _bucket(self) -> s3.IBucket:
+        """Raw data, outputs of executions, models: encrypted, versioned, private. It reports new
+        objects to EventBridge."""
+        storage = self._project.settings.storage
+        if storage.bucket is not None:
+            # Its policy, lifecycle and events are the owner's (docs/aws.md).
+            return s3.Bucket.from_bucket_name(self, "Bucket", storage.bucket)
+        bucket = s3.Bucket(
+            self,
+            "Bucket",
+            bucket_name=self.bucket_name,
+            encryption=s3.BucketEncryption.KMS,
+            encryption_key=self.key,
+            bucket_key_enabled=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            versioned=True,
+            removal_policy=self._removal,
+            lifecycle_rules=_lifecycle(
+                storage, [declared.workload.name for declared in self._project.workloads]
+            ),
+        )
+        # The L2 property would add a custom resource and a function for the same effect.
+        resource = cast(s3.CfnBucket, bucket.node.default_child)
+        resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+            event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(
+                event_bridge_enabled=True
+            )
+        )
+        cdk.Validations.of(bucket).acknowledge(
+            cdk.Acknowledgment(
+                id="AwsSolutions-S1",
+                reason="CloudTrail's data events record who read what, for all buckets of an "
+                "account; access logs would need a second bucket without this key.",
+            )
+        )
+        return bucket
+
+    def _repositories(self) -> Mapping[str, ecr.Repository]:
+        """One for each folder of `containers/`: immutable tags, images scanned on push."""
+        images = self._project.settings.images
+        return {
+            image: ecr.Repository(
+                self,
+                output_suffix(image),
+                repository_name=self._project.names.repository(image),
+                encryption=ecr.RepositoryEncryption.KMS,
+                encryption_key=self.key,
+                image_scan_on_push=True,
+                image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+                lifecycle_rules=[
+                    ecr.LifecycleRule(
+                        max_image_count=images.keep, description="Keep the newest images"
+                    )
+                ],
+                removal_policy=self._removal,
+                empty_on_delete=self._removal == cdk.RemovalPolicy.DESTROY,
+            )
+            for image in self._project.images
+        }
+
+    def _topic(self) -> sns.ITopic:
+        """What tells people what needs their attention; alarms and budgets may publish to it."""
+        notifications = self._project.settings.notifications
+        if notifications.topic_arn is not None:
+            # Who may publish there, alarms and budgets among them, its owner says (docs/aws.md).
+            return sns.Topic.from_topic_arn(self, "Topic", notifications.topic_arn)
+        topic = sns.Topic(
+            self,
+            "Topic",
+            topic_name=self._project.names.topic,
+            master_key=self.key,
+            enforce_ssl=True,
+        )
+        for sid, principal in self._senders().items():
+            topic.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid=f"Publish{sid}",
+                    principals=[principal],
+                    actions=["sns:Publish"],
+                    resources=[topic.topic_arn],
+                )
+            )
+        if notifications.email is not None:
+            # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
+            topic.add_subscription(subscriptions.EmailSubscription(notifications.email))
+        # pyrefly: ignore[bad-return]  # and here
+        return topic
+
+    def _dead_letters(self) -> sqs.Queue:
+        """The queue of what failed for good: starts on schedule, events that could not be
+        delivered, and events whose function failed. One alarm goes off for all of it."""
+        project = self._project.settings.project
+        queue = sqs.Queue(
+            self,
+            "DeadLetters",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=cdk.Duration.days(14),
+        )
+        cdk.Validations.of(queue).acknowledge(
+            cdk.Acknowledgment(
+                id="AwsSolutions-SQS3", reason="This is the dead-letter queue of the others."
+            )
+        )
+        queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="KeepWhatRulesCouldNotDeliver",
+                # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[queue.queue_arn],
+                conditions={
+                    "ArnLike": {
+                        "aws:SourceArn": self._arns.of_service("events", f"rule/{project}-*")
+                    }
+                },
+            )
+        )
+        alarm(
+            self,
+            "Undelivered",
+            name=f"{project}-undelivered",
+            description=f"A start or an event of {project} failed for good: it is in the queue of "
+            f"dead letters of {project}-foundation, the log of its function says why",
+            namespace="AWS/SQS",
+            metric="ApproximateNumberOfMessagesVisible",
+            dimensions={"QueueName": queue.queue_name},
+            statistic="Maximum",
+            threshold=1,
+            topic_arn=self.topic.topic_arn,
+        )
+        return queue
+
+    def _posture_table(self) -> dynamodb.CfnTable:
+        """Every decision on every workload's posture; a workload's keeper reaches its own only."""
+        # Without a name of its own: one that was kept would block the next deployment, which then
+        # begins in shadow, as with any record that was lost.
+        table = dynamodb.CfnTable(
+            self,
+            "Postures",
+            key_schema=[
+                {"attributeName": "workload", "keyType": "HASH"},
+                {"attributeName": "part", "keyType": "RANGE"},
+            ],
+            attribute_definitions=[
+                {"attributeName": "workload", "attributeType": "S"},
+                {"attributeName": "part", "attributeType": "S"},
+            ],
+            billing_mode="PAY_PER_REQUEST",
+            point_in_time_recovery_specification={"pointInTimeRecoveryEnabled": True},
+            sse_specification={
+                "sseEnabled": True,
+                "sseType": "KMS",
+                "kmsMasterKeyId": self.key.key_arn,
+            },
+        )
+        table.apply_removal_policy(self._removal)
+        return table
+
+    def _approver(self) -> iam.IRole | None:
+        """The role of those who approve models; None where the settings name nobody."""
+        settings = self._project.settings
+        if not settings.approval.trusted:
+            return None
+        people = (iam.ArnPrincipal(arn) for arn in settings.approval.trusted)
+        return scoped_role(
+            self,
+            "Approver",
+            # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
+            trusted=iam.CompositePrincipal(*people),
+            description="People who approve models: look at them, approve, reject",
+            statements=approver_statements(
+                arns=self._arns,
+                project=settings.project,
+                bucket_arn=self.bucket_arn,
+                key_arn=self.key.key_arn,
+            ),
+        )
+
+    def _share(self, readers: Sequence[str]) -> None:
+        """Let later stages read what they promote: models, verdicts, images. A key or bucket that
+        this project did not make has a policy of its own, which has to say the same
+        (docs/stages.md)."""
+        for document in of_bucket(self.bucket_arn, readers, self.partition):
+            self.bucket.add_to_resource_policy(iam.PolicyStatement.from_json(document))
+        for document in of_key(readers, self.partition):
+            self.key.add_to_resource_policy(iam.PolicyStatement.from_json(document))
+        for repository in self.repositories.values():
+            for document in of_repository(readers, self.partition):
+                repository.add_to_resource_policy(iam.PolicyStatement.from_json(document))
+
+    def _budget_and_dashboard(self) -> None:
+        settings, names = self._project.settings, self._project.names
+        if settings.budget.month_usd is not None:
+            tagged_budget(
+                self,
+                "Budget",
+                name=f"{settings.project}-{self.region}-all",
+                tag=PROJECT_TAG,
+                value=settings.project,
+                usd=settings.budget.month_usd,
+                topic_arn=self.topic.topic_arn,
+            )
+        if settings.dashboard and self._project.workloads:
+            pipelines = [names.pipeline(each.workload.name) for each in self._project.workloads]
+            cloudwatch.CfnDashboard(
+                self,
+                "Dashboard",
+                dashboard_name=f"{settings.project}-{self.region}",
+                dashboard_body=json.dumps({"widgets": _graphs(self.region, pipelines)}),
+            )
+
+    def _outputs(self) -> None:
+        outputs = {
+            "BucketName": self.bucket.bucket_name,
+            "KeyArn": self.key.key_arn,
+            "NotificationTopicArn": self.topic.topic_arn,
+            "PostureTableName": self.table.ref,
+            **({} if self.approver is None else {"ApproverRoleArn": self.approver.role_arn}),
+            **{
+                f"RepositoryUri{output_suffix(image)}": repository.repository_uri
+                for image, repository in self.repositories.items()
+            },
+        }
+        for name, value in outputs.items():
+            cdk.CfnOutput(self, name, value=value)
+        # Export what workloads import, even when there are none: the stack of a deleted workload
+        # may still exist, and CloudFormation refuses to remove an export that is in use.
+        for value in (
+            self.key.key_arn,
+            self.bucket.bucket_name,
+            self.topic.topic_arn,
+            self.dead_letters.queue_arn,
+            self.table.ref,
+            self.table.attr_arn,
+        ):
+            if cdk.Token.is_unresolved(value):
+                self.export_value(value)
+
+
+def assets_bucket_name(stack: cdk.Stack) -> str:
+    """The bucket that `cdk bootstrap` made in the stack's account and region."""
+    qualifier = stack.synthesizer.bootstrap_qualifier
+    return f"cdk-{qualifier}-assets-{stack.account}-{stack.region}"
+
+
+TEMPORARY = {
+    "checkpoints": checkpoints_prefix,
+    "executions": executions_prefix,
+    "training": training_prefix,
+}
+"""What nobody needs for longer than the settings say, by the name of its lifecycle rule."""
+
+
+def _lifecycle(storage: Storage, workloads: Sequence[str]) -> list[s3.LifecycleRule]:
+    """What jobs wrote expires, by workload. Registered models and verdicts have places of their
+    own, which no rule names: they stay for as long as the bucket does."""
+    days = {"training": storage.training_days}
+    return [
+        s3.LifecycleRule(
+            id="overwritten-and-unfinished",
+            noncurrent_version_expiration=cdk.Duration.days(storage.noncurrent_days),
+            abort_incomplete_multipart_upload_after=cdk.Duration.days(7),
+        ),
+        *(
+            s3.LifecycleRule(
+                id=f"{kind}-of-{workload}",
+                prefix=prefix(workload),
+                expiration=cdk.Duration.days(days.get(kind, storage.execution_days)),
+            )
+            for workload in workloads
+            for kind, prefix in TEMPORARY.items()
+        ),
+    ]
+
+
+DAY = 86_400
+WIDTH, HEIGHT = 12, 7
+"""The size of a graph; a dashboard is 24 wide."""
+GRAPHS = (
+    ("Executions started", "ExecutionStarted", "Sum"),
+    ("Executions failed", "ExecutionFailed", "Sum"),
+    ("Executions stopped", "ExecutionStopped", "Sum"),
+    ("Duration of an execution", "ExecutionDuration", "Average"),
+)
+"""Title, metric and statistic of each graph, with a line for each pipeline."""
+
+
+def _graphs(region: str, pipelines: Sequence[str]) -> list[dict[str, Any]]:
+    """The dashboard's graphs of these pipelines, by name: they need not be there yet."""
+    namespace = "AWS/Sagemaker/ModelBuildingPipeline"
+    return [
+        {
+            "type": "metric",
+            "x": number % 2 * WIDTH,
+            "y": number // 2 * HEIGHT,
+            "width": WIDTH,
+            "height": HEIGHT,
+            "properties": {
+                "title": title,
+                "region": region,
+                "view": "timeSeries",
+                "stat": statistic,
+                "period": DAY,
+                "metrics": [
+                    [namespace, metric, "PipelineName", pipeline, {"label": pipeline}]
+                    for pipeline in pipelines
+                ],
+            },
+        }
+        for number, (title, metric, statistic) in enumerate(GRAPHS)
+    ]

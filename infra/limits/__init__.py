@@ -1,1 +1,0 @@
-"""What executions may cost: as a deployment checks it, the notifier gets it, and AWS counts it."""
