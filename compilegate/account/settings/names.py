@@ -34,6 +34,9 @@ class Names:
     def workload_stack(self, workload: str) -> str:
         return f"{self.settings.project}-workload-{workload}"
 
+    def endpoint_stack(self, workload: str) -> str:
+        return f"{self.settings.project}-endpoint-{workload}"
+
     def pipeline(self, workload: str) -> str:
         return f"{self.settings.project}-{workload}"
 
