@@ -24,7 +24,7 @@ from compilegate.account.settings import Names, Settings
 
 HERE = Path(__file__).parent
 LINKED = ("Makefile", "node_modules", "pyproject.toml", "constraints.txt", "cdk.json")
-PROJECTS = {"first": "cgproof", "next": "cgproof-next"}
+PROJECTS = {"first": "cgproof", "next": "cgprooflater"}
 """By stage: a second project takes the place of the second account that a stage usually has."""
 WORKLOAD, SECOND, GPU, NETWORK = "proof", "second", "gpu", "network"
 EVERY_SECONDS = float(os.environ.get("COMPILEGATE_POLL_SECONDS", "15"))
@@ -141,7 +141,9 @@ class Trial:
         merely begins with the same letters."""
         own = [Names(Settings(project=project)) for project in PROJECTS.values()]
         whole = {name for each in own for name in (each.settings.project, each.toolkit_stack)}
-        begins = (f"{PROJECTS['first']}-", *(f"cdk-{each.qualifier}-" for each in own))
+        begins = tuple(
+            f"{name}-" for each in own for name in (each.settings.project, f"cdk-{each.qualifier}")
+        )
         return [
             name
             for name in self.listed(LISTS[kind])
