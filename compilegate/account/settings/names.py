@@ -35,6 +35,7 @@ class Names:
         return f"{self.settings.project}-workload-{workload}"
 
     def endpoint_stack(self, workload: str) -> str:
+        """The stack of the endpoint that answers with a workload's models."""
         return f"{self.settings.project}-endpoint-{workload}"
 
     def pipeline(self, workload: str) -> str:
