@@ -23,7 +23,9 @@ from compilegate.account.session import AwsSession
 from compilegate.account.settings import Names, Settings
 
 HERE = Path(__file__).parent
-LINKED = ("Makefile", "node_modules", "pyproject.toml", "constraints.txt", "cdk.json")
+LINKED = ("Makefile", "node_modules", "cdk.json")
+INSTALLED = ("pyproject.toml", "constraints.txt", "package.json", "package-lock.json")
+"""What `make` installs from: empty and old, so that nothing is installed for the folder."""
 PROJECTS = {"first": "cgproof", "next": "cgprooflater"}
 """By stage: a second project takes the place of the second account that a stage usually has."""
 WORKLOAD, SECOND, GPU, NETWORK = "proof", "second", "gpu", "network"
@@ -71,6 +73,9 @@ class Trial:
         shutil.copytree(HERE / "project", self.path)
         for name in LINKED:
             (self.path / name).symlink_to(HERE.parents[1] / name)
+        for name in INSTALLED:
+            (self.path / name).touch()
+            os.utime(self.path / name, (0, 0))
         if GPU not in self.chosen:
             (self.path / "workloads" / f"{GPU}.toml").unlink()
         settings = self.path / "infra" / "settings.toml"
@@ -89,9 +94,8 @@ class Trial:
 
     def make(self, target: str, flags: str = "", stage: str = "first") -> str:
         """Run `make` in the project's folder, in the environment of this program."""
-        old = f"--old-file={sys.prefix}/.deploying", "--old-file=node_modules/.installed"
         given = f"VENV={sys.prefix}", f"FLAGS={flags}", f"STAGE={stage}"
-        return self.run(stage, "make", target, *old, *given)
+        return self.run(stage, "make", target, *given)
 
     def compilegate(self, *arguments: str, stage: str = "first") -> str:
         return self.run(stage, f"{sys.prefix}/bin/compilegate", *arguments)
