@@ -136,7 +136,9 @@ def delivery(trial: Trial) -> str:
 def gpu(trial: Trial) -> str:
     """A compiled arm trains on a GPU; where the quota is 0, `aws submit` refuses and names it."""
     _trained(trial, GPU)
-    return f"trained on {_training_job(trial, GPU)['ResourceConfig']['InstanceType']}"
+    instance_type = _training_job(trial, GPU)["ResourceConfig"]["InstanceType"]
+    assert instance_type == "ml.g5.xlarge", instance_type
+    return f"trained on {instance_type}"
 
 
 @claim(1)
@@ -297,6 +299,8 @@ def leftover(trial: Trial) -> str:
     """The stack of a workload that is no longer declared is named and removed."""
     stack = trial.names.workload_stack(SECOND)
     (trial.path / "workloads" / f"{SECOND}.toml").unlink()
+    for package in trial.packages(f"{PROJECTS['first']}-{SECOND}"):
+        trial.sagemaker.delete_model_package(ModelPackageName=package["ModelPackageArn"])
     assert stack in trial.make("diff"), f"make diff does not name {stack}"
     trial.make("prune", "--force")
     assert stack not in trial.mine("stack"), f"make prune did not remove {stack}"

@@ -121,14 +121,15 @@ class Motion:
         """A job with what the deployed definition says of all jobs."""
         client = self._client("sagemaker")
         text = client.describe_pipeline(PipelineName=pipeline)["PipelineDefinition"]
-        steps = json.loads(text)["Steps"]
-        given = next(step["Arguments"] for step in steps if step["Type"] == "Training")
+        definition = json.loads(text)
+        values = {each["Name"]: each.get("DefaultValue") for each in definition["Parameters"]}
+        given = next(s["Arguments"] for s in definition["Steps"] if s["Type"] == "Training")
         client.create_training_job(
             TrainingJobName=pipeline,
             AlgorithmSpecification={"TrainingImage": "image", "TrainingInputMode": "File"},
             OutputDataConfig={"S3OutputPath": f"s3://{BUCKET}/out"},
             ResourceConfig={
-                "InstanceType": "ml.m5.xlarge",
+                "InstanceType": values["TrainingInstanceType"],
                 "InstanceCount": 1,
                 "VolumeSizeInGB": 30,
             },

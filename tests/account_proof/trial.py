@@ -39,6 +39,7 @@ LISTS = {
     "ModelPackageGroupSummaryList[].ModelPackageGroupName",
     "model": "sagemaker list_models Models[].ModelName",
     "bucket": "s3 list_buckets Buckets[].Name",
+    "repository": "ecr describe_repositories repositories[].repositoryName",
     "policy": "iam list_policies Policies[].PolicyName",
     "role": "iam list_roles Roles[].RoleName",
     "log group": "logs describe_log_groups logGroups[].logGroupName",
@@ -138,7 +139,7 @@ class Trial:
         """All that a listing finds: its service, its operation, and where the answers have it."""
         service, operation, where = what.split()
         pages = self.client(service).get_paginator(operation).paginate(**given)
-        return list(pages.search(where))
+        return [item for item in pages.search(where) if item is not None]
 
     def mine(self, kind: str) -> list[str]:
         """The names of one of `LISTS` that are of the two projects or their bootstraps: none that
@@ -178,7 +179,7 @@ class Trial:
         return [*named, *(arn for arn in tagged if arn not in ending and not LASTING.search(arn))]
 
     def emptying(self) -> Iterator[Callable[[], object]]:
-        """What stands in the way of the stacks' removal: executions, registered models, objects."""
+        """What stands in the way of the stacks' removal: executions, models, images, objects."""
         yield self._settle
         for pipeline in self.mine("pipeline"):
             yield partial(self._stop, pipeline)
@@ -186,6 +187,10 @@ class Trial:
             for package in self.packages(group):
                 arn = package["ModelPackageArn"]
                 yield partial(self.sagemaker.delete_model_package, ModelPackageName=arn)
+        for repository in self.mine("repository"):
+            if ids := self.listed("ecr list_images imageIds[]", repositoryName=repository):
+                delete = self.client("ecr").batch_delete_image
+                yield partial(delete, repositoryName=repository, imageIds=ids)
         for bucket in self.mine("bucket"):
             if not bucket.startswith("cdk-"):  # the CDK deploys from its own
                 yield partial(self._empty, bucket)
