@@ -215,7 +215,7 @@ def rollback(trial: Trial) -> str:
         if "error" in name.lower()
     ]
     _decide(trial, "approve", f"{WORKLOAD}/2")
-    trial.until("the update of the endpoint's stack", 10, lambda: _stack(trial)[1] == "2")
+    trial.until("the endpoint's update", 10, lambda: _stack(trial)[0] == "UPDATE_IN_PROGRESS")
 
     def look() -> bool:
         _sound(trial, alarm, "ALARM")

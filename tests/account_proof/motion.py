@@ -21,6 +21,7 @@ from tests.infra.deployment.functions import deliver
 from tests.infra.deployment.project import Project
 
 PIPELINES = [f"{PROJECTS['first']}-{workload}" for workload in (WORKLOAD, SECOND, GPU)]
+STACK = f"{PROJECTS['first']}-endpoint-{WORKLOAD}"
 BUCKET = f"{PROJECTS['first']}-{ACCOUNT}-{REGION}"
 GOING = {"status": "Executing"}
 START = datetime.now(UTC)
@@ -57,6 +58,7 @@ class Motion:
             if bucket == BUCKET and key.startswith("incoming/") and self._is_new(key):
                 detail = {"bucket": {"name": bucket}, "object": {"key": key}}
                 self._deliver("aws.s3", "Object Created", detail)
+        self._end_updates()
         for number, call in enumerate(self.aws.calls("UpdateModelPackage")):
             if self._is_new(f"decision {number}"):
                 group, version = call["ModelPackageArn"].split("/")[1:]
@@ -68,6 +70,19 @@ class Motion:
                     "UpdatedModelPackageFields": ["ModelApprovalStatus"],
                 }
                 self._deliver("aws.sagemaker", "SageMaker Model Package State Change", detail)
+
+    def _end_updates(self) -> None:
+        """Of the endpoint's stack: an alarm that went off meanwhile takes it back."""
+        (stack,) = self._client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
+        if stack["StackStatus"] != "UPDATE_IN_PROGRESS":
+            return
+        calls = [call for call in self.aws.calls("SetAlarmState") if call["StateValue"] == "ALARM"]
+        sounded = [n for n, call in enumerate(calls) if call["AlarmName"].startswith(PIPELINES[0])]
+        back = bool(sounded) and self._is_new(f"alarm {sounded[-1]}")
+        status = "UPDATE_ROLLBACK_COMPLETE" if back else "UPDATE_COMPLETE"
+        self.aws.end_update(STACK, status, "an alarm went off" if back else "")
+        detail = {"stack-id": stack["StackId"], "status-details": {"status": status}}
+        self._deliver("aws.cloudformation", "CloudFormation Stack Status Change", detail)
 
     def _client(self, service: str) -> Any:
         return self.aws.client(service)
