@@ -35,7 +35,7 @@ class Claim:
     needs: tuple[int, ...]
     """The claims without which there is nothing to look at."""
     usd: float
-    """The most that its proof costs in `us-east-1`."""
+    """The most that it costs in `us-east-1`."""
     minutes: int
     """The longest that it takes, mostly waiting."""
     asked: str
@@ -148,12 +148,12 @@ def isolation(trial: Trial) -> str:
     roles = [arn for key, arn in outputs.items() if key.endswith("RoleArn")]
     path = f"{trial.bucket}/compilegate/workloads/{WORKLOAD}/executions/x/data"
     for role in roles:
-        answer = trial.client("iam").simulate_principal_policy(
+        decisions = trial.listed(
+            "iam simulate_principal_policy EvaluationResults[].EvalDecision",
             PolicySourceArn=role,
             ActionNames=["s3:GetObject", "s3:PutObject"],
             ResourceArns=[f"arn:{trial.session.partition}:s3:::{path}"],
         )
-        decisions = [each["EvalDecision"] for each in answer["EvaluationResults"]]
         assert "allowed" not in decisions, f"{role}, {path}: {decisions}"
     return f"denied to {len(roles)} roles"
 
@@ -347,7 +347,6 @@ def _trained(trial: Trial, workload: str) -> None:
 
 
 def _executions(trial: Trial, workload: str = WORKLOAD) -> list[str]:
-    """Newest first."""
     return calls.latest_executions(trial.session, trial.names.pipeline(workload), 50)
 
 

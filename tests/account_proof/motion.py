@@ -21,7 +21,6 @@ from tests.infra.deployment.functions import deliver
 from tests.infra.deployment.project import Project
 
 PIPELINES = [f"{PROJECTS['first']}-{workload}" for workload in (WORKLOAD, SECOND, GPU)]
-STACK = f"{PROJECTS['first']}-endpoint-{WORKLOAD}"
 BUCKET = f"{PROJECTS['first']}-{ACCOUNT}-{REGION}"
 GOING = {"status": "Executing"}
 START = datetime.now(UTC)
@@ -73,15 +72,20 @@ class Motion:
 
     def _end_updates(self) -> None:
         """Of the endpoint's stack: an alarm that went off meanwhile takes it back."""
-        (stack,) = self._client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
-        if stack["StackStatus"] != "UPDATE_IN_PROGRESS":
+        stacks = self._client("cloudformation").describe_stacks()["Stacks"]
+        updated = [s for s in stacks if s["StackStatus"] == "UPDATE_IN_PROGRESS"]
+        if not updated:
             return
+        (stack,) = updated
         calls = [call for call in self.aws.calls("SetAlarmState") if call["StateValue"] == "ALARM"]
         sounded = [n for n, call in enumerate(calls) if call["AlarmName"].startswith(PIPELINES[0])]
         back = bool(sounded) and self._is_new(f"alarm {sounded[-1]}")
         status = "UPDATE_ROLLBACK_COMPLETE" if back else "UPDATE_COMPLETE"
-        self.aws.end_update(STACK, status, "an alarm went off" if back else "")
-        detail = {"stack-id": stack["StackId"], "status-details": {"status": status}}
+        self.aws.end_update(stack["StackName"], status, "an alarm went off" if back else "")
+        detail = {
+            "stack-id": stack["StackId"],
+            "status-details": {"status": status, "status-reason": ""},
+        }
         self._deliver("aws.cloudformation", "CloudFormation Stack Status Change", detail)
 
     def _client(self, service: str) -> Any:

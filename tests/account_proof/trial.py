@@ -30,8 +30,8 @@ PROJECTS = {"first": "cgproof", "next": "cgprooflater"}
 """By stage: a second project takes the place of the second account that a stage usually has."""
 WORKLOAD, SECOND, GPU, NETWORK = "proof", "second", "gpu", "network"
 EVERY_SECONDS = float(os.environ.get("COMPILEGATE_POLL_SECONDS", "15"))
-LASTING = re.compile(r":(training|processing|transform)-job/|/execution/")
-"""What no API deletes, and costs nothing."""
+LASTING = re.compile(r":(training|processing|transform)-job/|/execution/|:key/")
+"""What costs nothing and stays: what no API deletes, and a stack's key, for 30 days."""
 LISTS = {
     "stack": "cloudformation describe_stacks Stacks[].StackName",
     "pipeline": "sagemaker list_pipelines PipelineSummaries[].PipelineName",
@@ -162,21 +162,13 @@ class Trial:
         return sorted(found, key=lambda each: int(each["ModelPackageVersion"]))
 
     def things(self) -> list[str]:
-        """All that the account has of the two projects. A key that was deleted stays for 30 days,
-        and costs nothing."""
+        """All that the account has of the two projects."""
         tagged = self.listed(
             "resourcegroupstaggingapi get_resources ResourceTagMappingList[].ResourceARN",
             TagFilters=[{"Key": PROJECT_TAG, "Values": list(PROJECTS.values())}],
         )
-        kms = self.client("kms")
-        ending = {
-            arn
-            for arn in tagged
-            if ":key/" in arn
-            and kms.describe_key(KeyId=arn)["KeyMetadata"]["KeyState"] == "PendingDeletion"
-        }
         named = [f"{kind} {name}" for kind in LISTS for name in self.mine(kind)]
-        return [*named, *(arn for arn in tagged if arn not in ending and not LASTING.search(arn))]
+        return [*named, *(arn for arn in tagged if not LASTING.search(arn))]
 
     def emptying(self) -> Iterator[Callable[[], object]]:
         """What stands in the way of the stacks' removal: executions, models, images, objects."""
