@@ -161,7 +161,11 @@ def isolation(trial: Trial) -> str:
 @claim(1, minutes=10)
 def topic(trial: Trial) -> str:
     """An alarm reaches the topic, which is encrypted."""
-    alarm = _alarms(trial, trial.names.foundation_stack)[0]
+    resources = trial.client("cloudformation").describe_stack_resources(
+        StackName=trial.names.foundation_stack
+    )["StackResources"]
+    types = {each["ResourceType"]: each["PhysicalResourceId"] for each in resources}
+    alarm = types["AWS::CloudWatch::Alarm"]
     history = "cloudwatch describe_alarm_history AlarmHistoryItems[].HistorySummary"
     _sound(trial, alarm, "ALARM")
     (said, *_) = trial.until(
@@ -209,11 +213,7 @@ def rejection(trial: Trial) -> str:
 @claim(13, usd=0.2, minutes=80)
 def rollback(trial: Trial) -> str:
     """An alarm takes a new version back, and the version is rejected."""
-    (alarm,) = [
-        name
-        for name in _alarms(trial, trial.names.endpoint_stack(WORKLOAD))
-        if "error" in name.lower()
-    ]
+    alarm = f"{trial.names.endpoint(WORKLOAD)}-errors"
     _decide(trial, "approve", f"{WORKLOAD}/2")
     trial.until("the endpoint's update", 10, lambda: _stack(trial)[0] == "UPDATE_IN_PROGRESS")
 
@@ -411,12 +411,6 @@ def _serves(trial: Trial, version: int) -> str:
     found = trial.sagemaker.describe_endpoint(EndpointName=trial.names.endpoint(WORKLOAD))
     assert found["EndpointStatus"] == "InService", found
     return f"version {version}, by {found['EndpointConfigName']}"
-
-
-def _alarms(trial: Trial, stack: str) -> list[str]:
-    found = trial.client("cloudformation").describe_stack_resources(StackName=stack)
-    return [each["PhysicalResourceId"] for each in found["StackResources"]
-            if each["ResourceType"] == "AWS::CloudWatch::Alarm"]  # fmt: skip
 
 
 def _sound(trial: Trial, alarm: str, state: str) -> None:

@@ -251,9 +251,11 @@ def test_no_pipeline_is_deployed_before_the_data_that_it_trains_on(target: str) 
     """Its key holds its digest: a schedule that starts in between would find nothing there."""
     makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
     recipe = makefile.partition(f"\n{target}: ")[2].partition("\n\n")[0]
-    deployed = [line for line in recipe.splitlines() if "$(DEPLOY)" in line or "$(STAGE)" in line]
+    deployed = [line for line in recipe.splitlines() if "$(DEPLOY)" in line or "$(UPLOAD)" in line]
     first, staged, rest = deployed
     assert "$(FOUNDATION)" in first
-    assert "$(STAGE)" in staged
+    assert "$(UPLOAD)" in staged
     assert "--all" in rest
-    assert "aws upload --all" in makefile.partition("\nSTAGE := ")[2].partition("\n")[0]
+    assert "aws upload --all" in makefile.partition("\nUPLOAD := ")[2].partition("\n")[0]
+    # `make deploy STAGE=prod` sets it, whatever the file says: a recipe would run `prod`.
+    assert "$(STAGE)" not in recipe
