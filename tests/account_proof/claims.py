@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from uuid import uuid4
 
 from compilegate.account.deployed import read_outputs
 from compilegate.account.executions import calls
+from compilegate.errors import CompilegateError
 from tests.account_proof.trial import GPU, NETWORK, PROJECTS, SECOND, WORKLOAD, Trial, carry_out
 
 UNASKED = "--require-approval never --concurrency 4"
@@ -79,7 +81,7 @@ def unchanged(trial: Trial) -> str:
     return f"{len(deployed)} stacks"
 
 
-@claim(1, usd=0.15, minutes=90)
+@claim(1, usd=1.1, minutes=90)
 def execution(trial: Trial) -> str:
     """An execution trains, judges and registers, with its roles and the key."""
     _trained(trial, WORKLOAD)
@@ -96,7 +98,7 @@ def tags(trial: Trial) -> str:
     return f"{arn}: {found}"
 
 
-@claim(3, usd=1.5, asked=NETWORK)
+@claim(3, usd=5.0, asked=NETWORK)
 def network(trial: Trial) -> str:
     """Jobs find all that they need in a VPC without internet.
 
@@ -105,7 +107,7 @@ def network(trial: Trial) -> str:
     return f"trained in {_training_job(trial)['VpcConfig']['Subnets']}"
 
 
-@claim(3, usd=0.05, minutes=45)
+@claim(3, usd=0.3, minutes=45)
 def nothing_new(trial: Trial) -> str:
     """An execution on unchanged data takes its trainings from the cache and registers nothing."""
     before = len(trial.packages())
@@ -117,7 +119,7 @@ def nothing_new(trial: Trial) -> str:
     return f"{len(trainings)} trainings from the cache"
 
 
-@claim(3, usd=0.15, minutes=90)
+@claim(3, usd=1.1, minutes=90)
 def delivery(trial: Trial) -> str:
     """A delivery of data starts an execution on it, which registers another version."""
     known, folder = _executions(trial), f"incoming/{WORKLOAD}/{uuid4().hex[:8]}/"
@@ -178,7 +180,7 @@ def topic(trial: Trial) -> str:
     return str(said)
 
 
-@claim(7, usd=0.05, minutes=45)
+@claim(7, usd=1.4, minutes=45)
 def approval(trial: Trial) -> str:
     """An approval brings up the endpoint."""
     _decide(trial, "approve", f"{WORKLOAD}/1")
@@ -200,7 +202,7 @@ def answers(trial: Trial) -> str:
     return said
 
 
-@claim(11, usd=0.3, minutes=100)
+@claim(11, usd=0.1, minutes=100)
 def rejection(trial: Trial) -> str:
     """A version that is approved later replaces it; when that is rejected, the one before it comes
     back."""
@@ -210,7 +212,7 @@ def rejection(trial: Trial) -> str:
     return f"again {_serves(trial, 1)}"
 
 
-@claim(13, usd=0.2, minutes=80)
+@claim(13, usd=0.1, minutes=80)
 def rollback(trial: Trial) -> str:
     """An alarm takes a new version back, and the version is rejected."""
     alarm = f"{trial.names.endpoint(WORKLOAD)}-errors"
@@ -229,7 +231,7 @@ def rollback(trial: Trial) -> str:
     return "version 1 is back, version 2 is Rejected"
 
 
-@claim(1, usd=0.25, minutes=120)
+@claim(1, usd=1.2, minutes=120)
 def batch(trial: Trial) -> str:
     """An approval starts the batch transform of the requests that lie there."""
     key, body = f"requests/{SECOND}/one.json", json.dumps({"inputs": ["ship harbour captain"]})
@@ -247,7 +249,7 @@ def batch(trial: Trial) -> str:
     return str(name)
 
 
-@claim(1, usd=0.05, minutes=30)
+@claim(1, usd=0.1, minutes=30)
 def overlap(trial: Trial) -> str:
     """Two executions do not overlap: the second is stopped."""
     first, second = _started(trial), _started(trial)
@@ -256,7 +258,7 @@ def overlap(trial: Trial) -> str:
     return f"{second} was stopped, and {first} went on"
 
 
-@claim(1, usd=0.05, minutes=60)
+@claim(1, usd=0.1, minutes=60)
 def schedule(trial: Trial) -> str:
     """A schedule starts an execution."""
     due, known = datetime.now(UTC) + timedelta(minutes=20), _executions(trial)
@@ -268,7 +270,7 @@ def schedule(trial: Trial) -> str:
     return f"for {due:%H:%M} UTC"
 
 
-@claim(3, usd=0.05, minutes=30)
+@claim(3, usd=0.1, minutes=30)
 def month(trial: Trial) -> str:
     """An execution that the month's budget does not allow is stopped before a job begins."""
     function = trial.client("lambda").get_function_configuration(
@@ -279,7 +281,11 @@ def month(trial: Trial) -> str:
     trial.make("deploy", UNASKED)
     _started(trial)
     trial.until("its end", 15, lambda: _status(trial) == "Stopped")
-    ran = [step["StepName"] for step in _steps(trial) if step["StepStatus"] == "Succeeded"]
+    ran = [
+        step["StepName"]
+        for step in _steps(trial)
+        if step["StepStatus"] == "Succeeded" and "CacheHitResult" not in step
+    ]
     assert not ran, f"stopped after {ran}"
     return f"another {most:.2f} USD were too many"
 
@@ -321,13 +327,11 @@ def destroy(trial: Trial) -> str:
 @claim(minutes=60)
 def nothing_left(trial: Trial) -> str:
     """Nothing is left, by name and by tag."""
-    problems, left = carry_out(trial.finishing()), [""]
-
-    def look() -> bool:
-        left[:] = trial.things()
-        return not left
-
-    trial.until(f"the end of all that was made {'; '.join(problems)}", 15, look)
+    problems = carry_out(trial.finishing())
+    with suppress(AssertionError):
+        trial.until("the end of all that was made", 45, lambda: not trial.things())
+    left = trial.things()
+    assert not left, "; ".join([*left, *problems])
     return "nothing"
 
 
@@ -374,9 +378,11 @@ def _status(trial: Trial) -> str:
 
 
 def _stop(trial: Trial, arn: str) -> None:
+    """Stop an execution, unless it has ended meanwhile."""
     trial.execution = arn
-    calls.stop_execution(trial.session, arn)
-    trial.until("the end of the execution", 20, lambda: _status(trial) == "Stopped")
+    with suppress(CompilegateError):
+        calls.stop_execution(trial.session, arn)
+    trial.until("its end", 20, lambda: _status(trial) in ("Stopped", "Succeeded"))
 
 
 def _steps(trial: Trial) -> list[dict[str, Any]]:
