@@ -22,7 +22,7 @@ from tests.account_proof.trial import GPU, NETWORK, PROJECTS, SECOND, WORKLOAD, 
 UNASKED = "--require-approval never --concurrency 4"
 BY_HAND = (
     "AWS Budgets counts by the tags: look at the budget's page a day after they were activated",
-    "an approved model is promoted to another account: with two stages, as docs/stages.md says",
+    "An approved model is promoted to another account: with two stages, as docs/stages.md says",
 )
 """What one account and one command cannot show; numbered after the others."""
 Prove = Callable[[Trial], str]
