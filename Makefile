@@ -38,13 +38,15 @@ CHROMIUM := $(BROWSER)/node_modules/chromium/chromium
 WITH_NODE := PATH="$(ABSOLUTE_BIN):$$PATH" JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 CDK_CLI := $(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk --no-notices
 CDK := $(CDK_CLI) --app "$(BIN)/python -m compilegate.infra.app"
-# What `synth` left in cdk.out, deployed in parts: pipelines only once the data that they train on by
-# default is in the bucket. Its key holds its digest, so a schedule would fail on what is not there.
+# What `synth` left in cdk.out, deployed in parts: pipelines only once their images and the data that
+# they train on by default are there, since a schedule would fail on what is not.
 SYNTH := $(CDK) synth --quiet
 DEPLOY := $(CDK_CLI) --app cdk.out deploy
-FOUNDATION := "$$($(BIN)/python -c 'from compilegate.account.settings import *; \
-  print(Names(read_settings(SETTINGS_FILE)).foundation_stack)')"
+# The foundation, on which it depends, comes with it.
+IMAGES := "$$($(BIN)/python -c 'from compilegate.account.settings import *; \
+  print(Names(read_settings(SETTINGS_FILE)).images_stack)')"
 PIN := $(BIN)/compilegate aws images --pin --missing
+BUILD := $(BIN)/compilegate aws images --build --wait
 UPLOAD := $(BIN)/compilegate aws upload --all >/dev/null
 FLAGS ?=
 # A worker for each core; a file stays with one worker, so that what its tests share is made once.
@@ -174,7 +176,8 @@ deploy: $(DEPLOYING) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS=
 	  case $$? in 0) ;; 1) $(MAKE) --no-print-directory bootstrap ;; *) exit 2 ;; esac
 	@$(PIN)
 	@$(SYNTH)
-	@$(DEPLOY) $(FOUNDATION) $(FLAGS)
+	@$(DEPLOY) $(IMAGES) $(FLAGS)
+	@$(BUILD)
 	@$(UPLOAD)
 	@$(DEPLOY) --all $(FLAGS)
 	@$(BIN)/python -m compilegate.infra.leftovers
@@ -196,8 +199,10 @@ adopt: $(DEPLOYING) $(NODE_TOOLS) ## Deploy with the resources that an earlier d
 	@$(BIN)/python -m compilegate.infra.leftovers --adopt
 	@for file in .cache/kept/*.json; do [ ! -e "$$file" ] \
 	  || $(CDK) import "$$(basename "$$file" .json)" --resource-mapping "$$file" || exit 1; done
+	@$(PIN)
 	@$(SYNTH)
-	@$(DEPLOY) $(FOUNDATION) --import-existing-resources $(FLAGS)
+	@$(DEPLOY) $(IMAGES) --import-existing-resources $(FLAGS)
+	@$(BUILD)
 	@$(UPLOAD)
 	@$(DEPLOY) --all --import-existing-resources $(FLAGS)
 
@@ -231,12 +236,22 @@ constraints: $(DEVELOPING) ## Write constraints.txt with the newest versions tha
 	@{ sed -n '/^#/p' constraints.txt; .cache/constraints/bin/python -m pip freeze --exclude-editable \
 	  | sed 's/+cpu//'; } > .cache/constraints.txt && mv .cache/constraints.txt constraints.txt
 
-image-locks: ## Lock the gate image's packages by digest, at the versions of constraints.txt
-	@$(PYTHON) -m venv .cache/uv && .cache/uv/bin/python -m pip install --quiet --quiet 'uv>=0.9,<1'
-	@cd containers/gate && ../../.cache/uv/bin/uv pip compile --quiet --universal --python-version 3.11 \
-	  --no-build --generate-hashes --default-index https://pypi.org/simple \
-	  --custom-compile-command 'make image-locks' --constraint ../../constraints.txt \
-	  --output-file requirements.lock requirements.txt
+# For the Python of each base, as far as the catalog knows it. A base's own torch is never replaced.
+# constraints.txt has what the tests pass with, on Pythons that this project itself runs on.
+IMAGE_PYTHONS := from compilegate.built_in import IMAGE_FOLDERS; \
+  from compilegate.pipelines.staging import image_folders; \
+  [print(name, getattr(image.base, 'python', None) or '3.12') \
+  for name, image in image_folders(IMAGE_FOLDERS).items()]
+
+image-locks: $(DEPLOYING) ## Lock the packages of every image by digest
+	@$(PYTHON) -m venv .cache/uv && .cache/uv/bin/python -m pip install --quiet --quiet 'uv>=0.10,<1'
+	@echo torch > .cache/uv/torch.txt
+	@$(BIN)/python -c "$(IMAGE_PYTHONS)" | while read -r image python; do \
+	  case $$python in 3.[6-9]|3.10) limits= ;; *) limits="--constraint ../../constraints.txt" ;; esac; \
+	  (cd "containers/$$image" && ../../.cache/uv/bin/uv pip compile --quiet --no-build --generate-hashes \
+	    --python-version "$$python" --python-platform x86_64-manylinux_2_28 --excludes ../../.cache/uv/torch.txt \
+	    --default-index https://pypi.org/simple --custom-compile-command 'make image-locks' $$limits \
+	    --output-file requirements.lock requirements.txt) || exit 1; done
 
 clean: ## Remove the virtual environment, caches and local executions
 	@rm -rf $(VENV) .venv node_modules cdk.out .cache .compilegate .ruff_cache .pytest_cache .hypothesis

@@ -7,7 +7,6 @@ import sys
 
 import aws_cdk as cdk
 
-from compilegate.access.bootstrap import PROJECT_TAG
 from compilegate.access.jobs import WORKLOAD_TAG
 from compilegate.account.settings import SettingsError
 from compilegate.errors import CompilegateError
@@ -83,7 +82,7 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
         ci.add_stack_dependency(foundation)
         stacks.append(ci)
     for stack in stacks:
-        for key, value in _tags(project).items():
+        for key, value in project.names.tags.items():
             cdk.Tags.of(stack).add(key, value)
 
 
@@ -93,11 +92,6 @@ def _refuse_region_without_images(project: Project, region: str | None) -> None:
     if region is not None and (lacking := lacking_images(workloads, bases, region)):
         told = "which images each region has: compilegate aws images --regions"
         raise NoImageInRegionError(*lacking, told)
-
-
-def _tags(project: Project) -> dict[str, str]:
-    """The tags of every resource, so that the bill can be split."""
-    return {PROJECT_TAG: project.settings.project, **project.settings.tags}
 
 
 def main() -> None:

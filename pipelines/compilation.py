@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from compilegate.document.model import Definition
+from compilegate.document.model import Definition, parameter_values
 from compilegate.document.writing import write_definition
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.pipelines.requests.checks import InvalidRequestError, check_requests
-from compilegate.pipelines.requests.images import (
-    image_faults,
-)
-from compilegate.pipelines.requests.serving_images import serving_faults
+from compilegate.pipelines.requests.images import image_faults
+from compilegate.pipelines.requests.keys_network_tags import volume_key_faults
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.comparison import comparison_steps
 from compilegate.pipelines.steps.neuron import isolation_faults
@@ -38,7 +36,16 @@ def compile_document(workload: Workload, deployment: Deployment, sources: Source
     steps = comparison_steps(blueprint)
     definition = Definition(parameters=blueprint.parameters, steps=tuple(steps))
     check_requests(definition)
+    _check_schedule(workload, definition)
     return definition
+
+
+def _check_schedule(workload: Workload, definition: Definition) -> None:
+    """What the schedule gives each execution; what a person gives one is checked at its start."""
+    given = {} if workload.schedule is None else workload.schedule.parameters.given
+    values, _ = parameter_values(definition.parameters, given)
+    if faults := list(volume_key_faults(definition, values)):
+        raise InvalidRequestError(*(f"schedule.parameters.{fault}" for fault in faults))
 
 
 def _check_reach(workload: Workload, deployment: Deployment) -> None:
@@ -53,7 +60,6 @@ def _check_reach(workload: Workload, deployment: Deployment) -> None:
 def _check_images(workload: Workload, deployment: Deployment) -> None:
     faults = [
         *image_faults(deployment, workload),
-        *serving_faults(deployment, workload.serving),
         *isolation_faults(deployment, workload.arms),
     ]
     if faults:

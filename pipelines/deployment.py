@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compilegate.posture.contract import FUNCTION
 from compilegate.workload import Workload
@@ -60,6 +60,8 @@ class Deployment:
     posture_function: str | None = None
     """ARN of the function that keeps the records of postures; without one no workload with a
     posture can be compiled."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Tags of every job, beside those that say which arm and workload it is."""
     name_prefix: str = ""
     """What the account's names of pipelines and model package groups start with, as in
     `compilegate-`, so that two deployments live side by side."""

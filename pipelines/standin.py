@@ -66,6 +66,7 @@ def standin_deployment(
     encrypted: bool = True,
     network: Network | None = None,
     name_prefix: str = "",
+    tags: Mapping[str, str] | None = None,
 ) -> Deployment:
     """A deployment of stand-ins. What is known without CloudFormation is given as it is."""
     return Deployment(
@@ -79,6 +80,7 @@ def standin_deployment(
         posture_function=_STAND_INS["posture_function"],
         network=network,
         name_prefix=name_prefix,
+        tags=tags or {},
     )
 
 

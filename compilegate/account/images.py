@@ -1,16 +1,23 @@
-"""The images of a deployment: which are there, what the scans found, and their builds."""
+"""The images of a deployment: which are there, what the scans found, their builds and bases."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any, Literal
 
 from botocore.exceptions import ClientError
 
-from compilegate.account.deployed import StackOutputs, read_outputs
-from compilegate.account.errors import AwsError, NotDeployedError, absent_allowed, absent_is, asking
+from compilegate.account.deployed import read_outputs
+from compilegate.account.errors import AwsError, absent_allowed, asking
 from compilegate.account.session import AwsSession
 from compilegate.account.settings import Names
 from compilegate.account.settings.names import output_suffix
@@ -18,25 +25,16 @@ from compilegate.catalog.images import ecr_repository
 from compilegate.pipelines.staging import ImageFolder
 
 State = Literal["built", "building", "failed", "missing", "stale", "unused"]
-"""`missing` was never built as it is deployed; `stale` was changed since it was deployed; `unused`
-is not deployed, and no workload needs it."""
+"""`missing` was never built as it is deployed; `stale` is not deployed as it is now."""
 
 SEVERITIES = ("CRITICAL", "HIGH", "MEDIUM", "LOW", "INFORMATIONAL", "UNDEFINED")
-
-IN_PROGRESS = "IN_PROGRESS"
-SUCCEEDED = "SUCCEEDED"
-
-NO_ROOM = "AccountLimitExceededException"
-"""What the service answers when more builds are asked for than may run and queue: those that may
-run at once, and five times as many in the queue, which for a new account can both be none."""
 
 POLL_SECONDS = 10.0
 """Between two looks at builds that take minutes."""
 
 
 class NoRoomError(AwsError):
-    """The account's quota lets no further build start or queue. It passes, so whoever starts the
-    build waits."""
+    """The account's quota, which can be none, lets no further build run or queue now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +42,12 @@ class Build:
     """One build as the service describes it."""
 
     id: str
+    image: str
+    """`REPOSITORY:TAG` that it builds."""
     status: str
     """`IN_PROGRESS`, `SUCCEEDED`, `FAILED`, `FAULT`, `TIMED_OUT` or `STOPPED`."""
     phase: str
     """What it is at, in the service's word: `PROVISIONING`, `BUILD`, ..."""
-    tag: str | None
-    """The image tag that it builds; None for a project that does not say."""
     seconds: float | None
     """How long it took; None while it is in progress."""
     log: str | None
@@ -59,11 +57,11 @@ class Build:
 
     @property
     def in_progress(self) -> bool:
-        return self.status == IN_PROGRESS
+        return self.status == "IN_PROGRESS"
 
     @property
     def failed(self) -> bool:
-        return self.status not in (IN_PROGRESS, SUCCEEDED)
+        return self.status not in ("IN_PROGRESS", "SUCCEEDED")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,27 +69,49 @@ class ImageStatus:
     """One image folder, and what the account has of it."""
 
     image: ImageFolder
-    state: State
-    project: str | None = None
-    """The CodeBuild project; None for a folder that is not deployed yet."""
-    deployed_tag: str | None = None
-    """What the deployed pipelines use."""
+    used: bool
+    """Whether a workload needs it."""
+    project: str
+    """The CodeBuild project."""
+    variables: Mapping[str, str]
+    """What a build of it is given; empty for a folder that is not deployed."""
+    built: bool
+    """Whether the deployed image is in its repository."""
     build: Build | None = None
-    """The latest build of this very content."""
+    """The latest build of the deployed image, where that is not there."""
     findings: Mapping[str, int] | None = None
     """Vulnerabilities by severity, worst first; None when there is no finished scan."""
 
     @property
+    def state(self) -> State:
+        if not self.variables and not self.used:
+            return "unused"
+        if self.variables.get("TAG") != self.image.tag:
+            return "stale"
+        if self.built or self.build is None:
+            return "built" if self.built else "missing"
+        if self.build.in_progress:
+            return "building"
+        return "failed" if self.build.failed else "missing"
+
+    @property
+    def deployed(self) -> str:
+        """`REPOSITORY:TAG` that the deployed pipelines use."""
+        return "{REPOSITORY}:{TAG}".format_map(self.variables) if self.variables else ""
+
+    @property
     def obstacle(self) -> str | None:
-        """Why its build cannot be started, and what to do; None where it can be."""
-        folder = self.image.folder
+        """Why its build cannot be started, and what to do; None where it can be, or was."""
         if self.state == "unused":
             return "no workload uses it, so it is not built"
-        if self.project is None:
-            return f"{folder} is not deployed yet; make deploy builds it"
-        if self.state != "stale":
+        if self.state == "stale":
+            return f"{self.image.folder} is not deployed as it is now; make deploy builds it"
+        if self.built or "@" in self.variables["BASE_IMAGE"]:
             return None
-        return f"{folder} has changed since {self.deployed_tag} was deployed; make deploy builds it"
+        return (
+            f"its base is {self.variables['BASE_IMAGE']}, expected a digest; look it up with: "
+            "compilegate aws images --pin --missing, and deploy that with: make deploy"
+        )
 
 
 def read_images(
@@ -104,8 +124,28 @@ def read_images(
 
     Raises NotDeployedError when the images were never deployed, and AwsError.
     """
-    outputs = read_outputs(session, names.images_stack)
-    return [_status(session, outputs, image, used=name in used) for name, image in folders.items()]
+    outputs = read_outputs(session, names.images_stack).values
+    found = []
+    for name, image in folders.items():
+        variables = json.loads(outputs.get(f"Build{output_suffix(name)}", "{}"))
+        place = (variables["REPOSITORY"], variables["TAG"]) if variables else None
+        built = place is not None and _is_there(session, *place)
+        status = ImageStatus(
+            image=image,
+            used=name in used,
+            project=names.build_project,
+            variables=variables,
+            built=built,
+            findings=_findings(session, *place) if place is not None and built else None,
+        )
+        found.append(status)
+    if not any(status.variables and not status.built for status in found):
+        return found
+    builds = _latest_builds(session, names.build_project)
+    return [
+        status if status.built else replace(status, build=builds.get(status.deployed))
+        for status in found
+    ]
 
 
 def unbuilt_images(session: AwsSession, images: Mapping[str, str]) -> list[str]:
@@ -116,8 +156,7 @@ def unbuilt_images(session: AwsSession, images: Mapping[str, str]) -> list[str]:
     return [
         name
         for name, uri in images.items()
-        if (repository := ecr_repository(uri)) is not None
-        and not _is_there(session, repository.name, uri.rpartition(":")[2])
+        if (own := ecr_repository(uri)) and not _is_there(session, own.name, uri.rpartition(":")[2])
     ]
 
 
@@ -126,23 +165,21 @@ def build_image(session: AwsSession, status: ImageStatus) -> Build:
     gets the same build. Raises NoRoomError where the account's quota lets no further one start,
     AwsError.
     """
-    project = status.project
-    if project is None:
-        raise NotDeployedError(str(status.obstacle))
-    after = status.build.id.rpartition(":")[2] if status.build is not None else "first"
-    with asking(f"start the build {project}"), absent_is(_no_project(project)):
+    after = status.build.id if status.build is not None else "none"
+    token = hashlib.sha256(f"{status.deployed} after {after}".encode()).hexdigest()
+    with asking(f"start the build of {status.image.name}"):
         try:
             answer = session.client("codebuild").start_build(
-                projectName=project, idempotencyToken=f"{status.image.tag}-{after}"[:64]
+                projectName=status.project,
+                idempotencyToken=token,
+                environmentVariablesOverride=[
+                    {"name": name, "value": value} for name, value in status.variables.items()
+                ],
             )
         except ClientError as error:
-            details = error.response.get("Error", {})
-            if details.get("Code") != NO_ROOM:
-                raise
-            raise NoRoomError(
-                f"the account's quota lets no further build start ({details.get('Message')}); ask "
-                "for more in the Service Quotas console, under AWS CodeBuild"
-            ) from error
+            if error.response["Error"]["Code"] == "AccountLimitExceededException":
+                raise NoRoomError(error.response["Error"]["Message"]) from error
+            raise
     return _build(answer["build"])
 
 
@@ -170,56 +207,11 @@ def follow_builds(
             del still[image]
             yield image, now[image]
         going = {build.id: image for image, build in now.items() if build.in_progress}
-        for build in _read(session, list(going)) if going else []:
+        for build in _read_builds(session, list(going)):
             image = going[build.id]
             before, now[image] = now[image], build
             if (before.status, before.phase) != (build.status, build.phase):
                 yield image, build
-
-
-def _read(session: AwsSession, ids: list[str]) -> list[Build]:
-    with asking("follow the builds"):
-        answer = session.client("codebuild").batch_get_builds(ids=ids)
-        if answer.get("buildsNotFound"):
-            raise AwsError(
-                f"cannot follow the builds: {', '.join(answer['buildsNotFound'])} no longer "
-                "exists; see what exists with: compilegate aws images"
-            )
-    return [_build(described) for described in answer["builds"]]
-
-
-def _status(
-    session: AwsSession, outputs: StackOutputs, image: ImageFolder, *, used: bool
-) -> ImageStatus:
-    suffix = output_suffix(image.name)
-    uri = outputs.values.get(f"ImageUri{suffix}")
-    if uri is None:
-        return ImageStatus(image=image, state="missing" if used else "unused")
-    project = outputs[f"BuildProject{suffix}"]
-    tag = uri.rpartition(":")[2]
-    repository = ecr_repository(uri)
-    there = repository is not None and _is_there(session, repository.name, tag)
-    build = None if there else _latest_build(session, project)
-    if build is not None and build.tag not in (None, image.tag):
-        build = None
-    return ImageStatus(
-        image=image,
-        state=_state(changed=tag != image.tag, there=there, build=build),
-        project=project,
-        deployed_tag=tag,
-        build=build,
-        findings=_findings(session, repository.name, tag) if repository and there else None,
-    )
-
-
-def _state(*, changed: bool, there: bool, build: Build | None) -> State:
-    if changed:
-        return "stale"
-    if there:
-        return "built"
-    if build is not None and build.in_progress:
-        return "building"
-    return "failed" if build is not None and build.failed else "missing"
 
 
 def _is_there(session: AwsSession, repository: str, tag: str) -> bool:
@@ -244,40 +236,115 @@ def _findings(session: AwsSession, repository: str, tag: str) -> Mapping[str, in
     return {severity: counts[severity] for severity in SEVERITIES if counts.get(severity)}
 
 
-def _latest_build(session: AwsSession, project: str) -> Build | None:
-    """The build of a project that was started last; None when there was none. Raises AwsError."""
-    with asking(f"look for builds of {project}"), absent_is(_no_project(project)):
-        client = session.client("codebuild")
-        ids = client.list_builds_for_project(projectName=project, sortOrder="DESCENDING")["ids"]
-        if not ids:
-            return None
-        return _build(client.batch_get_builds(ids=ids[:1])["builds"][0])
+def _latest_builds(session: AwsSession, project: str) -> dict[str, Build]:
+    """The latest build of each image, `REPOSITORY:TAG`, among the project's last hundred."""
+    with asking(f"look for builds of {project}"):
+        ids = session.client("codebuild").list_builds_for_project(
+            projectName=project, sortOrder="DESCENDING"
+        )["ids"]
+    builds = sorted(_read_builds(session, ids), key=lambda build: -ids.index(build.id))
+    return {build.image: build for build in builds}
 
 
-def _no_project(project: str) -> NotDeployedError:
-    return NotDeployedError(f"there is no CodeBuild project {project}; deploy it with: make deploy")
+def _read_builds(session: AwsSession, ids: list[str]) -> list[Build]:
+    if not ids:
+        return []
+    with asking("read the builds"):
+        answer = session.client("codebuild").batch_get_builds(ids=ids)
+    if answer.get("buildsNotFound"):
+        raise AwsError(f"cannot read the builds: {', '.join(answer['buildsNotFound'])} is gone")
+    return [_build(described) for described in answer["builds"]]
 
 
 def _build(described: Mapping[str, Any]) -> Build:
-    variables = described.get("environment", {}).get("environmentVariables", [])
+    variables = {
+        entry["name"]: entry["value"]
+        for entry in described.get("environment", {}).get("environmentVariables", [])
+    }
     ended = described.get("endTime")
     return Build(
         id=described["id"],
+        image=f"{variables.get('REPOSITORY')}:{variables.get('TAG')}",
         status=described["buildStatus"],
         phase=described.get("currentPhase", "SUBMITTED"),
-        tag=next((entry["value"] for entry in variables if entry["name"] == "TAG"), None),
         seconds=(ended - described["startTime"]).total_seconds() if ended else None,
         log=described.get("logs", {}).get("deepLink"),
-        reason=_reason(described.get("phases", [])),
+        reason=next(_reasons(described.get("phases", [])), None),
     )
 
 
-def _reason(phases: list[Mapping[str, Any]]) -> str | None:
-    """What the first phase says that did not succeed."""
+def _reasons(phases: list[Mapping[str, Any]]) -> Iterator[str]:
+    """What the phases say that did not succeed."""
     for phase in phases:
-        if phase.get("phaseStatus") in (None, SUCCEEDED, IN_PROGRESS):
-            continue
-        contexts = phase.get("contexts", [])
-        said = " ".join(context["message"] for context in contexts if context.get("message"))
-        return f"{phase['phaseType'].lower()}: {said or phase['phaseStatus'].lower()}"
-    return None
+        if phase.get("phaseStatus") not in (None, "SUCCEEDED", "IN_PROGRESS"):
+            said = " ".join(each.get("message", "") for each in phase.get("contexts", []))
+            yield f"{phase['phaseType'].lower()}: {said.strip() or phase['phaseStatus'].lower()}"
+
+
+MANIFESTS = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+"""An index first: a tag of several platforms is then the same on each of them."""
+SECONDS = 30
+
+
+def base_digest(session: AwsSession, image: ImageFolder) -> str:
+    """The digest, `sha256:...`, that the tag of an image's base stands for now. Raises AwsError."""
+    uri = replace(image, digest=None).base_uri(session.region)
+    repository, tag = ecr_repository(uri), uri.rpartition(":")[2]
+    if repository is None:
+        return _registry_digest(uri)
+    client = replace(session, region=repository.region).client("ecr")
+    with asking(f"look up {repository.name}:{tag} in the registry of {repository.account}"):
+        found = client.batch_get_image(
+            registryId=repository.account,
+            repositoryName=repository.name,
+            imageIds=[{"imageTag": tag}],
+            acceptedMediaTypes=list(MANIFESTS),
+        )["images"]
+    if not found:
+        raise AwsError(f"{repository.host}/{repository.name} has no image {tag}")
+    return str(found[0]["imageId"]["imageDigest"])
+
+
+def _registry_digest(uri: str) -> str:
+    """By the registry's own interface, for one that lets anybody pull."""
+    image, _, tag = uri.rpartition(":")
+    host, _, name = image.partition("/")
+    scheme = "http" if host.startswith("localhost:") else "https"
+    request = urllib.request.Request(  # noqa: S310  https, or a registry of this machine
+        f"{scheme}://{host}/v2/{name}/manifests/{tag}",
+        headers={"Accept": ", ".join(MANIFESTS)},
+        method="HEAD",
+    )
+    try:
+        try:
+            answer = urllib.request.urlopen(request, timeout=SECONDS)  # noqa: S310
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.UNAUTHORIZED:
+                raise
+            token = _token(error.headers.get("WWW-Authenticate", ""))
+            request.add_header("Authorization", f"Bearer {token}")
+            answer = urllib.request.urlopen(request, timeout=SECONDS)  # noqa: S310
+    except OSError as error:
+        raise AwsError(f"cannot look up the digest of {uri}: {error}") from error
+    with answer:
+        digest = str(answer.headers.get("Docker-Content-Digest"))
+    if re.fullmatch(r"sha256:[0-9a-f]{64}", digest) is None:
+        raise AwsError(f"the digest of {uri} is {digest}, expected sha256:...")
+    return digest
+
+
+def _token(challenge: str) -> str:
+    """A token for anybody, from where the registry says that there are some."""
+    given = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
+    realm = given.pop("realm", "")
+    if not realm.startswith(("https://", "http://localhost:")):
+        raise AwsError("the registry wants a login, and names no place for a token")
+    address = f"{realm}?{urllib.parse.urlencode(given)}"
+    with urllib.request.urlopen(address, timeout=SECONDS) as answer:  # noqa: S310
+        said = json.load(answer)
+    return str(said.get("token") or said.get("access_token"))

@@ -148,9 +148,12 @@ def records_in(home: Path) -> FileRecords:
     return FileRecords(home.resolve() / "posture")
 
 
-def posture_functions(home: Path) -> FunctionSources:
-    """What stands for the function that keeps the records."""
+def posture_functions(home: Path, *, fresh: bool = False) -> FunctionSources:
+    """What stands for the function that keeps the records; `fresh` where nothing comes from the
+    cache, so that every execution trains."""
     environment = {contract.FOLDER_VARIABLE: str(records_in(home).folder)}
+    if fresh:
+        environment[contract.FRESH_VARIABLE] = "1"
     if contract.DAY_VARIABLE in os.environ:
         environment[contract.DAY_VARIABLE] = os.environ[contract.DAY_VARIABLE]
     here = Handler(Path(function.__file__), environment=environment)

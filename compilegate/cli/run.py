@@ -97,7 +97,10 @@ class RunOptions:
             home=project.home,
             images=image_sources(project, self.images),
             functions=FunctionSources(
-                patterns=(*functions, *posture_functions(project.home).patterns)
+                patterns=(
+                    *functions,
+                    *posture_functions(project.home, fresh=self.no_cache).patterns,
+                )
             ),
             given_models={name: read_model(name, Path(file)) for name, file in models},
             commands=name_value_pairs("--command", self.commands),

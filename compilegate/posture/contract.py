@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compilegate.errors import CompilegateError
-from compilegate.job.names import BASELINE_ARM
+from compilegate.job.names import BASELINE_ARM, NO_ARM
 
 FUNCTION = "compilegate-posture"
 """The function that both Lambda steps call on this machine."""
@@ -13,14 +13,23 @@ FUNCTION_KIND = "posture"
 """The same in an account, after the workload's name."""
 
 ACT = "act"
-"""Input of the function: `start` or `settle`."""
+"""Input of the function: `start`, `settle` or `registered`."""
 START = "start"
 SETTLE = "settle"
+REGISTERED = "registered"
 
 ARMS = "arms"
-"""Output of `start`: `all`, `baseline`, or the candidate that trains alone."""
+"""Output of `start`: `all`, `baseline`, the candidate that trains alone, or `none`."""
 ALL = "all"
 BASELINE = BASELINE_ARM
+NOTHING = NO_ARM
+"""Nothing trains: the execution would register the registered model again."""
+REGISTERS = "registers"
+"""Output of `start`: whose choice is registered, `gate` or `baseline`."""
+INPUTS = "inputs"
+"""Input of `start` and `registered`: all that an execution's trainings and verdict depend on."""
+CACHE_SECONDS = "cache_seconds"
+"""Input of `start`: for how long a training is taken from the cache."""
 POSTURE = "posture"
 WATCHED = "watched"
 REASON = "reason"
@@ -32,6 +41,8 @@ OF_ARM = ("model", "image", "compiler", "job", "words", "evidence")
 
 FOLDER_VARIABLE = "COMPILEGATE_POSTURE_FOLDER"
 """The folder of the records on this machine."""
+FRESH_VARIABLE = "COMPILEGATE_POSTURE_FRESH"
+"""Given where nothing comes from the cache on this machine, so that every execution trains."""
 DAY_VARIABLE = "COMPILEGATE_POSTURE_DAY"
 """An ISO 8601 date that replaces the current time, to rehearse a year."""
 TABLE_VARIABLE = "COMPILEGATE_POSTURE_TABLE"

@@ -1,9 +1,16 @@
-"""The function of a posture's two Lambda steps: which arms train, and what their verdict changes.
+"""The function of a posture's Lambda steps: which arms train, what their verdict changes, and which
+execution registered last.
 
     {"act": "start", "workload": ..., "execution": ..., "policy": JSON, "fingerprint": JSON,
-     "candidates": "a,b"}                          -> arms, posture, watched, reason
+     "candidates": "a,b"}                          -> arms, registers, posture, watched, reason
     {"act": "settle", "workload": ..., "execution": ..., "observed": JSON, "model--ARM": ...,
      "image--ARM": ..., ...}         -> arm, model, image, compiler, job, words, reason
+    {"act": "registered", "workload": ..., "execution": ..., "arms": ..., "registers": ...}
+                                                   -> reason
+
+`inputs` goes to the first and to the last. Where they, and what trains, are those of the execution
+that registered last, every training would come from the cache and the same model be registered
+again: then nothing trains. It is only noted after the registration, since a verdict is none.
 
 All values are texts, as the steps of a definition pass them. Called again for the same execution,
 as a resumed one does, it gives the same answer and decides nothing twice.
@@ -17,6 +24,7 @@ same caller starts an execution of the baseline alone at once.
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import os
 import re
@@ -36,7 +44,7 @@ from compilegate.posture.records import (
     decide,
     decoded,
 )
-from compilegate.posture.state import Seen, Settled, Started
+from compilegate.posture.state import Plan, Registered, Seen, Settled, Started
 
 _NONE = "none"
 _BY_ITS_PROGRAM = re.compile(r"AlgorithmError|exit code", re.IGNORECASE)
@@ -54,7 +62,11 @@ def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]
         records = FileRecords(Path(os.environ[contract.FOLDER_VARIABLE]))
     if "detail-type" in event:
         return _ended(event["detail"], records)
-    acts = {contract.START: _start, contract.SETTLE: _settle}
+    acts = {
+        contract.START: _start,
+        contract.SETTLE: _settle,
+        contract.REGISTERED: _registered,
+    }
     return acts[event[contract.ACT]](event, records)
 
 
@@ -82,14 +94,66 @@ def _start(event: Mapping[str, Any], records: Records) -> dict[str, str]:
             candidates=tuple(event["candidates"].split(",")),
             fingerprint=json.loads(event["fingerprint"]),
         )
+        plan = record.after(started).state.open[execution]
+        before = _registered_alike(event, record, plan)
+        if before is not None and not record.state.rescue:
+            # Nothing is written: no job runs, so nothing can be learned.
+            why = f"Nothing is new: {before} registered the model of the same data and code"
+            return _answer(replace(plan, arms=contract.NOTHING, reason=why))
         record = decide(records, workload, started)
-    plan = record.state.open[execution]
+    return _answer(record.state.open[execution])
+
+
+def _answer(plan: Plan) -> dict[str, str]:
     return {
         contract.ARMS: plan.arms,
+        contract.REGISTERS: plan.registers,
         contract.POSTURE: str(plan.posture),
         contract.WATCHED: str(plan.watched).lower(),
         contract.REASON: plan.reason,
     }
+
+
+def _registered_alike(event: Mapping[str, Any], record: Record, plan: Plan) -> str | None:
+    """The execution that registered last, where this one would take all of its trainings from the
+    cache and register the same model again."""
+    if contract.INPUTS not in event or contract.FRESH_VARIABLE in os.environ:
+        return None
+    last = _last_registered(record)
+    if last is None or _seconds_since(last.when) > float(event[contract.CACHE_SECONDS]):
+        return None
+    now_asked = (plan.arms, plan.registers, _digest(event[contract.INPUTS]))
+    return last.execution if (last.arms, last.registers, last.inputs) == now_asked else None
+
+
+def _registered(event: Mapping[str, Any], records: Records) -> dict[str, str]:
+    workload, execution = event["workload"], event["execution"]
+    registered = Registered(
+        execution=execution,
+        when=now(),
+        who="pipeline",
+        arms=event[contract.ARMS],
+        registers=event[contract.REGISTERS],
+        inputs=_digest(event[contract.INPUTS]),
+    )
+    last = _last_registered(current(records, workload, when=now(), who=execution))
+    if last is None or last.execution != execution:
+        decide(records, workload, registered)
+    return {contract.REASON: f"the model of {execution} is registered"}
+
+
+def _last_registered(record: Record) -> Registered | None:
+    events = (decision.event for decision in reversed(record.decisions))
+    return next((each for each in events if isinstance(each, Registered)), None)
+
+
+def _digest(inputs: str) -> str:
+    return hashlib.sha256(inputs.encode()).hexdigest()[:16]
+
+
+def _seconds_since(when: str) -> float:
+    then, today = map(datetime.datetime.fromisoformat, (when, now()))
+    return (today - then).total_seconds()
 
 
 def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:

@@ -185,6 +185,18 @@ class Settled(_Happened, Observed):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Registered(_Happened):
+    """An execution registered its model, and kept its evidence for the next gate."""
+
+    kind: Literal["Registered"] = "Registered"
+    execution: str
+    arms: str
+    registers: str
+    inputs: str
+    """A digest of all that its trainings and its verdict depended on."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Chosen(_Happened):
     """A posture was chosen whatever was found: by a person, or because the record was damaged."""
 
@@ -195,4 +207,4 @@ class Chosen(_Happened):
     """The candidate that is to train alone; for `on` only."""
 
 
-Event = Started | Settled | Chosen
+Event = Started | Settled | Registered | Chosen

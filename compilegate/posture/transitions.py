@@ -24,6 +24,7 @@ from compilegate.posture.state import (
     Plan,
     Posture,
     Reference,
+    Registered,
     Seen,
     Settled,
     Started,
@@ -85,6 +86,8 @@ def transition(state: State, event: Event) -> Moved:
             return _start(state, event)
         case Settled():
             return _settle(state, event)
+        case Registered():
+            return Moved(state, f"the model of {event.execution} is registered")
         case Chosen():
             return _choose(state, event)
 

@@ -717,8 +717,8 @@ class Compute(Table):
     retry_attempts: int = Field(default=5, ge=0, le=20)
     """How often a throttled or failed call of the service is tried again; 0 leaves that to it."""
     capacity_wait_minutes: int = Field(default=240, ge=0, le=14400)
-    """How long a job keeps asking for an instance that AWS has none of, or that the account's quota
-    forbids just now; 0 fails at once."""
+    """How long a job keeps asking for an instance that AWS has none of; where the account's quota
+    forbids it, ten minutes at most. 0 fails at once."""
     checkpoint_seconds: int = Field(default=DEFAULT_CHECKPOINT_SECONDS, ge=10, le=86400)
     """Between two checkpoints of a spot arm: at most so much training is lost with a machine."""
 
@@ -755,6 +755,9 @@ class Schedule(Table):
     """The clock of a cron expression, by its IANA name."""
     enabled: bool = False
     """False: deployed, and switched off."""
+    retrain: Literal["when-changed", "always"] = "when-changed"
+    """`when-changed`: where data, code and arms are those of a training in the cache, its result is
+    taken from there, and no model is registered again. `always`: each execution trains anew."""
     parameters: Parameters = Parameters()
 
 

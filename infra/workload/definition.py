@@ -63,6 +63,7 @@ def incomplete_definition(
         registry_region=region if _runs_in_images_of_aws(declared) else None,
         network=network_of(project.settings, standin_network(project.settings.network.zone_count)),
         name_prefix=project.names.pipeline(""),
+        tags=project.names.tags,
     )
     try:
         text = definition_of(

@@ -1,20 +1,20 @@
-"""Which image each job runs in."""
+"""Which image each job runs in, and which one models are served in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compilegate.catalog.images import UnknownImageError
+from compilegate.catalog.images import BaseImage, UnknownImageError
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Deployment
-from compilegate.workload import AWS_IMAGE, Arm, Workload
+from compilegate.workload import AWS_IMAGE, Arm, Served, Workload
 
 GATE = "gate"
 """The image folder that the gate runs in."""
 
 
 class NoImageError(CompilegateError):
-    """There is no image for an arm; one sentence without a full stop."""
+    """There is no such image; one sentence without a full stop."""
 
 
 def image_of(deployment: Deployment, arm: Arm) -> str:
@@ -23,11 +23,18 @@ def image_of(deployment: Deployment, arm: Arm) -> str:
     That of the project's own folder, or AWS's own image in the deployment's region. Raises
     NoImageError.
     """
-    if arm.image_folder == AWS_IMAGE:
-        return _aws_image(deployment, arm)
-    if arm.image_folder not in deployment.images:
-        raise NoImageError(_missing(deployment, arm.image_folder))
-    return deployment.images[arm.image_folder]
+    if arm.image_folder != AWS_IMAGE:
+        return _own_image(deployment, arm.image_folder)
+    if arm.known_stack is None:
+        raise NoImageError(f"the catalog has no AWS image for this {arm.compiler} arm")
+    return _aws_image(deployment, arm.known_stack.image)
+
+
+def serving_image(deployment: Deployment, serving: Served) -> str:
+    """The URI of the image that a workload's models are served in. Raises NoImageError."""
+    if serving.in_image_of_aws:
+        return _aws_image(deployment, serving.base_image)
+    return _own_image(deployment, serving.image)
 
 
 def image_folders_of(workload: Workload) -> dict[str, str]:
@@ -55,7 +62,7 @@ def used_images(workloads: Iterable[Workload]) -> dict[str, str]:
 
 
 def image_faults(deployment: Deployment, workload: Workload) -> list[str]:
-    """A sentence for each image that the workload's jobs need and that is not there."""
+    """A sentence for each image that the workload's jobs and models need and that is not there."""
     kind = workload.kind
     faults = {}
     for name, setup in workload.arms.items():
@@ -66,6 +73,11 @@ def image_faults(deployment: Deployment, workload: Workload) -> list[str]:
     for step, folder in (kind.processing_image, ("Gate", GATE)):
         if not any(folder == refused for refused, _ in faults) and folder not in deployment.images:
             faults[folder, ""] = f"{step}: {_missing(deployment, folder)}"
+    if workload.serving is not None:
+        try:
+            serving_image(deployment, workload.serving)
+        except NoImageError as error:
+            faults["", ""] = f"serving.image: {error}"
     return list(faults.values())
 
 
@@ -76,11 +88,14 @@ def _missing(deployment: Deployment, folder: str) -> str:
     )
 
 
-def _aws_image(deployment: Deployment, arm: Arm) -> str:
-    stack = arm.known_stack
-    if stack is None:
-        raise NoImageError(f"the catalog has no AWS image for this {arm.compiler} arm")
+def _own_image(deployment: Deployment, folder: str) -> str:
+    if folder not in deployment.images:
+        raise NoImageError(_missing(deployment, folder))
+    return deployment.images[folder]
+
+
+def _aws_image(deployment: Deployment, image: BaseImage) -> str:
     try:
-        return stack.image.uri(deployment.registry_region or deployment.region)
+        return image.uri(deployment.registry_region or deployment.region)
     except UnknownImageError as error:
         raise NoImageError(str(error)) from error

@@ -7,6 +7,9 @@ from compilegate.workload import Compute
 
 CALL_INTERVAL_SECONDS = 10
 FAULT_INTERVAL_SECONDS = 60
+QUOTA_INTERVAL_SECONDS = 60
+QUOTA_WAIT_MINUTES = 10
+"""Instances count for a while after their job has ended; a quota that is too low stays so."""
 CAPACITY_INTERVAL_SECONDS = 300
 CAPACITY_BACKOFF = 1.5
 MOST_FAULT_ATTEMPTS = 2
@@ -30,13 +33,21 @@ def job_retries(compute: Compute) -> tuple[RetryPolicy, ...]:
             max_attempts=min(compute.retry_attempts, MOST_FAULT_ATTEMPTS),
         ),
     )
-    capacity = RetryPolicy(
-        ("SageMaker.CAPACITY_ERROR", "SageMaker.RESOURCE_LIMIT"),
-        interval_seconds=CAPACITY_INTERVAL_SECONDS,
-        backoff_rate=CAPACITY_BACKOFF,
-        expire_after_minutes=compute.capacity_wait_minutes,
+    instances = (
+        RetryPolicy(
+            ("SageMaker.RESOURCE_LIMIT",),
+            interval_seconds=QUOTA_INTERVAL_SECONDS,
+            backoff_rate=1.0,
+            expire_after_minutes=min(compute.capacity_wait_minutes, QUOTA_WAIT_MINUTES),
+        ),
+        RetryPolicy(
+            ("SageMaker.CAPACITY_ERROR",),
+            interval_seconds=CAPACITY_INTERVAL_SECONDS,
+            backoff_rate=CAPACITY_BACKOFF,
+            expire_after_minutes=compute.capacity_wait_minutes,
+        ),
     )
     return (
         *(faults if compute.retry_attempts else ()),
-        *((capacity,) if compute.capacity_wait_minutes else ()),
+        *(instances if compute.capacity_wait_minutes else ()),
     )

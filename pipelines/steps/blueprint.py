@@ -40,6 +40,12 @@ class Blueprint:
         return CachePolicy(parse_duration(declared.expire_after))
 
     @property
+    def training_cache(self) -> CachePolicy | None:
+        """For the steps that train arms; None where each execution trains anew."""
+        schedule = self.workload.schedule
+        return None if schedule is not None and schedule.retrain == "always" else self.cache
+
+    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """With the workload's own values as defaults."""
         workload, compute = self.workload, self.workload.compute

@@ -12,7 +12,7 @@ from compilegate.document.expressions import Expression, execution_variable, joi
 from compilegate.document.model import Step
 from compilegate.job.names import MODEL_ARCHIVE
 from compilegate.pipelines.deployment import object_name
-from compilegate.pipelines.requests.serving_images import serving_image
+from compilegate.pipelines.requests.images import serving_image
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.processing import (
     INPUT,

@@ -1,18 +1,19 @@
 """The steps of a workload with a posture: one definition, whatever trains.
 
-    Posture (Lambda)                 which arms train, decided from the record
+    Posture (Lambda)                 which arms train, decided from the record; none where the model
+                                     that is registered would be registered again
     Prepare                          as in a comparison of arms
-    All-arms (Condition)             Train-ARM-SEED, Gate, Settle, Register, Keep
-    Alone-ARM (Condition), each arm  Train-ARM-alone, Gate-ARM-alone, Settle-ARM, Register-ARM, ...
+    All-arms (Condition)             Train-ARM-SEED, Gate, Settle, Package, Register, Keep, Note
+    Alone-ARM (Condition), each arm  Train-ARM-alone, Gate-ARM-alone, Settle-ARM, Package-ARM, ...
 
 The conditions stand side by side, and each branch goes to its end by itself: the service takes
 neither a condition on the branch of another nor a step after two branches. So a step that stands
 in two of them stands there under two names. Its request is the same in both: neither the posture
 nor the branch is in anything that the step cache looks at.
 
-Settling moves the record by what the gate found, and says which model is registered: inside a
-branch there is no condition to say it, and so none that would register nothing where nothing is
-new.
+Settling moves the record by what the gate found, and says which model is registered. Inside a
+branch no condition could register nothing, so whether anything is new is asked before all branches:
+by what the trainings and the verdict depend on, which is noted once a model is registered.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ from compilegate.document.expressions import (
     execution_variable,
     join,
     json_get,
+    parameter,
     step_property,
 )
 from compilegate.document.model import Branch, Dependency, OutputParameter, PropertyFile, Step
 from compilegate.document.step_types import CONDITION, LAMBDA, PROCESSING, TRAINING
 from compilegate.job.names import BASELINE_ARM, POSTURE_FILE
-from compilegate.pipelines.requests.images import image_of
+from compilegate.pipelines.deployment import object_name
+from compilegate.pipelines.requests.images import GATE, image_of
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import VERDICT, Replicate, gate_steps
 from compilegate.pipelines.steps.packaging import (
@@ -43,10 +46,11 @@ from compilegate.pipelines.steps.packaging import (
 )
 from compilegate.pipelines.steps.preparation import prepared_data
 from compilegate.pipelines.steps.processing import Uri
-from compilegate.pipelines.steps.registered import keep_step, open_step
+from compilegate.pipelines.steps.registered import keep_step, open_step, registration
 from compilegate.pipelines.steps.registration import register_step
 from compilegate.pipelines.steps.training import evidence_uri, model_uri, training_step
 from compilegate.posture import contract
+from compilegate.workload.parameters import ATTEMPT, DATA, INSTANCE_TYPE, MAX_RUNTIME
 
 STEP = "Posture"
 OBSERVED = PropertyFile(name="Posture", output_name=VERDICT.output_name, file_path=POSTURE_FILE)
@@ -79,8 +83,15 @@ def _start(blueprint: Blueprint) -> Step:
             "policy": json.dumps(asdict(workload.posture.policy), sort_keys=True),
             "candidates": ",".join(workload.candidates),
             "fingerprint": json.dumps(fingerprint(blueprint), sort_keys=True),
+            **_inputs(blueprint),
         },
-        outputs=(contract.ARMS, contract.POSTURE, contract.WATCHED, contract.REASON),
+        outputs=(
+            contract.ARMS,
+            contract.REGISTERS,
+            contract.POSTURE,
+            contract.WATCHED,
+            contract.REASON,
+        ),
     )
 
 
@@ -110,15 +121,35 @@ def _function_step(
 
 def fingerprint(blueprint: Blueprint) -> dict[str, str]:
     """What evidence is gathered under. An image's tag is the digest of its folder, in which the
-    versions of its libraries are pinned."""
+    versions of its libraries are pinned; it stands here as it is, since CloudFormation fills it in
+    after the definition is compiled."""
     workload, deployment = blueprint.workload, blueprint.deployment
     arms = workload.arms.values()
     return {
         "code": blueprint.sources.training_code.rpartition("/")[2],
         "data": _digest(repr(workload.data)),
-        "image": _digest([image_of(deployment, arm) for arm in arms]),
+        "image": " ".join(dict.fromkeys(image_of(deployment, arm) for arm in arms)),
         "instance": _digest([arm.instance_type or workload.compute.instance_type for arm in arms]),
         "recipe": _digest(repr(dict(workload.arms))),
+    }
+
+
+def _inputs(blueprint: Blueprint) -> dict[str, str | Expression]:
+    """All that trainings and verdict depend on, and how long trainings stay in the cache; nothing
+    where each execution trains anew. The status of a model is no part of it."""
+    cache, sources = blueprint.training_cache, blueprint.sources
+    if cache is None or cache.expire_after is None:
+        return {}
+    known = [
+        *fingerprint(blueprint).values(),
+        *map(object_name, (sources.training_archive, sources.gate_code, sources.experiment)),
+        blueprint.deployment.images[GATE],
+        registration(blueprint),
+    ]
+    given = [parameter(name) for name in (DATA, INSTANCE_TYPE, MAX_RUNTIME, ATTEMPT)]
+    return {
+        contract.INPUTS: join(" ", [*known, *given]),
+        contract.CACHE_SECONDS: f"{cache.expire_after.total_seconds():.0f}",
     }
 
 
@@ -136,8 +167,9 @@ def _together(blueprint: Blueprint, data: Uri, opened: Step) -> list[Step]:
     gate = _observing(gate)
     settle = _settle(blueprint, "Settle", gate, trained)
     register = _register(blueprint, "", gate, settle, trained)
+    note = _note(blueprint, "Note", contract.ALL, register[-1])
     return _branch(
-        "All-arms", contract.ALL, [*trained.values(), *gathering, gate, settle, *register]
+        "All-arms", contract.ALL, [*trained.values(), *gathering, gate, settle, *register, *note]
     )
 
 
@@ -149,7 +181,8 @@ def _alone(blueprint: Blueprint, data: Uri, opened: Step, arm: str) -> list[Step
     gate = replace(_observing(gate, "--alone", arm), name=f"Gate-{arm}-alone")
     settle = _settle(blueprint, f"Settle-{arm}", gate, trained)
     register = _register(blueprint, f"-{arm}", gate, settle, trained)
-    return _branch(f"Alone-{arm}", arm, [*trained.values(), gate, settle, *register])
+    note = _note(blueprint, f"Note-{arm}", arm, register[-1])
+    return _branch(f"Alone-{arm}", arm, [*trained.values(), gate, settle, *register, *note])
 
 
 def _branch(name: str, arms: str, steps: Sequence[Step]) -> list[Step]:
@@ -244,3 +277,23 @@ def _register(
     register = replace(plain, name=f"Register{ending}", arguments=request)
     keep = keep_step(blueprint, f"Keep{ending}", settled("evidence"))
     return [package, register, replace(keep, depends_on=(Dependency(register.name),))]
+
+
+def _note(blueprint: Blueprint, name: str, arms: str, after: Step) -> list[Step]:
+    """Notes in the record that these arms registered a model, and from what."""
+    inputs = _inputs(blueprint)
+    if not inputs:
+        return []
+    noted = _function_step(
+        blueprint,
+        name,
+        description="What the registered model came from, for the next execution's start",
+        act=contract.REGISTERED,
+        arguments={
+            contract.ARMS: arms,
+            contract.REGISTERS: _said(contract.REGISTERS),
+            contract.INPUTS: inputs[contract.INPUTS],
+        },
+        outputs=(contract.REASON,),
+    )
+    return [replace(noted, depends_on=(Dependency(after.name),))]

@@ -31,5 +31,6 @@ def prepared_data(blueprint: Blueprint) -> tuple[list[Step], Uri]:
         inputs={"data": parameter(DATA)},
         output=PREPARED,
         cached=True,
+        offline=False,  # a tokenizer may come from a hub, and a program of one's own from anywhere
     )
     return [step], output_uri(step)

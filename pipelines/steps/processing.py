@@ -39,6 +39,7 @@ def processing_step(
     output: str,
     kept_at: Uri | None = None,
     cached: bool = False,
+    offline: bool = True,
     property_files: tuple[PropertyFile, ...] = (),
 ) -> Step:
     """A step whose job runs `python3 -m module` in the image of that folder.
@@ -46,7 +47,7 @@ def processing_step(
     `code` is the URI of the zip that holds the module. `inputs` maps a name, which is also the
     folder below INPUT, to where its content lies. What the program leaves in OUTPUT/`output` is
     kept under `kept_at`, or a key of this execution's own. `cached` says that the result depends on
-    nothing but the request.
+    nothing but the request, `offline` that the program calls nothing beyond its container.
     """
     return Step(
         name,
@@ -60,6 +61,7 @@ def processing_step(
             inputs=inputs,
             output=output,
             kept_at=kept_at,
+            offline=offline,
         ),
         description=description,
         cache=blueprint.cache if cached else None,
@@ -78,6 +80,7 @@ def _request(
     inputs: Mapping[str, Uri],
     output: str,
     kept_at: Uri | None,
+    offline: bool,
 ) -> dict[str, Any]:
     """A CreateProcessingJob request."""
     deployment, compute = blueprint.deployment, blueprint.workload.compute
@@ -128,8 +131,8 @@ def _request(
         },
         "RoleArn": deployment.processing_role_arn,
         "StoppingCondition": {"MaxRuntimeInSeconds": compute.processing_max_runtime_seconds},
-        **processing_network(deployment),
-        "Tags": shared_tags(blueprint.workload),
+        **processing_network(deployment, offline=offline),
+        "Tags": shared_tags(deployment, blueprint.workload),
     }
 
 

@@ -89,8 +89,7 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
             "InstanceType": instance_type,
             "InstanceCount": arm.instance_count,
             "VolumeSizeInGB": workload.compute.volume_gb,
-            # Of the declared type; an execution whose parameter names a type of the other kind
-            # (with local disks, or without) does as the service says then.
+            # Of the declared type; `volume_key_faults` refuses a parameter of the other kind.
             **volume_key(deployment, arm.instance_type or workload.compute.instance_type),
         },
         "RoleArn": deployment.training_role_arn,
@@ -100,15 +99,15 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
         },
         **spot_members(arm),
         **checkpoint_members(deployment, workload, arm_name, arm, seed),
-        **training_network(deployment),
+        **training_network(deployment, arm.instance_count),
         **_observation(deployment, workload, arm),
-        "Tags": training_tags(workload, arm_name, arm),
+        "Tags": training_tags(deployment, workload, arm_name, arm),
     }
     return Step(
         step_name(arm_name, seed),
         TRAINING,
         request,
-        cache=blueprint.cache,
+        cache=blueprint.training_cache,
         retry_policies=job_retries(workload.compute),
         description=workload.kind.job_in_words(workload, arm_name, seed),
     )

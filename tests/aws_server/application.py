@@ -95,7 +95,7 @@ class Application:
             case "scripts":
                 account.executions.scripts[given["pipeline"]] = given["frames"]
             case "build-scripts":
-                account.builds.scripts[given["project"]] = given["frames"]
+                account.builds.scripts[given["repository"]] = given["frames"]
             case "endpoint-ends":
                 account.endpoints.end(**given)
             case "faults":

@@ -4,9 +4,9 @@ As AWS says of builds, those that the account's quota lets run and five times as
 are taken, and any further start is refused.
 
 A frame is `{"status": "IN_PROGRESS", "phase": "BUILD"}`, `{"status": "FAILED", "message": "why"}`
-or `{"status": "SUCCEEDED"}`, which pushes the image that the project's variables name. Each
-BatchGetBuilds moves a build to its next frame and the last one stays. The projects are moto's; a
-project without a script has builds that succeed at the second look.
+or `{"status": "SUCCEEDED"}`, which pushes the image that the build's variables name. Each
+BatchGetBuilds moves a build to its next frame and the last one stays. The projects are moto's; an
+image without a script has builds that succeed at the second look.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ScriptedBuild:
     project: str
     region: str
     token: str | None
-    variables: list[dict[str, str]]
+    variables: dict[str, str]
     frames: list[dict[str, Any]]
     position: int = -1
 
@@ -57,7 +57,11 @@ class ScriptedBuild:
             "buildStatus": frame["status"],
             "currentPhase": "COMPLETED" if ended else frame["phase"],
             "startTime": 1_000_000_000,
-            "environment": {"environmentVariables": self.variables},
+            "environment": {
+                "environmentVariables": [
+                    {"name": name, "value": value} for name, value in self.variables.items()
+                ]
+            },
             "logs": {"deepLink": f"https://console.aws.amazon.com/cloudwatch/#{self.id}"},
             "phases": [{"phaseType": "QUEUED", "phaseStatus": "SUCCEEDED"}],
         }
@@ -83,6 +87,7 @@ class Builds:
     account: str
     quotas: Quotas
     scripts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """By repository."""
     started: dict[str, ScriptedBuild] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -104,14 +109,17 @@ class Builds:
                 return {"build": build.describe()}
         self._check_room()
         name = project.project_metadata["name"]
-        environment = project.project_metadata["environment"]
+        variables = _variables(
+            project.project_metadata["environment"].get("environmentVariables", [])
+        )
+        variables |= _variables(request.get("environmentVariablesOverride", []))
         build = ScriptedBuild(
             id=f"{name}:build{next(self._numbers):03d}",
             project=name,
             region=region,
             token=token,
-            variables=environment.get("environmentVariables", []),
-            frames=list(self.scripts.get(name, SUCCESS)),
+            variables=variables,
+            frames=list(self.scripts.get(variables["REPOSITORY"], SUCCESS)),
         )
         self.started[build.id] = build
         return {"build": build.describe()}
@@ -152,10 +160,9 @@ class Builds:
             self._push(build)
 
     def _push(self, build: ScriptedBuild) -> None:
-        variables = {entry["name"]: entry["value"] for entry in build.variables}
         manifest = {"mediaType": "application/vnd.oci.image.manifest.v1+json", "build": build.id}
         ecr_backends[self.account][build.region].put_image(
-            variables["REPOSITORY"], json.dumps(manifest), variables["TAG"]
+            build.variables["REPOSITORY"], json.dumps(manifest), build.variables["TAG"]
         )
 
     def _project(self, name: str, region: str) -> Any:
@@ -164,3 +171,7 @@ class Builds:
         if name not in projects:
             raise ServiceError("ResourceNotFoundException", f"Project {name} cannot be found")
         return projects[name]
+
+
+def _variables(entries: list[dict[str, str]]) -> dict[str, str]:
+    return {entry["name"]: entry["value"] for entry in entries}

@@ -72,9 +72,9 @@ class AwsServer:
         given = {"pipeline": pipeline, "frames": list(frames), "account": self.account}
         self._post("scripts", given)
 
-    def script_builds(self, project: str, *frames: dict[str, Any]) -> None:
-        """What builds of that CodeBuild project do that start from now on."""
-        self._post("build-scripts", {"project": project, "frames": list(frames)})
+    def script_builds(self, repository: str, *frames: dict[str, Any]) -> None:
+        """What builds of images of that repository do that start from now on."""
+        self._post("build-scripts", {"repository": repository, "frames": list(frames)})
 
     def fail(self, operation: str, code: str, **how: Any) -> None:
         """Let an operation fail; see `faults.Faults.add`."""

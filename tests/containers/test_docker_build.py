@@ -16,6 +16,7 @@ import pytest
 
 from compilegate.pipelines.staging.source_tree import gate_tree
 from tests.containers.stand_in_base import make_base, with_torch
+from tests.containers.test_image_folders import pinned, requirements
 
 CONTAINERS = Path(__file__).parents[2] / "containers"
 BASE = "compilegate-test/base"
@@ -115,7 +116,6 @@ def test_a_training_image_adds_its_packages_and_keeps_the_base_s_torch(
         if "==" in line
     )
     assert packages["torch"] == TORCH[folder]
-    for line in (CONTAINERS / folder / "constraints.txt").read_text().splitlines():
-        if not line.startswith("#"):
-            name, version = line.split("==")
-            assert packages.get(name, packages.get(name.replace("-", "_"))) == version
+    locked = pinned(CONTAINERS / folder / "requirements.lock")
+    for name in requirements(CONTAINERS / folder / "requirements.txt").keys() - {"torch"}:
+        assert packages.get(name, packages.get(name.replace("-", "_"))) == locked[name]

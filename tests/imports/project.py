@@ -13,7 +13,6 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[2]
 
 SOURCES = {
-    "builder": "infra/builder/builder",
     "notifier": "infra/notifier/notifier",
     "releaser": "infra/releaser/releaser",
     "starter": "infra/starter/starter",

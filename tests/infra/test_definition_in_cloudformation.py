@@ -18,8 +18,8 @@ QUALIFIER = Names(Settings(project="compilegate")).qualifier
 ASSETS = f"s3://cdk-{QUALIFIER}-assets-{ACCOUNT}-{REGION}"
 
 
-def definition(assembly: Assembly) -> str:
-    pipeline = assembly.one(WORKLOAD, "AWS::SageMaker::Pipeline")
+def definition(assembly: Assembly, stack: str = WORKLOAD) -> str:
+    pipeline = assembly.one(stack, "AWS::SageMaker::Pipeline")
     text: str = pipeline.properties["PipelineDefinition"]["PipelineDefinitionBody"]
     return text
 
@@ -30,6 +30,17 @@ def test_no_stand_in_is_left(assembly: Assembly) -> None:
     assert "standin" not in text
     assert "999999999999" not in text
     assert "${" not in text
+
+
+@pytest.mark.slow
+def test_jobs_have_the_tags_of_the_settings(assembly: Assembly) -> None:
+    """A job takes no tag of the pipeline's, and a budget counts it by its own."""
+    tags = {
+        (tag["Key"], tag["Value"])
+        for step in json.loads(definition(assembly, "neighbour-workload-topics"))["Steps"]
+        for tag in step["Arguments"].get("Tags", [])
+    }
+    assert {("compilegate:project", "neighbour"), ("owner", "ml-platform")} <= tags
 
 
 @pytest.mark.slow
@@ -87,6 +98,7 @@ def test_it_is_what_the_client_compiles_from_the_stacks_outputs(assembly: Assemb
             kms_key=foundation["KeyArn"],
             images={"training": images["ImageUriTraining"], "gate": images["ImageUriGate"]},
             name_prefix="compilegate-",
+            tags={"compilegate:project": "compilegate"},
         ),
         Sources(
             training_archive=outputs["TrainingArchiveUri"],

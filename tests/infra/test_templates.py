@@ -96,58 +96,6 @@ def test_the_foundation_says_what_the_client_looks_for(assembly: Assembly) -> No
 
 
 @pytest.mark.slow
-def test_an_image_is_where_its_build_pushes_it(assembly: Assembly) -> None:
-    outputs = assembly.outputs(IMAGES)
-    assert outputs["BuildProjectTraining"] == "compilegate-training"
-    build = assembly.one(IMAGES, "AWS::CodeBuild::Project", "Training")
-    environment = {
-        variable["Name"]: variable["Value"]
-        for variable in build.properties["Environment"]["EnvironmentVariables"]
-    }
-    assert "{REGISTRY}/{REPOSITORY}:{TAG}".format_map(environment) == outputs["ImageUriTraining"]
-    assert re.fullmatch(r"[0-9a-f]{16}", environment["TAG"])
-    assert environment["BASE_IMAGE"].startswith(f"{environment['BASE_REGISTRY']}/pytorch:2.13")
-
-
-@pytest.mark.slow
-def test_a_build_logs_in_where_its_base_asks_for_it(assembly: Assembly) -> None:
-    def commands(image: str) -> str:
-        build = assembly.one(IMAGES, "AWS::CodeBuild::Project", image)
-        specification = json.loads(build.properties["Source"]["BuildSpec"])
-        return "\n".join(specification["phases"]["build"]["commands"])
-
-    assert commands("Training").count("docker login") == 2
-    assert commands("Gate").count("docker login") == 1, "the public registry asks for none"
-
-
-@pytest.mark.slow
-def test_the_settings_choose_the_machine_that_builds(assembly: Assembly) -> None:
-    def machine(stack: str) -> str:
-        build = assembly.one(stack, "AWS::CodeBuild::Project", "Gate")
-        return str(build.properties["Environment"]["ComputeType"])
-
-    assert machine(IMAGES) == "BUILD_GENERAL1_MEDIUM"
-    assert machine("neighbour-images") == "BUILD_GENERAL1_LARGE"
-
-
-@pytest.mark.slow
-def test_builds_start_when_the_images_stack_itself_was_deployed(assembly: Assembly) -> None:
-    rules = assembly.resources(IMAGES, "AWS::Events::Rule")
-    function = assembly.one(IMAGES, "AWS::Lambda::Function")
-    assert {rule.properties["Targets"][0]["Arn"] for rule in rules} == {function.arn}
-    (deployed,) = (rule for rule in rules if "Deployed" in rule.logical_id)
-    (stack_id,) = deployed.properties["EventPattern"]["detail"]["stack-id"]
-    assert stack_id.startswith(
-        f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/compilegate-images/"
-    )
-    builds = {build.name for build in assembly.resources(IMAGES, "AWS::CodeBuild::Project")}
-    variables = function.properties["Environment"]["Variables"]
-    assert set(variables["BUILD_PROJECTS"].split()) == builds
-    (waiting,) = (rule for rule in rules if rule.properties["State"] == "DISABLED")
-    assert waiting.name == variables["WAITING_RULE"]
-
-
-@pytest.mark.slow
 def test_the_schedule_starts_the_pipeline_with_its_parameters(assembly: Assembly) -> None:
     outputs = assembly.outputs(WORKLOAD)
     schedule = assembly.one(WORKLOAD, "AWS::Scheduler::Schedule")
@@ -301,5 +249,3 @@ def test_jobs_of_a_vpc_run_in_it(assembly: Assembly) -> None:
     assert train["EnableNetworkIsolation"] is True
     role = assembly.one("neighbour-workload-topics", "AWS::IAM::Role", "JobsTrainingRole")
     assert "JoinVpc" in json.dumps(role.properties["Policies"])
-    build = assembly.one("neighbour-images", "AWS::CodeBuild::Project", "Gate")
-    assert build.properties["VpcConfig"]["VpcId"] == "vpc-0123456789abcdef0"

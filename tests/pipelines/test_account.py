@@ -12,11 +12,17 @@ from typing import Any
 
 import pytest
 
+from compilegate.account.plan.jobs import PlanError, jobs_given
+from compilegate.document.model import Definition
+from compilegate.document.reading import read_definition
 from compilegate.document.writing import compact
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Network, Sources, local_deployment
 from compilegate.pipelines.requests.checks import InvalidRequestError
-from compilegate.pipelines.requests.keys_network_tags import has_local_disks
+from compilegate.pipelines.requests.keys_network_tags import (
+    training_network,
+    volume_key_of,
+)
 from compilegate.workload import Workload, WorkloadError
 from tests.workload.settled import workload_with
 
@@ -66,6 +72,12 @@ def compiled(declared: Workload, *, guarded: bool) -> str:
     return _COMPILED[key]
 
 
+def definition_of(declared: Workload, *, guarded: bool) -> Definition:
+    definition, faults = read_definition(compiled(declared, guarded=guarded))
+    assert not faults
+    return definition
+
+
 def steps_of(declared: Workload, *, guarded: bool = False) -> dict[str, dict[str, Any]]:
     def below(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for step in steps:
@@ -92,6 +104,31 @@ def test_the_account_s_key_encrypts_volumes_and_outputs() -> None:
     assert gate["ProcessingResources"]["ClusterConfig"]["VolumeKmsKeyId"] == KEY
 
 
+@pytest.mark.parametrize("declared", ["ml.g5.xlarge", "ml.p3.2xlarge"])
+@pytest.mark.parametrize("guarded", [True, False])
+def test_an_execution_on_instances_of_the_other_kind_is_refused_where_there_is_a_key(
+    declared: str, guarded: bool
+) -> None:
+    """With local disks the service refuses the key; without them the volume would lack it."""
+    definition = definition_of(workload(compute={"instance_type": declared}), guarded=guarded)
+    alike = {"ml.g5.xlarge": "ml.g4dn.xlarge", "ml.p3.2xlarge": "ml.m5.xlarge"}
+    for given in (declared, *alike.values()):
+        if guarded and given not in {declared, alike[declared]}:
+            with pytest.raises(PlanError, match=f"TrainingInstanceType is {given}, expected"):
+                jobs_given(definition, {"TrainingInstanceType": given})
+        else:
+            assert jobs_given(definition, {"TrainingInstanceType": given})
+
+
+def test_a_schedule_with_instances_of_the_other_kind_is_refused() -> None:
+    given = {"TrainingInstanceType": "ml.p3.2xlarge"}
+    scheduled = workload(schedule={"expression": "rate(7 days)", "parameters": given})
+    with pytest.raises(
+        InvalidRequestError, match=r"schedule\.parameters\.TrainingInstanceType is ml\.p3"
+    ):
+        compile_definition(scheduled, GUARDED, SOURCES)
+
+
 def test_no_key_is_named_for_disks_that_the_instance_has_itself() -> None:
     """The service refuses such a request; those disks are encrypted anyway."""
     request = jobs_of(workload(**OTHER_DISKS), guarded=True)["Train-baseline-7"]["Arguments"]
@@ -109,6 +146,9 @@ def test_no_key_is_named_for_disks_that_the_instance_has_itself() -> None:
         ("ml.p5en.48xlarge", True),
         ("ml.trn1.2xlarge", True),
         ("ml.c6id.xlarge", True),
+        ("ml.g7e.2xlarge", True),
+        ("ml.p6-b200.48xlarge", True),
+        ("ml.m7i-flex.large", False),
         ("ml.p3.2xlarge", False),
         ("ml.m5.xlarge", False),
         ("ml.c5n.xlarge", False),
@@ -117,7 +157,25 @@ def test_no_key_is_named_for_disks_that_the_instance_has_itself() -> None:
     ],
 )
 def test_which_instances_have_disks_of_their_own(instance_type: str, local: bool) -> None:
-    assert has_local_disks(instance_type) is local
+    assert volume_key_of(instance_type, KEY) == (None if local else KEY)
+    assert volume_key_of(instance_type, None) is None
+
+
+def test_jobs_that_call_no_service_reach_none_in_any_network() -> None:
+    jobs = jobs_of(workload())
+    isolated = {
+        name
+        for name, step in jobs.items()
+        if step["Arguments"].get("NetworkConfig", {}).get("EnableNetworkIsolation")
+    }
+    called = {name for name, step in jobs.items() if step["Type"] == "Training"} | {"Prepare"}
+    assert isolated == jobs.keys() - called
+
+
+def test_what_several_instances_send_each_other_is_encrypted() -> None:
+    """Whole requests with it: tests/mission/golden/requests/pytorch-distributed.json."""
+    encrypted = {"EnableInterContainerTrafficEncryption": True}
+    assert [training_network(LOCAL, instances) for instances in (1, 2)] == [{}, encrypted]
 
 
 def test_every_job_runs_in_the_account_s_network() -> None:
@@ -157,6 +215,12 @@ def test_subnets_need_security_groups() -> None:
         Network(subnets=["subnet-1"])
 
 
+def test_more_tags_than_the_service_takes_are_refused() -> None:
+    many = dataclasses.replace(LOCAL, tags={f"team-{number}": "x" for number in range(47)})
+    with pytest.raises(InvalidRequestError, match="Tags"):
+        compile_definition(workload(), many, SOURCES)
+
+
 def test_names_carry_the_deployment_s_prefix() -> None:
     assert GUARDED.pipeline_name(workload()) == "ours-topics"
     package = steps_of(workload(**OTHER_DISKS), guarded=True)["Register-compiled"]["Arguments"]
@@ -182,6 +246,11 @@ def test_the_bill_of_every_job_can_be_split() -> None:
         "Package-baseline": "false",
         "Keep-baseline": "false",
     }
+    ours = dataclasses.replace(LOCAL, tags={"cost-centre": "7", "compiler": "no"})
+    definition = json.loads(compile_definition(workload(), ours, SOURCES))
+    tagged = [step for step in definition["Steps"] if step["Type"] in JOBS]
+    assert {tags(step)["cost-centre"] for step in tagged} == {"7"}
+    assert {tags(step)["compiler"] for step in tagged} == {"true", "false"}, "ours"
     compiled_tags = tags(jobs["Train-compiled-8"])
     assert compiled_tags["compilegate:arm"] == "compiled"
     assert compiled_tags["compilegate:compiler"] == "inductor"
@@ -214,12 +283,26 @@ def test_throttling_faults_and_missing_capacity_are_tried_again_by_every_job() -
                 "ExceptionType": ["SageMaker.JOB_INTERNAL_ERROR"],
             },
             {
+                "BackoffRate": 1.0,
+                "IntervalSeconds": 60,
+                "ExpireAfterMin": 10,
+                "ExceptionType": ["SageMaker.RESOURCE_LIMIT"],
+            },
+            {
                 "BackoffRate": 1.5,
                 "IntervalSeconds": 300,
                 "ExpireAfterMin": 240,
-                "ExceptionType": ["SageMaker.CAPACITY_ERROR", "SageMaker.RESOURCE_LIMIT"],
+                "ExceptionType": ["SageMaker.CAPACITY_ERROR"],
             },
         ]
+
+
+def test_with_retrain_always_no_training_comes_from_the_cache() -> None:
+    always = {"expression": "rate(7 days)", "retrain": "always"}
+    jobs = jobs_of(workload(schedule=always))
+    cached = {name for name, step in jobs.items() if "CacheConfig" in step}
+    assert cached == {"Prepare", "Open-registered", "Package-compiled", "Package-baseline"}
+    assert "CacheConfig" in jobs_of(workload())["Train-baseline-7"]
 
 
 def test_retries_can_be_turned_off() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
+
+import pytest
 
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.pipelines.standin import stand_ins, standin_deployment, standin_sources
 from compilegate.workload import read_workload
+from compilegate.workload.file import Posture
 
 WORKLOAD = Path(__file__).parent / "topics.toml"
 IMAGES = ("training", "training-compiler", "gate")
@@ -30,7 +34,10 @@ def test_no_stand_in_is_part_of_another() -> None:
     assert not [(a, b) for a in values for b in values if a != b and a in b]
 
 
-def test_with_its_stand_ins_replaced_a_definition_is_that_of_the_account() -> None:
+@pytest.mark.parametrize("posture", [None, Posture()])
+def test_with_its_stand_ins_replaced_a_definition_is_that_of_the_account(
+    posture: Posture | None,
+) -> None:
     """Whatever stood in somewhere else too would differ here."""
     stand_in = standin_deployment(images=IMAGES, name_prefix="ours-")
     real = Deployment(
@@ -53,7 +60,7 @@ def test_with_its_stand_ins_replaced_a_definition_is_that_of_the_account() -> No
         "posture_function": str(real.posture_function),
         **{f"images.{folder}": uri for folder, uri in real.images.items()},
     }
-    workload = read_workload(WORKLOAD)
+    workload = dataclasses.replace(read_workload(WORKLOAD), posture=posture)
     text = compile_definition(workload, stand_in, standin_sources(sources(stand_in)))
     for name, value in stand_ins(IMAGES).items():
         text = text.replace(value, values[name])

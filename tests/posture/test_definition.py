@@ -15,10 +15,11 @@ from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
 from compilegate.pipelines.requests.checks import InvalidRequestError
 from compilegate.workload import Workload, read_workload
-from compilegate.workload.file import Posture
+from compilegate.workload.file import Cache, Posture, Schedule
 
 TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 HERE = local_deployment({"training": "1111", "gate": "2222"})
+ALWAYS = Schedule(expression="rate(7 days)", retrain="always")
 Steps = list[dict[str, Any]]
 
 
@@ -61,7 +62,8 @@ def test_conditions_stand_side_by_side_and_each_branch_trains_and_registers_by_i
     for name, branch in branches(steps).items():
         assert not any(step["Type"] == "Condition" for step in branch), "no nesting"
         assert references(branch) <= {step["Name"] for step in branch} | outside, "no rejoin"
-        assert [step["Name"].partition("-")[0] for step in branch[-2:]] == ["Register", "Keep"]
+        ends = [step["Name"].partition("-")[0] for step in branch[-3:]]
+        assert ends == ["Register", "Keep", "Note"], "noted only once it is registered"
         trained[name] = sum(step["Type"] == "Training" for step in branch)
     assert trained == {"All-arms": 4, "Alone-baseline": 1, "Alone-compiled": 1}
     assert not [step for step in compiled(topics(posture=None)) if step["Type"] == "Lambda"]
@@ -97,6 +99,27 @@ def test_what_trains_is_in_the_fingerprint() -> None:
     }.items():
         after = fingerprint(*arguments)
         assert [name for name in before if before[name] != after[name]] == [what]
+
+
+def test_what_an_execution_depends_on_is_asked_for_at_its_start_and_noted_at_its_end() -> None:
+    def start(**changes: Any) -> dict[str, Any]:
+        found = named(compiled(topics(**changes)))
+        notes = {
+            json.dumps(step["Arguments"]["inputs"])
+            for name, step in found.items()
+            if name.startswith("Note")
+        }
+        asked: dict[str, Any] = found["Posture"]["Arguments"]
+        assert notes == {json.dumps(asked["inputs"])} if "inputs" in asked else not notes
+        return asked
+
+    asked = start()
+    assert asked["cache_seconds"] == str(30 * 86400)
+    assert "Parameters.Data" in json.dumps(asked["inputs"])
+    assert start(registry=topics().registry.model_copy(update={"group": "x"})) != asked
+    assert start(registry=topics().registry.model_copy(update={"approval": "Approved"})) == asked
+    for without in ({"cache": Cache(enabled=False)}, {"schedule": ALWAYS}):
+        assert "inputs" not in start(**without), "each execution trains anew"
 
 
 def test_an_account_without_the_function_is_refused() -> None:

@@ -63,6 +63,7 @@ class Weeks:
     home: Path
     planted: Path
     monkeypatch: pytest.MonkeyPatch
+    cached: bool = False
 
     def __post_init__(self) -> None:
         arms = {name: topics().arms[name] for name in ("baseline", CANDIDATE)}
@@ -80,11 +81,11 @@ class Weeks:
 
     def functions(self) -> FunctionSources:
         """The product's, with the modules of this checkout."""
-        ((pattern, handler),) = posture_functions(self.home).patterns
+        ((pattern, handler),) = posture_functions(self.home, fresh=not self.cached).patterns
         environment = {**handler.environment, "PYTHONPATH": str(Path(__file__).parents[2])}
         return FunctionSources(((pattern, dataclasses.replace(handler, environment=environment)),))
 
-    def execute(self, week: int) -> ExecutionResult:
+    def execute(self, week: float, **parameters: str) -> ExecutionResult:
         self.monkeypatch.setenv(DAY_VARIABLE, day(7 * week))
         images = {"training": "1111", "gate": "2222", "training-xla": "3333"}
         compiled = definition(self.declared, local_deployment(images))
@@ -94,9 +95,9 @@ class Weeks:
             functions=self.functions(),
             shared=[self.planted],
             definition=trivial(compiled, self.planted),
-            use_cache=False,
+            use_cache=self.cached,
         )
-        result = executor.follow(executor.start(self.declared.name, {}))
+        result = executor.follow(executor.start(self.declared.name, parameters))
         state = settle_failed(self.declared, self.home, result)
         if state is not None and state.rescue:
             return executor.follow(executor.start(self.declared.name, {}))
@@ -138,3 +139,22 @@ def test_weekly_executions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ("shadow", together, CANDIDATE),
         ("on", together, CANDIDATE),
     ]
+
+
+def test_what_is_registered_is_not_registered_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While every training would come from the cache."""
+    weeks = Weeks(tmp_path / "home", tmp_path / "planted", monkeypatch, cached=True)
+    decided = []
+
+    def registered(week: float, **parameters: str) -> int:
+        result = weeks.execute(week, **parameters)
+        assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+        decided.append(result.steps["Posture"].properties["OutputParameters"]["reason"])
+        return len(list_packages(weeks.home, weeks.declared.model_package_group))
+
+    assert [registered(week) for week in (0, 0.1, 0.2)] == [1, 1, 1]
+    assert [said.startswith("Nothing is new") for said in decided] == [False, True, True]
+    assert registered(0.3, Attempt="2") == 2
+    assert registered(6) == 3, "the cache has expired"

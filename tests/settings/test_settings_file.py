@@ -139,7 +139,7 @@ def test_two_projects_share_no_name(projects: list[str]) -> None:
             named.bucket("123456789012", "us-east-1"),
             named.key_alias,
             named.repository("training"),
-            named.build_project("training"),
+            named.build_project,
             named.schedule_group,
             named.topic,
         }

@@ -72,6 +72,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
             **registry,
             # The CDK remembers which account a key belongs to.
             "CDK_HOME": str(folder.parent / "cdk"),
+            "COMPILEGATE_POLL_SECONDS": "0",
             "FLAGS": "--require-approval never",
         }
         clone = clone_at(folder, environment)

@@ -238,24 +238,28 @@ def test_the_tests_are_those_of_a_clean_clone() -> None:
     assert (PROJECT / ".ci" / "run").is_file()
 
 
-def test_a_base_image_is_looked_up_once_before_anything_is_deployed() -> None:
-    """A tag that nobody looked up is built from whatever it stands for at that moment."""
-    makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
-    recipe = makefile.partition("\ndeploy: ")[2].partition("\n\n")[0]
-    assert recipe.index("$(PIN)") < recipe.index("$(SYNTH)") < recipe.index("$(DEPLOY)")
-    assert "images --pin --missing" in makefile.partition("\nPIN := ")[2].partition("\n")[0]
-
-
 @pytest.mark.parametrize("target", ["deploy", "adopt"])
-def test_no_pipeline_is_deployed_before_the_data_that_it_trains_on(target: str) -> None:
-    """Its key holds its digest: a schedule that starts in between would find nothing there."""
+def test_no_pipeline_is_deployed_before_its_images_and_data_are_there(target: str) -> None:
+    """A schedule that starts in between would find nothing."""
     makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
     recipe = makefile.partition(f"\n{target}: ")[2].partition("\n\n")[0]
-    deployed = [line for line in recipe.splitlines() if "$(DEPLOY)" in line or "$(UPLOAD)" in line]
-    first, staged, rest = deployed
-    assert "$(FOUNDATION)" in first
-    assert "$(UPLOAD)" in staged
-    assert "--all" in rest
-    assert "aws upload --all" in makefile.partition("\nUPLOAD := ")[2].partition("\n")[0]
+    steps = (
+        "$(PIN)",
+        "$(SYNTH)",
+        "$(DEPLOY) $(IMAGES)",
+        "$(BUILD)",
+        "$(UPLOAD)",
+        "$(DEPLOY) --all",
+    )
+    lines = [
+        line for line in recipe.splitlines() if line.startswith(tuple(f"\t@{s}" for s in steps))
+    ]
+    assert all(line.startswith(f"\t@{step}") for line, step in zip(lines, steps, strict=True))
+    for name, command in (
+        ("PIN", "images --pin --missing"),
+        ("BUILD", "images --build --wait"),
+        ("UPLOAD", "upload --all"),
+    ):
+        assert command in makefile.partition(f"\n{name} := ")[2].partition("\n")[0]
     # `make deploy STAGE=prod` sets it, whatever the file says: a recipe would run `prod`.
     assert "$(STAGE)" not in recipe

@@ -91,7 +91,7 @@ def test_how_it_is_served_changes_nothing_that_trains(folder: Path) -> None:
 
 def test_an_image_that_is_not_there_is_refused_by_name(folder: Path) -> None:
     workload = workload_with(TOPICS, serving={"image": "waiter"})
-    with pytest.raises(InvalidRequestError, match="models are served in the image 'waiter'"):
+    with pytest.raises(InvalidRequestError, match=r"serving\.image: the image 'waiter' is not a"):
         registered(workload, folder)
 
 

@@ -98,6 +98,9 @@ def step_state(answer: Mapping[str, Any]) -> SageMakerStep:
     job = StartedJob(arn) if arn is not None and made.endswith("Job") else None
     started, ended = answer.get("StartTime"), answer.get("EndTime")
     failure = answer.get("FailureReason") or details.get("ErrorMessage")
+    properties: dict[str, Any] = {"ModelPackageArn": arn} if made == REGISTER_MODEL else {}
+    if answers := details.get("OutputParameters"):
+        properties["OutputParameters"] = {each["Name"]: each["Value"] for each in answers}
     return SageMakerStep(
         name=answer["StepName"],
         type=made.removesuffix("Job"),
@@ -109,6 +112,6 @@ def step_state(answer: Mapping[str, Any]) -> SageMakerStep:
         seconds=max(0.0, (ended - started).total_seconds()) if started and ended else 0.0,
         failure=StepFailure(failure) if failure else None,
         links={} if job is None else job.pages,
-        properties={"ModelPackageArn": arn} if made == REGISTER_MODEL else {},
+        properties=properties,
         job=job,
     )

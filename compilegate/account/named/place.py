@@ -87,6 +87,8 @@ class NamedPlace:
             kms_key=self.key_arn,
             network=network_of(self.names.settings),
             name_prefix=self.names.pipeline(""),
+            # Without the project's own: no budget of ours counts where other tools deploy.
+            tags=self.names.settings.tags,
         )
 
 

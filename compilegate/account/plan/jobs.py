@@ -15,6 +15,7 @@ import botocore.session
 from compilegate.document.model import Definition, Scalar, Step, parameter_values
 from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM
 from compilegate.errors import CompilegateError
+from compilegate.pipelines.requests.keys_network_tags import volume_key_faults
 
 Kind = Literal["training", "processing", "transform"]
 KINDS: Mapping[str, Kind] = {
@@ -62,7 +63,7 @@ def jobs_given(
     if faults:
         raise PlanError(*faults)
     jobs = jobs_of(definition, values)
-    if unable := job_faults(jobs):
+    if unable := [*volume_key_faults(definition, values), *job_faults(jobs)]:
         raise PlanError(*unable)
     return values, jobs
 

@@ -78,7 +78,7 @@ def check_builds(machine: str, images: int, quotas: Mapping[str, float]) -> Quot
         )
     said = f"{quota}: {images} images to build, allowed at once: {allowed:.0f}"
     if allowed < 1:
-        return QuotaAnswer(quota, "forbids", f"{said}; no image can be built, so they wait: {_ASK}")
+        return QuotaAnswer(quota, "forbids", f"{said}; no image can be built: {_ASK}")
     if allowed < images:
         waits = "the others are queued"
         if images > allowed * (1 + QUEUED_FOR_EACH):

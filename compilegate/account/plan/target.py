@@ -44,6 +44,7 @@ def target_deployment(
         kms_key=foundation["KeyArn"],
         network=network_of(names.settings, None if network is None else _made(network)),
         name_prefix=names.pipeline(""),
+        tags=names.tags,
     )
 
 

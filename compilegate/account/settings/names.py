@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from compilegate.access.bootstrap import PROJECT_TAG
 from compilegate.account.settings.declaration import Settings
 from compilegate.workload import Workload
 
@@ -14,6 +15,11 @@ class Names:
     """Every name that more than one room must know, made from the settings in one place."""
 
     settings: Settings
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of every resource and of every job, so that the bill can be split."""
+        return {PROJECT_TAG: self.settings.project, **self.settings.tags}
 
     @property
     def foundation_stack(self) -> str:
@@ -68,19 +74,10 @@ class Names:
         """The ECR repository of an image folder."""
         return f"{self.settings.names.repository_prefix or self.settings.project}/{image}"
 
-    def build_project(self, image: str) -> str:
-        """The CodeBuild project that builds an image folder."""
-        return f"{self.settings.project}-{image}"
-
     @property
-    def builder(self) -> str:
-        """The Lambda function that starts the builds. No workload's function ends like this."""
-        return f"{self.settings.project}-images-builder"
-
-    @property
-    def waiting_rule(self) -> str:
-        """The rule that asks again for builds for which the account's quota had no room."""
-        return f"{self.settings.project}-images-waiting"
+    def build_project(self) -> str:
+        """The CodeBuild project that builds every image folder."""
+        return f"{self.settings.project}-images"
 
     def function(self, workload: str, kind: str) -> str:
         """A Lambda function of a workload: its `notifier` or `starter`."""

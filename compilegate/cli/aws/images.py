@@ -9,25 +9,25 @@ import datetime
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from compilegate.account.base_digests import base_digest
 from compilegate.account.errors import AwsError, NotDeployedError
 from compilegate.account.images import (
     POLL_SECONDS,
     Build,
     ImageStatus,
     NoRoomError,
+    base_digest,
     build_image,
     follow_builds,
     read_images,
 )
 from compilegate.account.object_store import is_staged
-from compilegate.account.plan.quotas import check_builds, read_quotas
+from compilegate.account.plan.quotas import QuotaAnswer, check_builds, read_quotas
 from compilegate.account.session import AwsSession
 from compilegate.account.settings.pins import LOCK_FILE, read_pins, write_pins
 from compilegate.catalog.images import BaseImage, patches_of
@@ -88,20 +88,15 @@ def command(
       compilegate aws images --pin              take up what AWS has patched, as new images
 
     An image's tag is a digest of its folder in containers/ and of its base, so a changed folder is
-    a new image. "stale" means that the folder has changed since it was deployed; `make deploy`
-    builds it. An image that exists or is being built is never built again, and one that no workload
-    uses is not built at all ("unused"). A build for which the account's quota has no room waits.
+    a new image. "stale" means that the folder is not deployed as it is now; `make deploy` builds
+    it, as it builds all that are missing. An image that exists or is being built is never built
+    again, and one that no workload uses is not built at all ("unused").
     """
-    building = {"--build": build, "--wait": wait}
-    if by_region:
-        beside = {"NAME": names, "--pin": pin, "--json": as_json, **building}
-        refuse_given(beside, "does not go with --regions")
-    if as_json:
-        refuse_given({"--pin": pin, **building}, "does not go with --json")
-    if pin:
-        refuse_given(building, "does not go with --pin")
-    else:
-        refuse_given({"--missing": missing}, "needs --pin")
+    modes = {"--regions": by_region, "--json": as_json, "--pin": pin}
+    for mode in [option for option, given in modes.items() if given]:
+        refuse_given({*modes, "--build", "--wait"} - {mode}, f"does not go with {mode}")
+    refuse_given(["NAME"] if by_region else [], "does not go with --regions")
+    refuse_given([] if pin else ["--missing"], "needs --pin")
     if by_region:
         _list_regions(project)
         return
@@ -117,7 +112,8 @@ def command(
     if as_json:
         click.echo(json.dumps([_facts(image) for image in images], indent=2))
         return
-    for line in (*aligned([COLUMNS, *map(_row, images)]), *_remarks(images)):
+    moved = () if build or wait else _moved_bases(account.session, images)
+    for line in (*aligned([COLUMNS, *map(_row, images)]), *_remarks(images), *moved):
         click.echo(line)
     builds = {
         each.image.name: each.build for each in images if each.build and each.state == "building"
@@ -126,7 +122,7 @@ def command(
     if build:
         # What no workload uses is refused where it was named, and left out where it was not.
         wanted = [image for image in images if names or image.state != "unused"]
-        started, waiting = _start(account.session, wanted)
+        started, waiting = _start(account, wanted)
         builds |= started
     if wait and (builds or waiting):
         raise SystemExit(_follow(account.session, builds, waiting))
@@ -143,28 +139,44 @@ def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping
 
 
 def _start(
-    session: AwsSession, images: Sequence[ImageStatus]
+    account: Account, images: Sequence[ImageStatus]
 ) -> tuple[dict[str, Build], dict[str, ImageStatus]]:
     """Start the builds of missing images; returns those, and the images that wait for room in the
     account's quota. Refuses first what cannot be built."""
     if obstacles := [f"{each.image.name}: {each.obstacle}" for each in images if each.obstacle]:
         raise RefusalError(*obstacles)
+    missing = {each.image.name: each for each in images if each.state in ("missing", "failed")}
     started: dict[str, Build] = {}
-    waiting: dict[str, ImageStatus] = {}
-    for image in images:
-        if image.state not in ("missing", "failed"):
-            continue
-        name = image.image.name
-        try:
-            started[name] = build_image(session, image)
-        except NoRoomError as error:
-            waiting[name] = image
-            click.echo(f"{name}: waiting: {error}")
-        else:
+    try:
+        for name, image in missing.items():
+            started[name] = build_image(account.session, image)
             click.echo(f"{name}: build {started[name].id} started")
-    if not started and not waiting:
+    except NoRoomError as error:
+        waiting = {name: image for name, image in missing.items() if name not in started}
+        _refuse_without_quota(account, len(waiting))
+        click.echo(f"{', '.join(waiting)}: waiting for room in the account's quota ({error})")
+        return started, waiting
+    if not missing:
         click.echo("nothing to build")
-    return started, waiting
+    return started, {}
+
+
+def _refuse_without_quota(account: Account, builds: int) -> None:
+    """Refuse to wait for a quota of none, as a new account can have."""
+    try:
+        found = _quota(account, builds)
+    except AwsError:
+        return  # it cannot be read: builds of others may take it up
+    if found.answer == "forbids":
+        raise RefusalError(
+            f"{found.sentence}: https://{account.session.region}.console.aws.amazon.com/"
+            "servicequotas/home/services/codebuild/quotas; then run this again"
+        )
+
+
+def _quota(account: Account, builds: int) -> QuotaAnswer:
+    machine = account.names.settings.images.build_machine
+    return check_builds(machine, builds, read_quotas(account.session, "codebuild"))
 
 
 def _follow(
@@ -215,6 +227,19 @@ def _remarks(images: Sequence[ImageStatus]) -> Iterator[str]:
             yield f"{image.name}: AWS no longer patches its base{since}"
 
 
+def _moved_bases(session: AwsSession, images: Sequence[ImageStatus]) -> Iterator[str]:
+    """Whether the tags of pinned bases stand for other images by now."""
+    bases = {each.image.base_name: each.image for each in images if each.used and each.image.digest}
+    for base, image in bases.items():
+        try:
+            digest = base_digest(session, image)
+        except AwsError as error:
+            yield f"{base}: {error}"
+            continue
+        if digest != image.digest:
+            yield f"{base}: has moved; take it up with: compilegate aws images --pin"
+
+
 def _row(status: ImageStatus) -> tuple[str, ...]:
     image = status.image
     if status.findings is None:
@@ -231,7 +256,7 @@ def _facts(status: ImageStatus) -> dict[str, Any]:
         "image": image.name,
         "tag": image.tag,
         "state": status.state,
-        "deployed_tag": status.deployed_tag,
+        "deployed_tag": status.variables.get("TAG"),
         "base": image.base_name,
         "vulnerabilities": None if status.findings is None else dict(status.findings),
         "build": None if build is None else asdict(build),
@@ -248,9 +273,8 @@ def _pin_bases(
     for base, image in by_base.items():
         if only_missing and base in before:
             continue
-        uri = replace(image, digest=None).base_uri(account.session.region)
         try:
-            after[base] = base_digest(account.session, uri)
+            after[base] = base_digest(account.session, image)
         except AwsError as error:
             raise RefusalError(
                 f"{error}; where it can be asked, compilegate aws images --pin writes "
@@ -273,18 +297,16 @@ def _list_regions(project: Project) -> None:
     declared = [workload for workload, _ in project.deployed_workloads(settings)]
     folders = image_folders(project.containers, settings.images.base, settings.images.pinned)
     bases = {name: folder.base for name, folder in folders.items()}
-    rows = []
+    rows = [REGION_COLUMNS]
     for region in regions():
         without = [
             name
             for name, base in bases.items()
             if isinstance(base, BaseImage) and region not in base.hosts
         ]
-        stopped = [
-            workload.name for workload in declared if lacking_images([workload], bases, region)
-        ]
+        stopped = [each.name for each in declared if lacking_images([each], bases, region)]
         rows.append((region, ", ".join(without) or "-", ", ".join(stopped) or "-"))
-    for line in aligned([REGION_COLUMNS, *rows]):
+    for line in aligned(rows):
         click.echo(line)
 
 
@@ -323,21 +345,19 @@ def _unanswered(what: str, error: AwsError) -> Finding:
 
 
 def _image(status: ImageStatus) -> Finding:
-    image = status.image
-    if status.state == "built":
-        return Finding(f"image {image.name}", "has", f"{image.name}:{image.tag} is built")
-    why = f": {status.build.reason}" if status.build is not None and status.build.failed else ""
-    missing = f"{image.name} is {status.state}{why}; compilegate aws images --build --wait"
-    return Finding(f"image {image.name}", "lacks", status.obstacle or missing)
+    name, state = status.image.name, status.state
+    if state == "built":
+        return Finding(f"image {name}", "has", f"{name}:{status.image.tag} is built")
+    why = f": {status.build.reason}" if status.build is not None and state == "failed" else ""
+    missing = f"{name} is {state}{why}; compilegate aws images --build --wait"
+    return Finding(f"image {name}", "lacks", status.obstacle or missing)
 
 
 def _builds(account: Account, images: Sequence[ImageStatus]) -> Finding:
     """Whether the account's quota lets the images be built; for one that is changed some day, where
     all are there."""
-    count = max(1, sum(status.state != "built" for status in images))
-    machine = account.names.settings.images.build_machine
     try:
-        found = check_builds(machine, count, read_quotas(account.session, "codebuild"))
+        found = _quota(account, max(1, sum(status.state != "built" for status in images)))
     except AwsError as error:
         return _unanswered("builds", error)
     answers: dict[str, Answer] = {"forbids": "lacks", "unknown": "unknown"}

@@ -34,6 +34,7 @@ from compilegate.job.names import (
     REPROS_FOLDER,
     VERDICT_FILE,
 )
+from compilegate.posture import contract
 from compilegate.report import (
     About,
     ExecutionFacts,
@@ -79,7 +80,7 @@ def show_outcome(
         drawn = complete_page(result, models) or page.is_file()
     else:
         registered = f"; registered: {'; '.join(models)}" if models else ""
-        _show("decided", f"the execution has no verdict{registered}")
+        _show("decided", f"{_without_verdict(result)}{registered}")
         drawn = False
     if not drawn:
         write_page(result, resume)
@@ -89,6 +90,15 @@ def show_outcome(
     if open_page and not webbrowser.open(page.resolve().as_uri()):
         click.echo(f"--open: no browser was found; set BROWSER, or open {page}", err=True)
     return status
+
+
+def _without_verdict(result: ExecutionResult) -> str:
+    """What is decided where no gate ran: by the posture, where nothing is new."""
+    for step in result.steps.values():
+        answers = step.properties.get("OutputParameters", {})
+        if answers.get(contract.ARMS) == contract.NOTHING:
+            return str(answers[contract.REASON])
+    return "the execution has no verdict"
 
 
 def _with_local_paths(text: str, result: ExecutionResult) -> str:

@@ -12,9 +12,10 @@ def test_an_image_folder_that_is_new_has_the_repository_that_a_deployment_would_
     deployment = target_deployment(
         StackOutputs("compilegate-foundation", FOUNDATION),
         None,
-        Names(Settings()),
+        Names(Settings(tags={"cost-centre": "7"})),
         {"training": "1", "brand-new": "2"},
         "us-east-1",
     )
+    assert deployment.tags == {"compilegate:project": "compilegate", "cost-centre": "7"}
     deployed = deployment.images["training"].removesuffix("training:1")
     assert deployment.images["brand-new"] == f"{deployed}brand-new:2"

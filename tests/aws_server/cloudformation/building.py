@@ -18,6 +18,8 @@ class Project(ReplacedBridge):
         source = request["source"]
         if "buildSpec" in source:
             source["buildspec"] = source.pop("buildSpec")
+        # moto wants a location even of a project that has no source.
+        source.setdefault("location", "none")
         # What only CloudFormation knows: triggers, visibility.
         known = client.meta.service_model.operation_model("CreateProject").input_shape.members
         project = client.create_project(

@@ -182,24 +182,21 @@ ROLES = {
     ),
     "the build of an image": Role(
         IMAGES,
-        "TrainingRole",
+        "Role",
         may=[
-            ("s3:GetBucketLocation", ASSETS),
             ("ecr:BatchGetImage", DLC),
             ("ecr:PutImage", f"{ECR}/compilegate/training"),
+            ("ecr:PutImage", f"{ECR}/compilegate/gate"),
             ("ecr:DescribeImages", f"{ECR}/compilegate/training"),
-            (
-                "logs:PutLogEvents",
-                f"{LOGS}:/aws/codebuild/compilegate-training:log-stream:x",
-            ),
+            ("logs:PutLogEvents", f"{LOGS}:/aws/codebuild/compilegate-images:log-stream:x"),
         ],
         may_not=[
-            ("ecr:PutImage", f"{ECR}/compilegate/gate"),
+            ("ecr:PutImage", f"{ECR}/neighbour/gate"),
             ("ecr:BatchDeleteImage", f"{ECR}/compilegate/training"),
             ("ecr:BatchGetImage", f"{DLC}-of-somebody"),
             ("s3:GetObject", f"{ASSETS}/another.zip"),
             ("s3:GetObject", f"{OURS}/training/job/output/model.tar.gz"),
-            ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
+            ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-images"),
         ],
     ),
     "a training job in a VPC": Role(
@@ -214,7 +211,7 @@ ROLES = {
     ),
     "the build of an image in a VPC": Role(
         "neighbour-images",
-        "GateRole",
+        "Role",
         may=[
             ("ec2:CreateNetworkInterface", SUBNET),
             ("ec2:CreateNetworkInterfacePermission", INTERFACE, LENT_TO_CODEBUILD),
@@ -226,26 +223,6 @@ ROLES = {
                 INTERFACE,
                 {**LENT_TO_CODEBUILD, "ec2:Subnet": f"{SUBNET}1"},
             ),
-        ],
-    ),
-    "the function that starts builds": Role(
-        IMAGES,
-        "BuilderStarterRole",
-        may=[
-            ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
-            ("codebuild:ListBuildsForProject", f"{CODEBUILD}/compilegate-gate"),
-            ("ecr:DescribeImages", f"{ECR}/compilegate/training"),
-            ("events:EnableRule", f"{RULES}/compilegate-images-waiting"),
-            ("events:DisableRule", f"{RULES}/compilegate-images-waiting"),
-            ("sns:Publish", TOPIC),
-            ("sqs:SendMessage", "THE QUEUE"),
-        ],
-        may_not=[
-            ("codebuild:StartBuild", f"{CODEBUILD}/neighbour-training"),
-            ("codebuild:UpdateProject", f"{CODEBUILD}/compilegate-training"),
-            ("ecr:PutImage", f"{ECR}/compilegate/training"),
-            ("events:PutTargets", f"{RULES}/compilegate-images-waiting"),
-            ("events:DisableRule", f"{RULES}/compilegate-workload-topics-Rule"),
         ],
     ),
     "the scheduler": Role(
@@ -437,9 +414,7 @@ def _question(
 ) -> Question:
     known = {
         KEY: assembly.one(FOUNDATION, "AWS::KMS::Key").arn,
-        "THE QUEUE": assembly.one(
-            IMAGES if role.stack == IMAGES else WORKLOAD, "AWS::SQS::Queue"
-        ).arn,
+        "THE QUEUE": assembly.one(WORKLOAD, "AWS::SQS::Queue").arn,
         "THE TABLE": assembly.one(WATCHED, "AWS::DynamoDB::Table").arn,
         "THE SERVING ROLE": assembly.one(WATCHED, "AWS::IAM::Role", "ReleaseServingRole").arn,
         "THE STREAM": assembly.one(WATCHED, "AWS::DynamoDB::Table").arn + STREAM,

@@ -54,18 +54,19 @@ class Cdk:
         )
 
     def deploy(self, concurrency: int = 1) -> str:
-        """Deploy the assembly as `make deploy` does: the foundation, then the data that pipelines
-        train on by default, then the rest, so many stacks at once. Returns what the last
-        command printed."""
+        """Deploy the assembly as `make deploy` does: the foundation and the images, then the
+        builds and the data that pipelines train on by default, then the rest, so many stacks at
+        once. Returns what the last command printed."""
         unasked = ("--require-approval", "never")
-        self._run("deploy", "*-foundation", *unasked, app=ASSEMBLY)
-        subprocess.run(
-            [*COMMAND, "aws", "upload", "--all"],
-            cwd=self.project,
-            env=self._environment(),
-            check=True,
-            capture_output=True,
-        )
+        self._run("deploy", "*-images", *unasked, app=ASSEMBLY)
+        for command in (("images", "--build", "--wait"), ("upload", "--all")):
+            subprocess.run(
+                [*COMMAND, "aws", *command],
+                cwd=self.project,
+                env={**self._environment(), "COMPILEGATE_POLL_SECONDS": "0"},
+                check=True,
+                capture_output=True,
+            )
         options = (*unasked, "--concurrency", str(concurrency))
         return self._run("deploy", "--all", *options, app=ASSEMBLY)
 

@@ -7,6 +7,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from compilegate.account.settings.pins import write_pins
+from compilegate.pipelines.staging import image_folders
+
 REPOSITORY = Path(__file__).parents[3]
 COPIED = ("containers", "cdk.json")
 """What an app of the CDK is made from."""
@@ -94,7 +97,10 @@ class Project:
             else:
                 shutil.copyfile(source, path / name)
         (path / "infra").mkdir()
-        (path / "infra" / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+        settings = path / "infra" / "settings.toml"
+        settings.write_text(SETTINGS, encoding="utf-8")
+        bases = {image.base_name for image in image_folders(path / "containers").values()}
+        write_pins(settings, dict.fromkeys(bases, f"sha256:{'0' * 64}"))
         (path / "workloads").mkdir()
         project = cls(path)
         project.workload.write_text(WORKLOAD, encoding="utf-8")

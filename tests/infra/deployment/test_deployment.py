@@ -50,11 +50,14 @@ def test_every_stack_is_there_and_deploying_again_changes_nothing(deployment: De
     assert deployment.stacks() == complete
 
 
-def test_only_the_images_that_the_workload_uses_are_built(deployment: Deployment) -> None:
+def test_the_images_that_the_workload_uses_are_built_and_no_other(deployment: Deployment) -> None:
     """Every other folder would need a base in this region, a build and a share of the quota."""
-    projects = deployment.aws.client("codebuild").list_projects()["projects"]
-    assert sorted(projects) == ["trial-gate", "trial-training"]
-    assert len(deployment.project.images) > len(projects)
+    ecr = deployment.aws.client("ecr")
+    found = [each["repositoryName"] for each in ecr.describe_repositories()["repositories"]]
+    repositories = [name for name in found if name.startswith("trial/")]
+    built = {name for name in repositories if ecr.list_images(repositoryName=name)["imageIds"]}
+    assert built == {"trial/gate", "trial/training"}
+    assert len(repositories) == len(deployment.project.images)
 
 
 def test_the_definition_names_roles_images_and_a_bucket_that_exist(deployment: Deployment) -> None:

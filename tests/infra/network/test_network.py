@@ -74,7 +74,7 @@ def test_every_job_runs_in_it(assembly: Assembly) -> None:
             "SecurityGroupIds": ["Jobs"],
             "Subnets": ["Subnet1", "Subnet2"],
         }
-        assert "EnableNetworkIsolation" not in members, "which is declared apart from it"
+    assert not [each for each in training if "EnableNetworkIsolation" in each], "declared apart"
 
 
 def _steps(assembly: Assembly) -> list[dict[str, Any]]:
