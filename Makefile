@@ -47,7 +47,7 @@ IMAGES := "$$($(BIN)/python -c 'from compilegate.account.settings import *; \
   print(Names(read_settings(SETTINGS_FILE)).images_stack)')"
 PIN := $(BIN)/compilegate aws images --pin --missing
 BUILD := $(BIN)/compilegate aws images --build --wait
-STAGE := $(BIN)/compilegate aws upload --all >/dev/null
+UPLOAD := $(BIN)/compilegate aws upload --all >/dev/null
 FLAGS ?=
 # A worker for each core; a file stays with one worker, so that what its tests share is made once.
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
@@ -164,7 +164,7 @@ synth: $(DEPLOYING) $(NODE_TOOLS) ## Make the CloudFormation templates (in cdk.o
 # Compares templates only: a change set would need permission to deploy.
 diff: $(DEPLOYING) $(NODE_TOOLS) ## Show what a deployment would change
 	@CDK_VALIDATION=false $(CDK) diff --method=template $(FLAGS)
-	@$(BIN)/python -m compilegate.infra.orphans
+	@$(BIN)/python -m compilegate.infra.leftovers
 
 # Not with AdministratorAccess, the CDK's default: with policies that reach nothing but the project.
 bootstrap: $(DEPLOYING) $(NODE_TOOLS) ## Make what the CDK needs in the account, limited to this project
@@ -178,38 +178,38 @@ deploy: $(DEPLOYING) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS=
 	@$(SYNTH)
 	@$(DEPLOY) $(IMAGES) $(FLAGS)
 	@$(BUILD)
-	@$(STAGE)
+	@$(UPLOAD)
 	@$(DEPLOY) --all $(FLAGS)
-	@$(BIN)/python -m compilegate.infra.orphans
+	@$(BIN)/python -m compilegate.infra.leftovers
 	@$(BIN)/compilegate aws plan --quotas
 
 # A workload whose file was deleted keeps its stack, and its schedule trains on.
 prune: $(DEPLOYING) ## Remove the stacks of workloads that are no longer declared (FLAGS=--force asks nothing)
-	@$(BIN)/python -m compilegate.infra.orphans --remove $(FLAGS)
+	@$(BIN)/python -m compilegate.infra.leftovers --remove $(FLAGS)
 
 # In a folder of its own, .cache/prove-aws, and under a name of its own: docs/aws.md has the claims.
 prove-aws: $(DEPLOYING) $(NODE_TOOLS) ## Prove in an empty account what only one can prove (FLAGS=--yes asks nothing)
-	@$(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true $(BIN)/python -m compilegate.infra.proving $(FLAGS)
+	@$(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true $(BIN)/python -m tests.account_proof $(FLAGS)
 
 check-github: $(DEPLOYING) ## Check that GitHub's environment protects deployments (needs GITHUB_TOKEN)
-	@$(BIN)/python -m compilegate.infra.github.protection
+	@$(BIN)/python -m compilegate.infra.github
 
-# CloudFormation adopts what has a name; `compilegate.infra.kept` writes files for what has only an ARN.
+# CloudFormation adopts what has a name; `compilegate.infra.leftovers` writes files for what has only an ARN.
 adopt: $(DEPLOYING) $(NODE_TOOLS) ## Deploy with the resources that an earlier deployment kept (docs/aws.md)
 	@CDK_VALIDATION=false $(CDK) synth --quiet
-	@$(BIN)/python -m compilegate.infra.kept
+	@$(BIN)/python -m compilegate.infra.leftovers --adopt
 	@for file in .cache/kept/*.json; do [ ! -e "$$file" ] \
 	  || $(CDK) import "$$(basename "$$file" .json)" --resource-mapping "$$file" || exit 1; done
 	@$(PIN)
 	@$(SYNTH)
 	@$(DEPLOY) $(IMAGES) --import-existing-resources $(FLAGS)
 	@$(BUILD)
-	@$(STAGE)
+	@$(UPLOAD)
 	@$(DEPLOY) --all --import-existing-resources $(FLAGS)
 
 destroy: $(DEPLOYING) $(NODE_TOOLS) ## Remove the stacks (FLAGS=--force asks nothing)
 	@$(CDK) destroy --all $(FLAGS)
-	@$(BIN)/python -m compilegate.infra.orphans
+	@$(BIN)/python -m compilegate.infra.leftovers
 
 pictures: $(DEVELOPING) $(CHROMIUM) ## Run a workload, and take README's pictures of it
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/record_terminal.py docs/run.svg compilegate run digits-cnn

@@ -242,14 +242,23 @@ def test_no_pipeline_is_deployed_before_its_images_and_data_are_there(target: st
     """A schedule that starts in between would find nothing."""
     makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
     recipe = makefile.partition(f"\n{target}: ")[2].partition("\n\n")[0]
-    steps = ("$(PIN)", "$(SYNTH)", "$(DEPLOY) $(IMAGES)", "$(BUILD)", "$(STAGE)", "$(DEPLOY) --all")
+    steps = (
+        "$(PIN)",
+        "$(SYNTH)",
+        "$(DEPLOY) $(IMAGES)",
+        "$(BUILD)",
+        "$(UPLOAD)",
+        "$(DEPLOY) --all",
+    )
     lines = [
         line for line in recipe.splitlines() if line.startswith(tuple(f"\t@{s}" for s in steps))
     ]
-    assert [line.startswith(f"\t@{step}") for line, step in zip(lines, steps, strict=True)]
+    assert all(line.startswith(f"\t@{step}") for line, step in zip(lines, steps, strict=True))
     for name, command in (
         ("PIN", "images --pin --missing"),
         ("BUILD", "images --build --wait"),
-        ("STAGE", "upload --all"),
+        ("UPLOAD", "upload --all"),
     ):
         assert command in makefile.partition(f"\n{name} := ")[2].partition("\n")[0]
+    # `make deploy STAGE=prod` sets it, whatever the file says: a recipe would run `prod`.
+    assert "$(STAGE)" not in recipe

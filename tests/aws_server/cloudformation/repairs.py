@@ -16,6 +16,7 @@ from moto.cloudformation.models import CloudFormationBackend
 from moto.cloudformation.parsing import ResourceMap
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult, EmptyResult
+from moto.ec2.models import EC2Backend
 from moto.iam.access_control import IAMPolicy, PermissionResult
 from moto.kms.models import Key
 from moto.s3.models import FakeBucket
@@ -28,6 +29,7 @@ def repair_moto() -> None:
     updates_keep_parameters()
     updates_reach_what_depends_on_others()
     deletion_makes_nothing_anew()
+    networks_go_whole()
     retained_resources_stay()
     bucket_policies_have_conditions()
     buckets_get_their_settings()
@@ -152,6 +154,22 @@ def deletion_makes_nothing_anew() -> None:
         self.output_map = type("NoOutputs", (dict,), {"exports": []})()
 
     stacks.Stack.delete = delete
+
+
+def networks_go_whole() -> None:
+    """moto's stacks leave a VPC's route tables, endpoints and flow logs, and then the VPC."""
+    original = EC2Backend.delete_vpc
+
+    def delete_vpc(self: Any, vpc_id: str) -> Any:
+        for tables in (self.route_tables, self.vpc_end_points):
+            for id in [id for id, item in tables.items() if item.vpc_id == vpc_id]:
+                if not getattr(tables[id], "main_association_id", None):
+                    del tables[id]
+        for id in [id for id, log in self.flow_logs.items() if log.resource_id == vpc_id]:
+            del self.flow_logs[id]
+        return original(self, vpc_id)
+
+    EC2Backend.delete_vpc = delete_vpc
 
 
 def retained_resources_stay() -> None:

@@ -258,7 +258,7 @@ def test_what_was_kept_is_taken_in_again_by_its_key_and_its_arns(deployment: Dep
 
     def look() -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "compilegate.infra.kept"],
+            [sys.executable, "-m", "compilegate.infra.leftovers", "--adopt"],
             cwd=deployment.project.path,
             env=deployment.aws.environment,
             capture_output=True,
@@ -274,7 +274,7 @@ def test_what_was_kept_is_taken_in_again_by_its_key_and_its_arns(deployment: Dep
     refused = look()
     assert refused.returncode == 2
     assert refused.stderr == (
-        f"infra/settings.toml: storage.key_arn: found none, allowed: {kept}, the key of the bucket "
+        f"infra/settings.toml: storage.key_arn is not set, expected {kept}, the key of the bucket "
         "that was kept\n"
     )
 

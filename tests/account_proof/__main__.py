@@ -1,0 +1,148 @@
+"""Proves in an empty account what only a real one can prove, and removes all that it made.
+
+    make prove-aws                              prints what comes and what it costs, and asks
+    make prove-aws FLAGS="--with network,gpu"   all jobs in a VPC of the project; a job on a GPU
+    make prove-aws FLAGS=--yes                  asks nothing
+    make prove-aws FLAGS=--clean                removes what a trial left that was killed
+
+Exit code 0: every claim that was tried is proven, and nothing is left. 1: some are not; the table
+says which. 2: refused before anything was made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from compilegate.account.session import open_session
+from compilegate.errors import CompilegateError
+from tests.account_proof.claims import BY_HAND, CLAIMS, REMOVAL, Claim
+from tests.account_proof.trial import GPU, HERE, NETWORK, PROJECTS, Trial
+
+PROVEN, REFUTED, NOT_TRIED = "proven", "refuted", "not tried"
+STATE = "state.json"
+"""Beside this file: what docs/aws.md says of the claims; each trial's begins with that."""
+PAGE = """\
+Account {account}, {region}
+
+Two projects, {projects}, are deployed for this alone, with small workloads; nothing else in
+the account is touched. About ten executions run on ml.m5.xlarge, and an endpoint on ml.m5.large.
+Whatever happens, everything is removed at the end: after Ctrl-C, too, and after a kill with
+`make prove-aws FLAGS=--clean`. Keys stay for 30 days as pending deletion, and jobs stay on
+SageMaker's lists; neither costs anything.
+
+ no.  at most USD  minutes  claim
+{claims}
+
+Together at most {usd:.2f} USD and {hours:.1f} hours, for which the credentials have to last.
+Not tried: {others}.
+"""
+
+
+def main(arguments: Sequence[str], pause: Callable[[float], None] = time.sleep) -> int:
+    parser = argparse.ArgumentParser(prog="make prove-aws", description="Prove in a real account.")
+    parser.add_argument("--yes", action="store_true", help="ask nothing")
+    parser.add_argument("--clean", action="store_true", help="only remove what a trial left")
+    parser.add_argument("--with", dest="chosen", default="", help=f"{NETWORK},{GPU}")
+    parser.add_argument("--folder", type=Path, default=Path(".cache", "prove-aws"))
+    given = parser.parse_args(arguments)
+    chosen = frozenset(given.chosen.split(",")) - {""}
+    if chosen - {NETWORK, GPU}:
+        parser.error(f"--with is {given.chosen}, expected {NETWORK}, {GPU} or both")
+    asked = [] if given.clean else [claim for claim in CLAIMS if claim.asked in {"", *chosen}]
+    claims = [claim for claim in asked if claim.prove not in REMOVAL]
+    try:
+        trial = Trial(given.folder.resolve(), open_session(None), chosen, pause)
+        if claims and (there := trial.things()):
+            raise CompilegateError(
+                f"account {trial.session.account} has {', '.join(there[:3])}, expected nothing of "
+                f"{' or '.join(PROJECTS.values())}; if a trial left it, remove it with: make "
+                "prove-aws FLAGS=--clean"
+            )
+        print(_page(trial, claims))
+        if not given.yes and not (sys.stdin.isatty() and input("Go on? [y/N] ").lower() == "y"):
+            raise CompilegateError("nothing was started; to be asked nothing, use FLAGS=--yes")
+        trial.make_folder()
+    except (BotoCoreError, ClientError, CompilegateError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    states = json.loads((HERE / STATE).read_text(encoding="utf-8"))
+    came: dict[int, str] = {}
+    try:
+        for claim in claims:
+            _try(trial, claim, came, states)
+    except KeyboardInterrupt:
+        came[0] = NOT_TRIED
+        print("interrupted: removing what was made; Ctrl-C once more leaves it there", flush=True)
+    for claim in CLAIMS:
+        if claim.prove in REMOVAL:
+            _try(trial, claim, came, states)
+    print(f"\n{table(states)}\n\n{trial.folder / STATE} has the states")
+    return 0 if {*came.values()} == {PROVEN} else 1
+
+
+def _page(trial: Trial, claims: Sequence[Claim]) -> str:
+    """What is printed before anything begins."""
+    others = [f"{claim.number} (--with {claim.asked})" for claim in CLAIMS if claim.asked]
+    lines = [f"{each.number:4}  {each.usd:11.2f}  {each.minutes:7}  {each.says}" for each in claims]
+    return PAGE.format(
+        account=trial.session.account,
+        region=trial.session.region,
+        projects=" and ".join(PROJECTS.values()),
+        claims="\n".join(lines),
+        usd=sum(claim.usd for claim in claims),
+        hours=sum(claim.minutes for claim in claims) / 60,
+        others=", ".join(others),
+    )
+
+
+def _try(trial: Trial, claim: Claim, came: dict[int, str], states: dict[str, Any]) -> None:
+    """Try a claim and keep what came of it: whatever went wrong, the next one gets its turn."""
+    print(f"{claim.number}. {claim.says} ...", flush=True)
+    if missing := [number for number in claim.needs if came.get(number) != PROVEN]:
+        came[claim.number] = NOT_TRIED
+        print(f"   {NOT_TRIED}: needs {missing}", flush=True)
+        return
+    trial.execution = ""
+    try:
+        state, seen = PROVEN, claim.prove(trial)
+    except Exception as error:  # noqa: BLE001  a bug of a proof must not leave things that cost
+        state, seen = REFUTED, f"{type(error).__name__}: {error}"
+    came[claim.number] = state
+    states[str(claim.number)] = {
+        "state": state,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "region": trial.session.region,
+        "execution": trial.execution.rpartition("/")[2],
+        "seen": seen,
+    }
+    (trial.folder / STATE).write_text(json.dumps(states, indent=2) + "\n", encoding="utf-8")
+    print(f"   {state}: {seen}", flush=True)
+
+
+def table(states: Mapping[str, Mapping[str, str]]) -> str:
+    """The table of docs/aws.md."""
+    rows = [(claim.says, f"{claim.usd:.2f}", claim.asked or "always") for claim in CLAIMS]
+    rows += [(says, "", "by hand") for says in BY_HAND]
+    lines = ["| no. | claim | at most USD | tried | state |", "|--:|---|--:|---|---|"]
+    for number, row in enumerate(rows, start=1):
+        found = states.get(str(number), {"state": NOT_TRIED})
+        state = ", ".join(
+            found[key] for key in ("state", "date", "region", "execution") if found.get(key)
+        )
+        lines.append(f"| {number} | {' | '.join(row)} | {state} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
