@@ -66,11 +66,6 @@ def notices_prefix(workload: str) -> str:
     return f"{PREFIX}/workloads/{workload}/notices/"
 
 
-def releases_prefix(workload: str) -> str:
-    """What the releaser knows: when each model was approved, and what became of its deployment."""
-    return f"{PREFIX}/workloads/{workload}/releases/"
-
-
 def requests_prefix(workload: str) -> str:
     """Where a batch transform finds its requests, unless the workload says otherwise."""
     return f"requests/{workload}/"
