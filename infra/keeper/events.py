@@ -17,12 +17,9 @@ TRANSFORM = "SageMaker Transform Job State Change"
 OBJECT = "Object Created"
 LOOK = "look"
 
-RESTING = (
-    "CREATE_COMPLETE",
-    "UPDATE_COMPLETE",
-    "UPDATE_ROLLBACK_COMPLETE",
-    "UPDATE_ROLLBACK_FAILED",
-)
+CREATED, UPDATED = "CREATE_COMPLETE", "UPDATE_COMPLETE"
+ROLLED_BACK, STUCK = "UPDATE_ROLLBACK_COMPLETE", "UPDATE_ROLLBACK_FAILED"
+RESTING = (CREATED, UPDATED, ROLLED_BACK, STUCK)
 """The statuses of a stack that has ended a change, and exists."""
 ENDPOINT_TYPES = (
     "AWS::SageMaker::Endpoint",
@@ -43,9 +40,10 @@ def event_pattern(
     """One pattern for all that happens to a workload.
 
     `endpoint_stack_arn_prefix` is `arn:...:stack/NAME/`, `batch_name_prefix` what the names of its
-    batch transforms begin with, two hyphens included.
-    https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-pattern-operators.html
-    describes `$or`: alternatives of which one has to match, beside what always has to.
+    batch transforms begin with, two hyphens included. Of what `$or` holds one has to match; with
+    fewer than two objects it is taken for the name of a field
+    (https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-pattern-operators.html and
+    https://github.com/aws/event-ruler, "The $or Primitive").
     """
     alternatives: list[dict[str, Any]] = [
         {
@@ -82,6 +80,8 @@ def event_pattern(
                 },
             }
         )
+    if len(alternatives) == 1:
+        return {"source": sources, **alternatives[0]}
     return {"source": sources, "$or": alternatives}
 
 

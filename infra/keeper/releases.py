@@ -16,7 +16,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from compilegate.infra.keeper.events import ENDPOINT_TYPES
+from compilegate.infra.keeper.events import ENDPOINT_TYPES, RESTING, ROLLED_BACK, STUCK, UPDATED
 from compilegate.infra.keeper.outbox import Outbox
 from compilegate.infra.keeper.settings import Batch, Settings
 
@@ -24,14 +24,12 @@ APPROVED, REJECTED, CHANGED = "Approved", "Rejected", "ModelApprovalStatus"
 VERSION = "Version"
 MONITORED_MINUTES = 10
 """For so long after a change an alarm takes it back."""
-RESTING = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE")
-STUCK = "UPDATE_ROLLBACK_FAILED"
 BEGUN = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
 TAKEN_BACK = ("CREATE_FAILED", "UPDATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_IN_PROGRESS")
 MOST_REASON = 1024
 """Characters of a decision's description in the registry."""
 _TOKEN = "compilegate-version-"  # noqa: S105  the name of a request
-_NO_UPDATE = ("No updates are to be performed", "_IN_PROGRESS")
+_BEGUN_ALREADY = ("No updates are to be performed", "_IN_PROGRESS", "TokenAlreadyExists")
 _THERE = ("already exist", "Cannot create already existing")
 
 
@@ -57,7 +55,7 @@ class Change:
     """The version that the keeper tried; 0 for a change by anybody else."""
     ended: datetime
     reason: str
-    """Of what failed first."""
+    """What failed first, and why."""
 
     @property
     def name(self) -> str:
@@ -79,7 +77,7 @@ class Endpoint:
         """Bring the endpoint nearer to the version that should answer."""
         stack = self._described()
         status = stack.get("StackStatus", "none")
-        if status not in {*RESTING, STUCK}:
+        if status not in RESTING:
             return {"endpoint": status}
         parameters = {one["ParameterKey"]: one["ParameterValue"] for one in stack["Parameters"]}
         deployed, change = int(parameters[VERSION]), self._last_change()
@@ -88,10 +86,10 @@ class Endpoint:
         if status == STUCK:
             kind = "stuck"
         elif wanted == deployed:
-            kind = "answers" if status == RESTING[1] and change.version == deployed else ""
+            kind = "answers" if status == UPDATED and change.version == deployed else ""
         elif wanted == 0:
             kind = "unapproved"
-        elif status == RESTING[2] and change.version == wanted and self._is_refused(arn, change):
+        elif status == ROLLED_BACK and change.version == wanted and self._is_refused(arn, change):
             kind = "refused"
             self.sagemaker.update_model_package(
                 ModelPackageArn=arn,
@@ -137,9 +135,8 @@ class Endpoint:
                 ClientRequestToken=f"{_TOKEN}{wanted}-after-{after.name}",
             )
         except ClientError as error:
-            # The stack may have begun another change since it was looked at, whose end is an event.
-            text = error.response["Error"].get("Message", "")
-            if not any(words in text for words in _NO_UPDATE):
+            # The stack may have begun a change since it was looked at, whose end is an event.
+            if not any(words in str(error) for words in _BEGUN_ALREADY):
                 raise
 
     def _triggers(self) -> list[dict[str, str]]:
