@@ -43,7 +43,7 @@ def test_the_settings_of_this_repository_are_valid() -> None:
             'projekt = "x"',
             "projekt is not a known key (did you mean 'project'?), expected account, "
             "approval, bootstrap, budget, dashboard, github, images, names, network, "
-            "notifications, project, readers, region, scheduling, source, stages, storage, tags, "
+            "notifications, project, readers, region, roles, scheduling, source, stages, storage, tags, "
             "workloads",
         ),
         (
