@@ -43,8 +43,8 @@ def test_the_settings_of_this_repository_are_valid() -> None:
             'projekt = "x"',
             "projekt is not a known key (did you mean 'project'?), expected account, "
             "approval, bootstrap, budget, dashboard, github, images, names, network, "
-            "notifications, project, readers, region, roles, scheduling, source, stages, storage, tags, "
-            "workloads",
+            "notifications, project, readers, region, roles, scheduling, source, stages, storage, "
+            "tags, workloads",
         ),
         (
             'account = "12"',
