@@ -29,7 +29,7 @@ from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.parts import alarm, log_group, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project, deploys
 from compilegate.pipelines.deployment import Network
-from compilegate.pipelines.requests.keys_network_tags import has_local_disks
+from compilegate.pipelines.requests.keys_network_tags import volume_key_of
 from compilegate.workload import Served, Workload
 
 BATCH = "batch"
@@ -85,8 +85,9 @@ class EndpointStack(cdk.Stack):
         placed = _placed(network or Network())
         variant = _variant(serving)
         # SageMaker makes no volume where the machine has disks of its own, nor without machines.
-        volume = serving.deploy == "real-time" and not has_local_disks(serving.instance_type)
-        key = foundation.key.key_arn if volume else None
+        key = None
+        if serving.deploy == "real-time":
+            key = volume_key_of(serving.instance_type, foundation.key.key_arn)
         # Nothing of a model or a configuration can be changed: with other settings it is another.
         said = json.dumps(self.resolve([placed, variant, key, role_arn]), sort_keys=True)
         digest = hashlib.sha256(said.encode()).hexdigest()[:8]

@@ -82,7 +82,7 @@ from compilegate.infra.parts import (
 )
 from compilegate.infra.project import DeclaredWorkload, Project, deploys
 from compilegate.pipelines.deployment import MadeNetwork, Network
-from compilegate.pipelines.requests.keys_network_tags import has_local_disks
+from compilegate.pipelines.requests.keys_network_tags import volume_key_of
 from compilegate.pipelines.standin import BUCKET, stand_ins
 from compilegate.posture.contract import FUNCTION_KIND, TABLE_VARIABLE
 from compilegate.workload import Served
@@ -468,7 +468,7 @@ class WorkloadStack(cdk.Stack):
             "input": f"s3://{bucket}/{batch_input(workload, serving)}",
             "output": f"s3://{bucket}/{answers_prefix(workload.name)}",
             "key_arn": key,
-            "volume_key_arn": "" if has_local_disks(serving.instance_type) else key,
+            "volume_key_arn": volume_key_of(serving.instance_type, key) or "",
             "role_arn": self.serving_role_arn,
             "subnets": list(network.subnets),
             "security_groups": list(network.security_group_ids),
