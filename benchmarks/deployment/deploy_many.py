@@ -126,7 +126,6 @@ def written(document: Any) -> int:
 
 def declare(folder: Path, workloads: int) -> None:
     """Copies of the tiny workload, each with a name, a group and a prefix of its own."""
-    (folder / "weekly.toml").unlink()
     text = (folder / "tiny.toml").read_text()
     for number in range(1, workloads):
         copy = text.replace('name = "tiny"', f'name = "tiny-{number}"')

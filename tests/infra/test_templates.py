@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from compilegate.infra.keeper.settings import read_settings
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
 pytestmark = pytest.mark.slow
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.slow
 GOLDEN = Path(__file__).with_name("golden")
 PROJECT = Path(__file__).with_name("project")
 STACKS = ("foundation", "images", "workload-topics", "workload-watched", "endpoint-watched", "ci")
-FOUNDATION, ENDPOINT = "compilegate-foundation", "compilegate-endpoint-watched"
-WORKLOAD, WATCHED = "compilegate-workload-topics", "compilegate-workload-watched"
+FOUNDATION, WATCHED = "compilegate-foundation", "compilegate-workload-watched"
 
+RESOURCES = tomllib.loads(Path(__file__).with_name("resources.toml").read_text())
 DIGEST = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b")
 """Of code and of raw data: it changes with every line of the programs."""
 
@@ -49,62 +49,7 @@ def normalised(template: dict[str, Any]) -> str:
     return DIGEST.sub("DIGEST", json.dumps(template, indent=1, sort_keys=True)) + "\n"
 
 
-PLAIN = {
-    "AWS::IAM::Role": 4,
-    "AWS::Events::Rule": 2,
-    "AWS::Lambda::Function": 1,
-    "AWS::Lambda::Permission": 1,
-    "AWS::Logs::LogGroup": 1,
-    "AWS::SageMaker::ModelPackageGroup": 1,
-    "AWS::SageMaker::Pipeline": 1,
-}
-"""Of what ships: 11, and with a schedule 13. It was 19 and 21."""
-EVERYTHING = {
-    **PLAIN,
-    "AWS::Budgets::Budget": 1,
-    "AWS::CloudWatch::Alarm": 2,
-    "AWS::Events::Rule": 3,
-    "AWS::IAM::Role": 6,
-    "AWS::Logs::LogGroup": 2,
-    "AWS::Scheduler::Schedule": 1,
-}
-"""A schedule, deliveries, a budget, a posture and an endpoint: 19, and the endpoint's 3. It was 52,
-with four functions, nine rules and as many permissions, seven alarms, nine roles, a queue, a table
-and its stream."""
-
-
-FOUNDATION_OF_WHAT_SHIPS = {
-    "AWS::CloudWatch::Alarm": 1,
-    "AWS::CloudWatch::Dashboard": 1,
-    "AWS::DynamoDB::Table": 1,
-    "AWS::ECR::Repository": 5,
-    "AWS::KMS::Alias": 1,
-    "AWS::KMS::Key": 1,
-    "AWS::S3::Bucket": 1,
-    "AWS::S3::BucketPolicy": 1,
-    "AWS::SNS::Topic": 1,
-    "AWS::SNS::TopicPolicy": 1,
-    "AWS::SQS::Queue": 1,
-    "AWS::SQS::QueuePolicy": 1,
-    "AWS::Scheduler::ScheduleGroup": 1,
-}
-ANSWERING = dict.fromkeys(
-    ("AWS::SageMaker::Endpoint", "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Model"), 1
-)
-BUILDING = dict.fromkeys(("AWS::CodeBuild::Project", "AWS::IAM::Role", "AWS::Logs::LogGroup"), 1)
-"""For any number of images; it was 24."""
-
-
-@pytest.mark.parametrize(
-    ("stack", "resources"),
-    [
-        ("shipped-workload-news-topics", PLAIN),
-        (WATCHED, EVERYTHING),
-        (ENDPOINT, ANSWERING),
-        ("shipped-foundation", FOUNDATION_OF_WHAT_SHIPS),
-        ("compilegate-images", BUILDING),
-    ],
-)
+@pytest.mark.parametrize(("stack", "resources"), RESOURCES.items())
 def test_a_stack_has_no_more_than_these(
     stack: str, resources: dict[str, int], assembly: Assembly
 ) -> None:
@@ -144,8 +89,9 @@ def _tags(tags: Any) -> dict[str, str]:
     return tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
 
 
-def test_three_rules_call_the_keeper_through_one_permission(assembly: Assembly) -> None:
-    """Each may leave what it cannot deliver in the queue, and no other workload's rule may call."""
+def test_three_rules_and_the_pipelines_steps_call_the_keeper(assembly: Assembly) -> None:
+    """The rules through one permission, which is no other workload's. Each may leave what it cannot
+    deliver in the queue."""
     keeper = assembly.one(WATCHED, "AWS::Lambda::Function")
     queue = assembly.one(FOUNDATION, "AWS::SQS::Queue")
     permission = assembly.one(WATCHED, "AWS::Lambda::Permission").properties["SourceArn"]
@@ -162,22 +108,9 @@ def test_three_rules_call_the_keeper_through_one_permission(assembly: Assembly) 
         assert (target["Arn"], target["DeadLetterConfig"]) == (keeper.arn, {"Arn": queue.arn})
         assert fnmatch(rule.arn, permission)
         assert fnmatch(rule.arn, let_in)
+    pipeline = assembly.one(WATCHED, "AWS::SageMaker::Pipeline").properties["PipelineDefinition"]
+    assert pipeline["PipelineDefinitionBody"].count(f'"FunctionArn":"{keeper.arn}"') >= 2
     assert not fnmatch(f"{rules[0].arn.partition('--')[0]}-2--event", permission)
-
-
-def test_the_keeper_reads_its_settings_in_what_the_stack_gives_it(assembly: Assembly) -> None:
-    def settings(stack: str) -> Any:
-        keeper = assembly.one(stack, "AWS::Lambda::Function")
-        return read_settings(keeper.properties["Environment"]["Variables"])
-
-    watched, topics = settings(WATCHED), settings(WORKLOAD)
-    alarms = {alarm.name for alarm in assembly.resources(WATCHED, "AWS::CloudWatch::Alarm")}
-    assert {arn.rpartition(":alarm:")[2] for arn in watched.endpoint_alarms} == alarms
-    assert watched.endpoint_stack == ENDPOINT
-    assert watched.posture_table == assembly.outputs(FOUNDATION)["PostureTableName"]
-    assert watched.new_data_prefix == "incoming/watched/"
-    assert (topics.endpoint_stack, topics.posture_table, topics.batch) == ("", "", None)
-    assert topics.limits.month_usd == 600.0
 
 
 def test_every_alarm_may_be_sent_through_the_encrypted_topic(assembly: Assembly) -> None:
@@ -310,7 +243,7 @@ def test_what_the_platform_has_already_takes_the_place_of_what_would_be_made(
     assert named in json.dumps(template)
     roles = [resource for resource in resources if resource["Type"] == "AWS::IAM::Role"]
     if "roles" in settings and gone is None:
-        assert len(roles) == EVERYTHING["AWS::IAM::Role"] - 1
+        assert len(roles) == RESOURCES[WATCHED]["AWS::IAM::Role"] - 1
     if "names" in settings:
         assert {role["Properties"]["Path"] for role in roles} == {"/ml/team/"}
     if "bootstrap" in settings:

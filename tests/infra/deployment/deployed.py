@@ -30,7 +30,7 @@ UNASKED = ("--require-approval", "never")
 CALL = """
 import importlib, json, sys
 module, _, name = sys.argv[1].rpartition(".")
-print(json.dumps(getattr(importlib.import_module(module), name)(json.loads(sys.argv[2]), None)))
+getattr(importlib.import_module(module), name)(json.loads(sys.argv[2]), None)
 """
 
 
@@ -43,7 +43,7 @@ class Deployment:
 
     @classmethod
     def make(cls, folder: Path, aws: AwsServer) -> Deployment:
-        """Make the folder: this repository's images, and two small workloads."""
+        """Make the folder: this repository's images, and a small workload."""
         shutil.copytree(Path(__file__).with_name("project"), folder, dirs_exist_ok=True)
         for name in ("train.csv", "validation.csv"):
             shutil.copyfile(DATA / name, folder / "workloads" / name)
@@ -140,15 +140,17 @@ class Deployment:
         found = self.stacks()[stack].get("Outputs", [])
         return {item["OutputKey"]: item["OutputValue"] for item in found}
 
-    def pipeline(self, workload: str) -> dict[str, Any]:
-        described: dict[str, Any] = self.aws.client("sagemaker").describe_pipeline(
-            PipelineName=self.outputs(f"trial-workload-{workload}")["PipelineName"]
-        )
-        return described
+    def definition(self) -> str:
+        """That of the deployed pipeline."""
+        name = self.outputs("trial-workload-tiny")["PipelineName"]
+        pipeline = self.aws.client("sagemaker").describe_pipeline(PipelineName=name)
+        return str(pipeline["PipelineDefinition"])
 
-    def deliver(self, event: dict[str, Any], code: Path, **more: str) -> None:
-        """Call the functions whose rules match the event, as EventBridge would."""
-        events = self.aws.client("events")
+    def deliver(self, event: dict[str, Any], code: Path) -> None:
+        """Call the functions whose rules match the event, as EventBridge would: each as it is
+        deployed, with its archive from the CDK's bucket, which is unpacked below `code`, its
+        handler and its environment."""
+        events, functions = self.aws.client("events"), self.aws.client("lambda")
         arns = {
             target["Arn"]
             for rule in events.list_rules()["Rules"]
@@ -158,31 +160,23 @@ class Deployment:
             for target in events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
         }
         assert arns
-        for arn in arns:
-            self.call(arn.rpartition(":")[2], event, code, **more)
-
-    def call(self, function: str, event: dict[str, Any], code: Path, **more: str) -> Any:
-        """Call a function as it is deployed: its archive from the CDK's bucket, which is unpacked
-        below `code`, its handler, its environment and `more`."""
-        found = self.aws.client("lambda").get_function_configuration(FunctionName=function)
-        folder = code / function
-        if not folder.exists():
-            self._unpack(function, folder)
-        done = subprocess.run(
-            [sys.executable, "-c", CALL, found["Handler"], json.dumps(event)],
-            cwd=folder,
-            env={
-                **self.aws.environment,
-                "AWS_DEFAULT_REGION": REGION,
-                **found["Environment"]["Variables"],
-                **more,
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
+        for name in (arn.rpartition(":")[2] for arn in arns):
+            if not (code / name).exists():
+                self._unpack(name, code / name)
+            found = functions.get_function_configuration(FunctionName=name)
+            done = subprocess.run(
+                [sys.executable, "-c", CALL, found["Handler"], json.dumps(event)],
+                cwd=code / name,
+                env={
+                    **self.aws.environment,
+                    "AWS_DEFAULT_REGION": REGION,
+                    **found["Environment"]["Variables"],
+                },
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
 
     def _unpack(self, function: str, folder: Path) -> None:
         project, _, rest = function.partition("-")
