@@ -88,6 +88,26 @@ def equal(statement: dict[str, Any]) -> dict[str, Any]:
 ROLE = "AWS::IAM::Role"
 
 
+OF_JOBS = {
+    "Principal": {"Federated": "arn"},
+    "Action": "sts:AssumeRoleWithWebIdentity",
+    "Condition": {"StringEquals": {"github:aud": "sts", "github:sub": "repo:a/b:environment:c"}},
+}
+
+
+@catches(ROLE, {"AssumeRolePolicyDocument": {"Statement": [OF_JOBS]}})
+def a_web_identity_is_of_certain_jobs(role: Resource) -> bool:
+    """Without `sub`, jobs of strangers could become the role; and a job of any branch, and of any
+    workflow, can ask for an environment."""
+    for statement in role.properties["AssumeRolePolicyDocument"]["Statement"]:
+        claims = {key.rpartition(":")[2]: value for key, value in equal(statement).items()}
+        in_environment = ":environment:" in claims.get("sub", "")
+        needed = {"aud", "sub", *(("ref", "job_workflow_ref") if in_environment else ())}
+        if "Federated" in statement["Principal"] and not needed <= claims.keys():
+            return False
+    return True
+
+
 @catches(ROLE, {"RoleName": "free"})
 def a_role_is_bounded(role: Resource) -> bool:
     """Whoever may deploy could make himself a role that may do anything."""
