@@ -25,8 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.aws_server.client import running_server
-from tests.infra.deployment.cdk_cli import ASSEMBLY, Cdk
-from tests.infra.deployment.project import Project
+from tests.infra.deployment.deployed import ASSEMBLY, Deployment
 
 QUOTAS = {
     "AWS::Events::Rule": ("EventBridge: rules of one event bus", 300),
@@ -44,16 +43,15 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=8)
     given = parser.parse_args()
     with running_server() as aws, tempfile.TemporaryDirectory() as folder:
-        project = Project.make(Path(folder))
-        declare(project, given.workloads)
-        cdk = Cdk(project.path, aws)
-        cdk.bootstrap()
+        deployment = Deployment.make(Path(folder), aws)
+        declare(deployment.folder / "workloads", given.workloads)
+        deployment.bootstrap()
         began = time.perf_counter()
-        cdk.synth()
+        deployment.synth()
         made = time.perf_counter()
-        cdk.deploy(given.concurrency)
+        deployment.deploy(given.concurrency)
         ended = time.perf_counter()
-        figures = list(against_limits(project.path / ASSEMBLY))
+        figures = list(against_limits(deployment.folder / ASSEMBLY))
         stacks = aws.client("cloudformation").get_paginator("describe_stacks").paginate()
         complete = sum(
             stack["StackStatus"] == "CREATE_COMPLETE" and stack["StackName"].startswith("trial-")
@@ -126,15 +124,13 @@ def written(document: Any) -> int:
     return len(json.dumps(document, separators=(",", ":")))
 
 
-def declare(project: Project, workloads: int) -> None:
+def declare(folder: Path, workloads: int) -> None:
     """Copies of the tiny workload, each with a name, a group and a prefix of its own."""
-    settings = project.path / "infra" / "settings.toml"
-    settings.write_text(settings.read_text().replace('workloads = ["tiny"]\n', ""))
-    text = project.workload.read_text()
+    text = (folder / "tiny.toml").read_text()
     for number in range(1, workloads):
         copy = text.replace('name = "tiny"', f'name = "tiny-{number}"')
         copy = copy.replace("incoming/tiny/", f"incoming/tiny-{number}/")
-        (project.path / "workloads" / f"tiny-{number}.toml").write_text(copy)
+        (folder / f"tiny-{number}.toml").write_text(copy)
 
 
 if __name__ == "__main__":

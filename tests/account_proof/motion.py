@@ -15,10 +15,7 @@ from urllib.parse import unquote
 
 from tests.account_proof.trial import GPU, PROJECTS, SECOND, WORKLOAD
 from tests.aws_server.client import ACCOUNT, REGION, AwsServer
-from tests.infra.deployment.cdk_cli import Cdk
 from tests.infra.deployment.deployed import Deployment
-from tests.infra.deployment.functions import deliver
-from tests.infra.deployment.project import Project
 
 PIPELINES = [f"{PROJECTS['first']}-{workload}" for workload in (WORKLOAD, SECOND, GPU)]
 BUCKET = f"{PROJECTS['first']}-{ACCOUNT}-{REGION}"
@@ -179,5 +176,4 @@ class Motion:
             "time": f"{time:%Y-%m-%dT%H:%M:%SZ}",
             "detail": detail,
         }
-        deployment = Deployment(Project(self.project), self.aws, Cdk(self.project, self.aws))
-        deliver(deployment, event, self.folder)
+        Deployment(self.project, self.aws).deliver(event, self.folder)

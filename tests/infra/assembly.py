@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,22 +21,20 @@ PSEUDO_PARAMETERS = {
 }
 """And the parameter of an endpoint's stack: the version that answers."""
 ARNS = {
-    "AWS::IAM::Role": f"arn:aws:iam::{ACCOUNT}:role/{{}}",
-    "AWS::IAM::OIDCProvider": f"arn:aws:iam::{ACCOUNT}:oidc-provider/{{}}",
-    "AWS::KMS::Key": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{{}}",
-    "AWS::S3::Bucket": "arn:aws:s3:::{}",
-    "AWS::ECR::Repository": f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/{{}}",
-    "AWS::SNS::Topic": f"arn:aws:sns:{REGION}:{ACCOUNT}:{{}}",
-    "AWS::SQS::Queue": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{{}}",
-    "AWS::Events::Rule": f"arn:aws:events:{REGION}:{ACCOUNT}:rule/{{}}",
-    "AWS::DynamoDB::Table": f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{{}}",
-    "AWS::Lambda::Function": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{{}}",
-    "AWS::CodeBuild::Project": f"arn:aws:codebuild:{REGION}:{ACCOUNT}:project/{{}}",
-    "AWS::SageMaker::Model": f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:model/{{}}",
-    "AWS::SageMaker::EndpointConfig": f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:endpoint-config/{{}}",
-    "AWS::SageMaker::ModelPackageGroup": (
-        f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:model-package-group/{{}}"
-    ),
+    "AWS::IAM::Role": "iam::ACCOUNT:role/NAME",
+    "AWS::IAM::OIDCProvider": "iam::ACCOUNT:oidc-provider/NAME",
+    "AWS::KMS::Key": "kms:REGION:ACCOUNT:key/NAME",
+    "AWS::S3::Bucket": "s3:::NAME",
+    "AWS::ECR::Repository": "ecr:REGION:ACCOUNT:repository/NAME",
+    "AWS::SNS::Topic": "sns:REGION:ACCOUNT:NAME",
+    "AWS::SQS::Queue": "sqs:REGION:ACCOUNT:NAME",
+    "AWS::Events::Rule": "events:REGION:ACCOUNT:rule/NAME",
+    "AWS::DynamoDB::Table": "dynamodb:REGION:ACCOUNT:table/NAME",
+    "AWS::Lambda::Function": "lambda:REGION:ACCOUNT:function:NAME",
+    "AWS::CodeBuild::Project": "codebuild:REGION:ACCOUNT:project/NAME",
+    "AWS::SageMaker::Model": "sagemaker:REGION:ACCOUNT:model/NAME",
+    "AWS::SageMaker::EndpointConfig": "sagemaker:REGION:ACCOUNT:endpoint-config/NAME",
+    "AWS::SageMaker::ModelPackageGroup": "sagemaker:REGION:ACCOUNT:model-package-group/NAME",
 }
 NAMES = (
     "BucketName",
@@ -76,7 +74,9 @@ class Resource:
     def arn(self) -> str:
         # CloudFormation begins the names that it makes with the stack's.
         made = self.name == self.logical_id and self.type in NAMED_AFTER_THE_STACK
-        return ARNS[self.type].format(f"{self.stack}-{self.name}" if made else self.name)
+        name = f"{self.stack}-{self.name}" if made else self.name
+        arn = ARNS[self.type].replace("REGION", REGION).replace("ACCOUNT", ACCOUNT)
+        return f"arn:aws:{arn.replace('NAME', name)}"
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class Assembly:
     def resources(self, stack: str, type: str | None = None) -> list[Resource]:
         """Of one stack, with every token as what CloudFormation would put there."""
         return [
-            self._resolved(resource)
-            for resource in self._raw(stack)
-            if type in (None, resource.type)
+            replace(each, properties=self._value(stack, each.properties))
+            for each in self._raw(stack)
+            if type in (None, each.type)
         ]
 
     def all_resources(self, type: str | None = None) -> list[Resource]:
@@ -105,12 +105,9 @@ class Assembly:
 
     def one(self, stack: str, type: str, starting: str = "") -> Resource:
         """The one resource of a type whose logical id starts like that."""
-        (found,) = (
-            resource
-            for resource in self.resources(stack, type)
-            if resource.logical_id.startswith(starting)
-        )
-        return found
+        found = self.resources(stack, type)
+        (one,) = (each for each in found if each.logical_id.startswith(starting))
+        return one
 
     def outputs(self, stack: str) -> dict[str, str]:
         """What the stack says of itself, without what it exports to other stacks."""
@@ -120,25 +117,17 @@ class Assembly:
             if not name.startswith("ExportsOutput")
         }
 
-    def acknowledgements(self, stack: str) -> list[tuple[str, str]]:
+    def accepted(self, stack: str) -> Iterator[tuple[str, str]]:
         """Findings that are accepted in one stack, each with its reason."""
         (file,) = self.folder.glob(f"*/{stack}.metadata.json")
-        metadata = json.loads(file.read_text())
-        return [
-            acknowledged
-            for entries in metadata.values()
-            for entry in entries
-            if entry["type"] == "aws:cdk:acknowledged-rules"
-            for acknowledged in entry["data"].items()
-        ]
+        for entries in json.loads(file.read_text()).values():
+            for entry in entries:
+                if entry["type"] == "aws:cdk:acknowledged-rules":
+                    yield from entry["data"].items()
 
     def _raw(self, stack: str) -> Iterator[Resource]:
         for logical_id, body in self.templates[stack]["Resources"].items():
             yield Resource(stack, logical_id, body["Type"], body.get("Properties", {}))
-
-    def _resolved(self, resource: Resource) -> Resource:
-        properties = self._value(resource.stack, resource.properties)
-        return Resource(resource.stack, resource.logical_id, resource.type, properties)
 
     def _value(self, stack: str, value: Any) -> Any:
         if isinstance(value, list):
@@ -170,14 +159,15 @@ class Assembly:
         return text.replace("${!", "${")
 
     def _reference(self, stack: str, logical_id: str) -> str:
-        if logical_id == "AWS::StackId":
-            return f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/{stack}/id"
-        (target,) = (raw for raw in self._raw(stack) if raw.logical_id == logical_id)
+        target = self._target(stack, logical_id)
         return target.arn if target.type in REFERENCE_IS_THE_ARN else target.name
 
     def _attribute(self, stack: str, logical_id: str, attribute: str) -> str:
-        (target,) = (raw for raw in self._raw(stack) if raw.logical_id == logical_id)
+        target = self._target(stack, logical_id)
         return target.arn if attribute == "Arn" else str(self._value(stack, target.name))
+
+    def _target(self, stack: str, logical_id: str) -> Resource:
+        return next(raw for raw in self._raw(stack) if raw.logical_id == logical_id)
 
     def _exported(self, name: str) -> Any:
         for stack, template in self.templates.items():

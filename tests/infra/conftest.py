@@ -16,43 +16,10 @@ from tests.made_once import made_once
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
-NEIGHBOUR = """
-project = "neighbour"
-account = "123456789012"
-region = "us-east-1"
-
-[network]
-vpc_id = "vpc-0123456789abcdef0"
-subnets = ["subnet-0123456789abcdef0"]
-security_groups = ["sg-0123456789abcdef0"]
-isolation = true
-
-[images]
-build_machine = "large"
-
-[approval]
-trusted = ["arn:aws:iam::123456789012:role/model-owners"]
-
-[storage]
-retain = false
-
-[tags]
-owner = "ml-platform"
-"""
-"""Another deployment: in a VPC, without notifications and CI, and gone when it is destroyed."""
-
-WALLED = """
-project = "walled"
-account = "123456789012"
-region = "us-east-1"
-workloads = ["topics"]
-
-[network]
-create = true
-"""
-"""A third, whose jobs are in a VPC that is made for them."""
+NEIGHBOURS = sorted(HERE.glob("neighbours/*.toml"))
+"""The settings of two other deployments, of the same workloads."""
 SHIPPED = {"project": "shipped", "account": "123456789012", "region": "us-east-1"}
-"""A fourth: what this repository ships, under a name that is free here."""
+"""And what this repository ships, under a name that is free here."""
 
 
 @pytest.fixture(scope="session")
@@ -68,18 +35,18 @@ def _synthesize(folder: Path) -> None:
     from compilegate.infra.app import build, context_of, environment_of  # noqa: PLC0415
     from compilegate.infra.project import read_project  # noqa: PLC0415
 
-    for name, settings in (("neighbour", NEIGHBOUR), ("walled", WALLED)):
-        (folder / name / "infra").mkdir(parents=True)
+    projects = [read_project(HERE / "project")]
+    for settings in NEIGHBOURS:
+        neighbour = folder / settings.stem
+        (neighbour / "infra").mkdir(parents=True)
         for part in ("containers", "workloads"):
-            (folder / name / part).symlink_to(HERE / "project" / part)
-        (folder / name / "infra" / "settings.toml").write_text(settings)
-
-    folders = (HERE / "project", folder / "neighbour", folder / "walled")
-    projects = [read_project(each) for each in folders]
+            (neighbour / part).symlink_to(HERE / "project" / part)
+        (neighbour / "infra" / "settings.toml").symlink_to(settings)
+        projects.append(read_project(neighbour))
     shipped = read_project(PROJECT)
-    settings = shipped.settings.model_copy(update=SHIPPED)
+    renamed = shipped.settings.model_copy(update=SHIPPED)
     named = [each for each in shipped.workloads if each.workload.name == "news-topics"]
-    projects.append(replace(shipped, settings=settings, workloads=named))
+    projects.append(replace(shipped, settings=renamed, workloads=named))
     # `App()` does not read cdk.json; without its context the flags would be off.
     context = json.loads((PROJECT / "cdk.json").read_text())["context"]
     for project in projects:

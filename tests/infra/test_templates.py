@@ -1,32 +1,28 @@
-"""What the stacks say, and what holds between them."""
+"""What the stacks say, and what holds between them: the golden templates have all the rest."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import tomllib
 from collections import Counter
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from compilegate.infra.keeper.events import event_pattern, new_data_pattern
-from compilegate.infra.keeper.settings import read_settings
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
-
-if TYPE_CHECKING:
-    from aws_cdk import Stack
 
 pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).with_name("golden")
 PROJECT = Path(__file__).with_name("project")
 STACKS = ("foundation", "images", "workload-topics", "workload-watched", "endpoint-watched", "ci")
-FOUNDATION, IMAGES = "compilegate-foundation", "compilegate-images"
-WORKLOAD, WATCHED = "compilegate-workload-topics", "compilegate-workload-watched"
-ENDPOINT = "compilegate-endpoint-watched"
+FOUNDATION, WATCHED = "compilegate-foundation", "compilegate-workload-watched"
 
+RESOURCES = tomllib.loads(Path(__file__).with_name("resources.toml").read_text())
 DIGEST = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b")
 """Of code and of raw data: it changes with every line of the programs."""
 
@@ -53,63 +49,7 @@ def normalised(template: dict[str, Any]) -> str:
     return DIGEST.sub("DIGEST", json.dumps(template, indent=1, sort_keys=True)) + "\n"
 
 
-PLAIN = {
-    "AWS::IAM::Role": 4,
-    "AWS::Events::Rule": 2,
-    "AWS::Lambda::Function": 1,
-    "AWS::Lambda::Permission": 1,
-    "AWS::Logs::LogGroup": 1,
-    "AWS::SageMaker::ModelPackageGroup": 1,
-    "AWS::SageMaker::Pipeline": 1,
-}
-"""Of what ships: 11, and with a schedule 13. It was 19 and 21."""
-EVERYTHING = {
-    **PLAIN,
-    "AWS::Budgets::Budget": 1,
-    "AWS::CloudWatch::Alarm": 2,
-    "AWS::Events::Rule": 3,
-    "AWS::IAM::Role": 6,
-    "AWS::Logs::LogGroup": 2,
-    "AWS::Scheduler::Schedule": 1,
-}
-"""A schedule, deliveries, a budget, a posture and an endpoint: 19, and the endpoint's 3. It was 52,
-with four functions, nine rules and as many permissions, seven alarms, nine roles, a queue, a table
-and its stream."""
-
-
-@pytest.mark.parametrize(
-    ("stack", "resources"),
-    [
-        ("shipped-workload-news-topics", PLAIN),
-        (WATCHED, EVERYTHING),
-        (
-            ENDPOINT,
-            {
-                "AWS::SageMaker::Endpoint": 1,
-                "AWS::SageMaker::EndpointConfig": 1,
-                "AWS::SageMaker::Model": 1,
-            },
-        ),
-        (
-            "shipped-foundation",
-            {
-                "AWS::CloudWatch::Alarm": 1,
-                "AWS::CloudWatch::Dashboard": 1,
-                "AWS::DynamoDB::Table": 1,
-                "AWS::ECR::Repository": 5,
-                "AWS::KMS::Alias": 1,
-                "AWS::KMS::Key": 1,
-                "AWS::S3::Bucket": 1,
-                "AWS::S3::BucketPolicy": 1,
-                "AWS::SNS::Topic": 1,
-                "AWS::SNS::TopicPolicy": 1,
-                "AWS::SQS::Queue": 1,
-                "AWS::SQS::QueuePolicy": 1,
-                "AWS::Scheduler::ScheduleGroup": 1,
-            },
-        ),
-    ],
-)
+@pytest.mark.parametrize(("stack", "resources"), RESOURCES.items())
 def test_a_stack_has_no_more_than_these(
     stack: str, resources: dict[str, int], assembly: Assembly
 ) -> None:
@@ -126,180 +66,78 @@ def test_two_deployments_in_one_account_share_no_name(assembly: Assembly) -> Non
     assert [name for name, times in given.items() if times > 1] == []
 
 
-def test_every_resource_is_tagged_with_its_deployment(assembly: Assembly) -> None:
-    wrong = [
-        (resource.stack, resource.logical_id)
+def test_every_resource_and_job_is_tagged_with_its_deployment(assembly: Assembly) -> None:
+    """A job takes no tag of the pipeline's, and a budget counts it by its own."""
+    tagged = {
+        (resource.stack, resource.logical_id): _tags(resource.properties["Tags"])
         for resource in assembly.all_resources()
-        if "Tags" in resource.properties
-        and resource.type != "AWS::Scheduler::Schedule"
-        and _tags(resource.properties["Tags"])["compilegate:project"]
-        != resource.stack.split("-")[0]
-    ]
-    assert wrong == []
+        if "Tags" in resource.properties and resource.type != "AWS::Scheduler::Schedule"
+    }
+    for (stack, _), tags in tagged.items():
+        assert tags["compilegate:project"] == stack.split("-")[0]
+    pipeline = assembly.one("neighbour-workload-watched", "AWS::SageMaker::Pipeline")
+    text = pipeline.properties["PipelineDefinition"]["PipelineDefinitionBody"]
+    jobs = [step["Arguments"].get("Tags") for step in json.loads(text)["Steps"]]
     expected = {"compilegate:project": "neighbour", "owner": "ml-platform"}
-    for stack, type in (
-        ("workload", "AWS::Lambda::Function"),
-        ("endpoint", "AWS::SageMaker::Model"),
-    ):
-        (found,) = assembly.resources(f"neighbour-{stack}-watched", type)
-        tags = _tags(found.properties["Tags"])
-        assert tags == {**expected, "compilegate:workload": "watched"}
+    assert expected.items() <= _tags(next(tags for tags in jobs if tags)).items()
+    for stack, resource in (("workload", "Keeper"), ("endpoint", "Model")):
+        found = tagged[f"neighbour-{stack}-watched", resource]
+        assert found == {**expected, "compilegate:workload": "watched"}
 
 
 def _tags(tags: Any) -> dict[str, str]:
     return tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
 
 
-def test_three_rules_call_the_keeper_through_one_permission(assembly: Assembly) -> None:
-    """Each may leave what it cannot deliver in the queue, and no other workload's rule may call."""
-    outputs = assembly.outputs(WATCHED)
+def test_three_rules_and_the_pipelines_steps_call_the_keeper(assembly: Assembly) -> None:
+    """The rules through one permission, which is no other workload's. Each may leave what it cannot
+    deliver in the queue."""
     keeper = assembly.one(WATCHED, "AWS::Lambda::Function")
     queue = assembly.one(FOUNDATION, "AWS::SQS::Queue")
-    rules = {rule.name: rule for rule in assembly.resources(WATCHED, "AWS::Events::Rule")}
-    for rule in rules.values():
+    permission = assembly.one(WATCHED, "AWS::Lambda::Permission").properties["SourceArn"]
+    statements = assembly.one(FOUNDATION, "AWS::SQS::QueuePolicy").properties["PolicyDocument"]
+    (let_in,) = (
+        each["Condition"]["ArnLike"]["aws:SourceArn"]
+        for each in statements["Statement"]
+        if each["Effect"] == "Allow"
+    )
+    rules = assembly.resources(WATCHED, "AWS::Events::Rule")
+    assert len(rules) == 3
+    for rule in rules:
         (target,) = rule.properties["Targets"]
         assert (target["Arn"], target["DeadLetterConfig"]) == (keeper.arn, {"Arn": queue.arn})
-    name = outputs["PipelineName"]
-    assert rules.keys() == {f"{name}--event", f"{name}--hour", f"{name}--data"}
-    stack = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/compilegate-endpoint-watched/"
-    patterns = {name: rule.properties.get("EventPattern") for name, rule in rules.items()}
-    assert patterns == {
-        f"{name}--event": event_pattern(
-            outputs["PipelineArn"], outputs["ModelPackageGroupName"], stack
-        ),
-        f"{name}--data": new_data_pattern(f"compilegate-{ACCOUNT}-{REGION}", "incoming/watched/"),
-        f"{name}--hour": None,
-    }
-    (permission,) = assembly.resources(WATCHED, "AWS::Lambda::Permission")
-    assert permission.properties["SourceArn"].endswith(":rule/compilegate-watched--*")
-    (policy,) = assembly.resources(FOUNDATION, "AWS::SQS::QueuePolicy")
-    allowed = next(
-        statement["Condition"]["ArnLike"]["aws:SourceArn"]
-        for statement in policy.properties["PolicyDocument"]["Statement"]
-        if statement["Effect"] == "Allow"
-    )
-    assert allowed == f"arn:aws:events:{REGION}:{ACCOUNT}:rule/compilegate-*"
-
-
-def test_the_keeper_reads_its_settings_in_what_the_stack_gives_it(assembly: Assembly) -> None:
-    def settings(stack: str) -> Any:
-        keeper = assembly.one(stack, "AWS::Lambda::Function")
-        return read_settings(keeper.properties["Environment"]["Variables"])
-
-    watched = settings(WATCHED)
-    alarms = assembly.resources(WATCHED, "AWS::CloudWatch::Alarm")
-    arn = f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:"
-    assert set(watched.endpoint_alarms) == {f"{arn}{alarm.name}" for alarm in alarms}
-    assert watched.endpoint_stack == ENDPOINT
-    assert watched.posture_table == assembly.outputs(FOUNDATION)["PostureTableName"]
-    assert watched.new_data_prefix == "incoming/watched/"
-    assert watched.batch is None
-    topics = settings(WORKLOAD)
-    assert (topics.endpoint_stack, topics.posture_table) == ("", "")
-    assert topics.limits.month_usd == 600.0
-
-
-def test_the_endpoint_is_of_the_version_that_its_stack_is_given(assembly: Assembly) -> None:
-    template = assembly.templates[ENDPOINT]
-    assert template["Parameters"]["Version"]["Default"] == "0"
-    assert template["Conditions"]["HasModel"] == {
-        "Fn::Not": [{"Fn::Equals": [{"Ref": "Version"}, "0"]}]
-    }
-    assert {raw.get("Condition") for raw in template["Resources"].values()} == {"HasModel"}
-    model, configuration, endpoint = (
-        assembly.one(ENDPOINT, f"AWS::SageMaker::{type}")
-        for type in ("Model", "EndpointConfig", "Endpoint")
-    )
-    group = assembly.outputs(WATCHED)["ModelPackageGroupName"]
-    assert model.properties["Containers"] == [
-        {"ModelPackageName": f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:model-package/{group}/3"}
-    ]
-    assert re.fullmatch(r"compilegate-watched--3-[0-9a-f]{8}", model.name)
-    (variant,) = configuration.properties["ProductionVariants"]
-    assert variant["ModelName"] == configuration.name == model.name
-    assert endpoint.properties["EndpointConfigName"] == configuration.name
-    guarded = endpoint.properties["DeploymentConfig"]
-    assert guarded["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["Type"] == "CANARY"
-    alarms = {alarm["AlarmName"] for alarm in guarded["AutoRollbackConfiguration"]["Alarms"]}
-    assert alarms == {each.name for each in assembly.resources(WATCHED, "AWS::CloudWatch::Alarm")}
-
-
-@pytest.mark.parametrize(
-    ("instance_type", "named"), [("ml.m5.xlarge", True), ("ml.g5.xlarge", False)]
-)
-def test_a_key_for_volumes_is_named_where_there_are_volumes(
-    instance_type: str, named: bool
-) -> None:
-    """SageMaker refuses it for machines whose own disks are all they have."""
-    answering = synthesized("endpoint-watched", {}, workloads=watched(instance_type=instance_type))
-    (configuration,) = of_type(answering, "AWS::SageMaker::EndpointConfig")
-    assert ("KmsKeyId" in configuration["Properties"]) is named
-    transforming = synthesized(
-        "workload-watched", {}, workloads=watched(instance_type=instance_type, deploy="batch")
-    )
-    (keeper,) = of_type(transforming, "AWS::Lambda::Function")
-    batch = json.dumps(keeper["Properties"]["Environment"]["Variables"]["BATCH"])
-    without = r"\"volume_key_arn\":\"\""
-    assert (without in batch) is not named
-    assert of_type(transforming, "AWS::CloudWatch::Alarm") == []
-
-
-def test_what_is_too_long_for_a_keeper_is_refused() -> None:
-    from compilegate.infra.workload import EnvironmentSizeError  # noqa: PLC0415
-
-    tags = {f"tag-{number}": "x" * 200 for number in range(40)}
-    with pytest.raises(EnvironmentSizeError, match=r"watched\.toml: .* expected at most 4,000"):
-        synthesized("workload-watched", {"tags": tags}, workloads=watched(deploy="batch"))
-
-
-def watched(**serving: str) -> list[Any]:
-    """The workload with everything on, with some keys of `[serving]` changed."""
-    from compilegate.infra.project import DeclaredWorkload  # noqa: PLC0415
-    from tests.workload.settled import workload_with  # noqa: PLC0415
-
-    path = PROJECT / "workloads" / "watched.toml"
-    return [DeclaredWorkload(workload=workload_with(path, serving=serving), path=path)]
-
-
-def of_type(template: dict[str, Any], type: str) -> list[dict[str, Any]]:
-    return [each for each in template["Resources"].values() if each["Type"] == type]
+        assert fnmatch(rule.arn, permission)
+        assert fnmatch(rule.arn, let_in)
+    pipeline = assembly.one(WATCHED, "AWS::SageMaker::Pipeline").properties["PipelineDefinition"]
+    assert pipeline["PipelineDefinitionBody"].count(f'"FunctionArn":"{keeper.arn}"') >= 2
+    assert not fnmatch(f"{rules[0].arn.partition('--')[0]}-2--event", permission)
 
 
 def test_every_alarm_may_be_sent_through_the_encrypted_topic(assembly: Assembly) -> None:
     """Topic and key take messages of alarms by the beginning of their names: a name apart from it
     would be an alarm that nobody hears."""
-    topic = assembly.one(FOUNDATION, "AWS::SNS::Topic")
-    alarms = [
-        alarm
-        for alarm in assembly.all_resources("AWS::CloudWatch::Alarm")
-        if alarm.stack in (FOUNDATION, WORKLOAD, WATCHED)
-    ]
-    assert {alarm.name for alarm in alarms} == {
-        "compilegate-undelivered",
-        "compilegate-watched-errors",
-        "compilegate-watched-latency",
-    }
-    assert {tuple(alarm.properties["AlarmActions"]) for alarm in alarms} == {(topic.arn,)}
+    alarms = assembly.all_resources("AWS::CloudWatch::Alarm")
+    assert len(alarms) >= 3
+    for alarm in alarms:
+        project, _, _ = alarm.stack.partition("-")
+        topic = assembly.one(f"{project}-foundation", "AWS::SNS::Topic").arn
+        assert alarm.name.startswith(f"{project}-")
+        assert alarm.properties["AlarmActions"] == [topic]
 
 
 def test_what_is_kept_is_what_the_settings_say(assembly: Assembly) -> None:
-    def kept(project: str) -> set[str]:
-        return {
-            resource["Type"]
-            for stack, template in assembly.templates.items()
-            if stack.startswith(f"{project}-")
-            for resource in template["Resources"].values()
-            if resource.get("DeletionPolicy") == "RetainExceptOnCreate"
-        }
-
-    assert kept("compilegate") == {
-        "AWS::DynamoDB::Table",
-        "AWS::ECR::Repository",
-        "AWS::KMS::Key",
-        "AWS::S3::Bucket",
-        "AWS::SageMaker::ModelPackageGroup",
+    kept = {
+        (stack.partition("-")[0], resource["Type"].partition("::")[2])
+        for stack, template in assembly.templates.items()
+        for resource in template["Resources"].values()
+        if resource.get("DeletionPolicy") == "RetainExceptOnCreate"
     }
-    assert kept("neighbour") == set()
+    keeping = ("DynamoDB::Table", "ECR::Repository", "KMS::Key", "S3::Bucket")
+    assert kept == {
+        (project, type)
+        for project in ("compilegate", "walled", "shipped")
+        for type in (*keeping, "SageMaker::ModelPackageGroup")
+    }
 
 
 def test_no_export_ties_stacks_that_come_and_go(assembly: Assembly) -> None:
@@ -307,11 +145,8 @@ def test_no_export_ties_stacks_that_come_and_go(assembly: Assembly) -> None:
     without any workload, and no repository is among them, so that a folder can be removed."""
     exported = exports(assembly.templates[FOUNDATION])
     assert len(exported) == 6
-    resources = assembly.templates[FOUNDATION]["Resources"]
-    names = [next(iter(value.values())) for value in exported.values()]
-    types = {resources[name if isinstance(name, str) else name[0]]["Type"] for name in names}
-    assert "AWS::ECR::Repository" not in types
-    assert exports(foundation(workloads=[])) == exported
+    assert not [name for name in exported if "Repository" in name]
+    assert exports(synthesized("foundation", {}, workloads=[])) == exported
 
 
 def exports(template: dict[str, Any]) -> dict[str, Any]:
@@ -319,15 +154,11 @@ def exports(template: dict[str, Any]) -> dict[str, Any]:
     return {name: output["Value"] for name, output in outputs if "Export" in output}
 
 
-def foundation(settings: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    return synthesized("foundation", settings or {}, **changes)
-
-
 def synthesized(kind: str, settings: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """The template of one stack of the tests' project, with some settings changed."""
     from dataclasses import replace  # noqa: PLC0415
 
-    from aws_cdk import App, Environment  # noqa: PLC0415
+    from aws_cdk import App, Environment, Stack  # noqa: PLC0415
     from aws_cdk.assertions import Template  # noqa: PLC0415
 
     from compilegate.account.settings import Settings  # noqa: PLC0415
@@ -340,6 +171,42 @@ def synthesized(kind: str, settings: dict[str, Any], **changes: Any) -> dict[str
     stack: Stack = app.node.find_child(f"compilegate-{kind}")
     template: dict[str, Any] = Template.from_stack(stack).to_json()
     return template
+
+
+def watched(**serving: str) -> list[Any]:
+    """The workload with everything on, with some keys of `[serving]` changed."""
+    from compilegate.infra.project import DeclaredWorkload  # noqa: PLC0415
+    from tests.workload.settled import workload_with  # noqa: PLC0415
+
+    path = PROJECT / "workloads" / "watched.toml"
+    return [DeclaredWorkload(workload=workload_with(path, serving=serving), path=path)]
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "named"), [("ml.m5.xlarge", True), ("ml.g5.xlarge", False)]
+)
+def test_a_key_for_volumes_is_named_where_there_are_volumes(
+    instance_type: str, named: bool
+) -> None:
+    """SageMaker refuses it for machines whose own disks are all they have."""
+    answering = synthesized("endpoint-watched", {}, workloads=watched(instance_type=instance_type))
+    assert ('"KmsKeyId"' in json.dumps(answering)) is named
+    batch = watched(instance_type=instance_type, deploy="batch")
+    transforming = synthesized("workload-watched", {}, workloads=batch)
+    keeper = next(
+        each["Properties"]["Environment"]["Variables"]["BATCH"]
+        for each in transforming["Resources"].values()
+        if each["Type"] == "AWS::Lambda::Function"
+    )
+    assert (r"\"volume_key_arn\":\"\"" in json.dumps(keeper)) is not named
+
+
+def test_what_is_too_long_for_a_keeper_is_refused() -> None:
+    from compilegate.infra.workload import EnvironmentSizeError  # noqa: PLC0415
+
+    tags = {f"tag-{number}": "x" * 200 for number in range(40)}
+    with pytest.raises(EnvironmentSizeError, match=r"watched\.toml: .* expected at most 4,000"):
+        synthesized("workload-watched", {"tags": tags}, workloads=watched(deploy="batch"))
 
 
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
@@ -376,7 +243,7 @@ def test_what_the_platform_has_already_takes_the_place_of_what_would_be_made(
     assert named in json.dumps(template)
     roles = [resource for resource in resources if resource["Type"] == "AWS::IAM::Role"]
     if "roles" in settings and gone is None:
-        assert len(roles) == EVERYTHING["AWS::IAM::Role"] - 1
+        assert len(roles) == RESOURCES[WATCHED]["AWS::IAM::Role"] - 1
     if "names" in settings:
         assert {role["Properties"]["Path"] for role in roles} == {"/ml/team/"}
     if "bootstrap" in settings:

@@ -8,23 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from botocore.exceptions import ClientError
 from moto.events.models import EventPattern
 
 from compilegate.infra.keeper import events
 from tests.aws_server.client import ACCOUNT, REGION, AwsServer
 
-BUCKET, GROUP, STACK, INCOMING = (
-    "models",
-    "trial-topics",
-    "trial-endpoint-topics",
-    "incoming/topics/",
-)
+BUCKET, GROUP, STACK = "models", "trial-topics", "trial-endpoint-topics"
+INCOMING, OWN = "incoming/topics/", "compilegate/workloads/topics"
 STACKS = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/{STACK}/"
-OWN = "compilegate/workloads/topics"
-ALARMS = [
-    f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{STACK}-{kind}" for kind in ("errors", "latency")
-]
 
 
 @dataclass
@@ -38,6 +29,9 @@ class Account:
     minute: int = 0
     _read: list[dict[str, str]] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.sagemaker = self.aws.client("sagemaker")
+
     def event(self, kind: str, source: str, detail: dict[str, Any], **more: str) -> dict[str, Any]:
         """One event that a rule of the keeper lets through; returns what came of it."""
         event = {"id": str(uuid4()), "detail-type": kind, "source": source, "detail": detail}
@@ -49,30 +43,34 @@ class Account:
         assert any(EventPattern(None, each).matches_event(event) for each in patterns), event
         return self.handler(event, None)
 
+    def look(self) -> list[str]:
+        sent: list[str] = self.handler(dict(events.look_input("topics")), None)["sent"]
+        return sent
+
     # Executions
 
-    def start(self, frames: Sequence[dict[str, Any]] = ({"status": "Executing"},)) -> str:
-        """Start an execution that goes through these frames; returns its ARN."""
-        self.aws.script("topics", frames)
-        arn: str = self.aws.client("sagemaker").start_pipeline_execution(
+    def start(self, *frames: dict[str, Any]) -> str:
+        """Start an execution that goes through these frames, or on; returns its ARN."""
+        self.aws.script("topics", frames or [{"status": "Executing"}])
+        arn: str = self.sagemaker.start_pipeline_execution(
             PipelineName="topics", ClientRequestToken=uuid4().hex
         )["PipelineExecutionArn"]
         return arn
 
     def stop(self, arn: str) -> None:
-        self.aws.client("sagemaker").stop_pipeline_execution(
+        self.sagemaker.stop_pipeline_execution(
             PipelineExecutionArn=arn, ClientRequestToken=uuid4().hex
         )
 
-    def executions(self) -> list[tuple[str, str]]:
-        """ARN and status of each, oldest first."""
-        listed = self.aws.client("sagemaker").list_pipeline_executions(
+    def executions(self) -> dict[str, str]:
+        """The status of each by its ARN, oldest first."""
+        listed = self.sagemaker.list_pipeline_executions(
             PipelineName="topics", SortOrder="Ascending", MaxResults=100
         )["PipelineExecutionSummaries"]
-        return [(each["PipelineExecutionArn"], each["PipelineExecutionStatus"]) for each in listed]
+        return {each["PipelineExecutionArn"]: each["PipelineExecutionStatus"] for each in listed}
 
     def statuses(self) -> list[str]:
-        return [status for _, status in self.executions()]
+        return [*self.executions().values()]
 
     def starts(self) -> list[dict[str, str]]:
         """The parameters of each execution that was started, oldest first."""
@@ -89,10 +87,6 @@ class Account:
             "currentPipelineExecutionStatus": status,
         }
         return self.event(events.EXECUTION, "aws.sagemaker", detail)
-
-    def look(self) -> list[str]:
-        sent: list[str] = self.handler(dict(events.look_input("topics")), None)["sent"]
-        return sent
 
     # What is in the bucket, and what people got
 
@@ -123,13 +117,11 @@ class Account:
 
     def register(self, **metadata: str) -> str:
         """Another version of the group; returns its ARN."""
-        key = f"{OWN}/models/job/model.tar.gz"
-        self.write(key)
-        arn: str = self.aws.client("sagemaker").create_model_package(
+        arn: str = self.sagemaker.create_model_package(
             ModelPackageGroupName=GROUP,
             ModelApprovalStatus="PendingManualApproval",
             InferenceSpecification={
-                "Containers": [{"Image": "image", "ModelDataUrl": f"s3://{BUCKET}/{key}"}],
+                "Containers": [{"Image": "image", "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz"}],
                 "SupportedContentTypes": ["application/json"],
                 "SupportedResponseMIMETypes": ["application/json"],
             },
@@ -139,50 +131,22 @@ class Account:
 
     def decide(self, arn: str, status: str) -> dict[str, Any]:
         """What a person does, and what comes of it."""
-        self.aws.client("sagemaker").update_model_package(
-            ModelPackageArn=arn, ModelApprovalStatus=status
-        )
+        self.sagemaker.update_model_package(ModelPackageArn=arn, ModelApprovalStatus=status)
         self.minute += 1
-        return self.hear_of(arn, status, time=f"2026-11-23T10:{self.minute:02}:00Z")
+        return self.hear_of(arn, status)
 
     def hear_of(
-        self, arn: str, status: str, changed: str = "ModelApprovalStatus", **more: str
+        self, arn: str, status: str, changed: Sequence[str] = ("ModelApprovalStatus",)
     ) -> dict[str, Any]:
         detail = {
             "ModelPackageGroupName": GROUP,
             "ModelPackageVersion": int(arn.rpartition("/")[2]),
             "ModelApprovalStatus": status,
-            "UpdatedModelPackageFields": [changed],
+            "UpdatedModelPackageFields": changed,
         }
-        return self.event(events.PACKAGE, "aws.sagemaker", detail, **more)
+        time = f"2026-11-23T10:{self.minute:02}:00Z"
+        return self.event(events.PACKAGE, "aws.sagemaker", detail, time=time)
 
     def described(self, arn: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.aws.client("sagemaker").describe_model_package(
-            ModelPackageName=arn
-        )
+        found: dict[str, Any] = self.sagemaker.describe_model_package(ModelPackageName=arn)
         return found
-
-    def stack(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.aws.client("cloudformation").describe_stacks(StackName=STACK)
-        return found["Stacks"][0]
-
-    def answers_with(self) -> int:
-        """The version behind the endpoint; 0 where there is none."""
-        try:
-            found = self.aws.client("sagemaker").describe_endpoint(EndpointName="trial-topics")
-        except ClientError:
-            return 0
-        return int(found["EndpointConfigName"].partition("--")[2])
-
-    def stack_ends(self, how: str = "UPDATE_COMPLETE", reason: str = "") -> dict[str, Any]:
-        """The stack's change ends, and its event comes."""
-        self.aws.end_update(STACK, how, reason)
-        return self.stack_rests()
-
-    def stack_rests(self) -> dict[str, Any]:
-        stack = self.stack()
-        detail = {
-            "stack-id": stack["StackId"],
-            "status-details": {"status": stack["StackStatus"], "status-reason": ""},
-        }
-        return self.event(events.STACK, "aws.cloudformation", detail)

@@ -38,22 +38,16 @@ def test_an_execution_gives_way_to_an_older_one(account: Account) -> None:
     older = account.start()
     assert account.becomes(older, "Executing") == {"sent": []}
     newer = account.start()
-    account.becomes(newer, "Executing")
-    account.becomes(older, "Executing")
-    assert account.statuses() == ["Executing", "Stopped"]
-    (said,) = account.messages()
-    assert newer[-12:] in said["Subject"]
-    assert said["Subject"].startswith("[info] topics: ")
-    assert f"compilegate aws watch {older}" in said["Message"]
-
-
-def test_two_deliveries_at_one_moment_stop_it_once_and_say_it_once(account: Account) -> None:
-    _, newer = account.start(), account.start()
-    account.look()  # makes the clients, which threads cannot at once
+    # Events come twice, and at one moment; the thread's clients are made before.
     with ThreadPoolExecutor(4) as pool:
         said = list(pool.map(lambda _: account.becomes(newer, "Executing")["sent"], range(4)))
     assert sorted(map(len, said)) == [0, 0, 0, 1]
+    account.becomes(older, "Executing")
     assert account.statuses() == ["Executing", "Stopped"]
+    (message,) = account.messages()
+    assert message["Subject"].startswith("[info] topics: ")
+    assert newer[-12:] in message["Subject"]
+    assert f"compilegate aws watch {older}" in message["Message"]
 
 
 def test_what_could_not_be_stopped_is_tried_again_and_said_once(account: Account) -> None:
@@ -64,15 +58,15 @@ def test_what_could_not_be_stopped_is_tried_again_and_said_once(account: Account
     with pytest.raises(Exception, match="AccessDenied"):
         account.becomes(newer, "Executing")
     account.becomes(newer, "Executing")
-    assert dict(account.executions())[newer] == "Stopped"
-    assert dict(account.executions())[older] == "Executing"
+    executions = account.executions()
+    assert (executions[older], executions[newer]) == ("Executing", "Stopped")
     assert len(account.messages()) == 1
 
 
 def test_the_list_of_executions_may_lag_behind(account: Account) -> None:
     account.start()
-    account.becomes(account.start([{"status": "Executing", "unlisted": True}]), "Executing")
-    account.becomes(account.start([{"gone": True, "unlisted": True}]), "Executing")
+    account.becomes(account.start({"status": "Executing", "unlisted": True}), "Executing")
+    account.becomes(account.start({"gone": True, "unlisted": True}), "Executing")
     assert account.statuses() == ["Executing", "Stopped"]
 
 
@@ -92,8 +86,8 @@ def test_a_start_that_the_month_does_not_allow_is_stopped(
 ) -> None:
     monkeypatch.setenv("LIMITS", json.dumps(limits))
     execution = account.start()
-    account.becomes(execution, "Executing")
-    account.becomes(execution, "Executing")
+    for _ in range(2):
+        account.becomes(execution, "Executing")
     assert account.statuses() == [status]
     assert len(account.messages()) == (status == "Stopped")
 
@@ -118,34 +112,29 @@ def test_an_execution_that_does_not_end_is_found(hours: int, late: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("days_ago", "changed_days_ago", "late"),
-    [(7, 70, False), (14, 70, True), (14, 7, False), (None, 14, True)],
+    ("days_ago", "changed_days_ago", "since"),
+    [([7], 70, None), ([14], 70, 14), ([14], 7, None), ([], 14, 14)],
 )
 def test_a_schedule_that_starts_nothing_is_found(
-    days_ago: int | None, changed_days_ago: int, late: bool
+    days_ago: list[int], changed_days_ago: int, since: int | None
 ) -> None:
-    days = [] if days_ago is None else [days_ago]
-    runs = [Execution(START - 24 * HOUR * each, "arn:last", "Succeeded") for each in days]
+    runs = [Execution(START - 24 * HOUR * each, "arn:last", "Succeeded") for each in days_ago]
     changed = START - 24 * HOUR * changed_days_ago
     found = unstarted_since(Limits(gap_hours=174), runs, changed, START)
-    assert found == (max([changed, *(run.started for run in runs)]) if late else None)
+    assert found == (since and START - 24 * HOUR * since)
 
 
 @pytest.mark.parametrize(
     ("limits", "said"),
-    [
-        ({"hours": 72, "gap_hours": 174}, []),
-        ({"hours": 0}, ["[action needed]"]),
-        ({"gap_hours": 0}, ["[action needed]"]),
-    ],
+    [({"hours": 72, "gap_hours": 174}, 0), ({"hours": 0}, 1), ({"gap_hours": 0}, 1)],
 )
 def test_the_hourly_look_tells_once_of_what_no_event_tells(
-    account: Account, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], said: list[str]
+    account: Account, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], said: int
 ) -> None:
     monkeypatch.setenv("LIMITS", json.dumps(limits))
     account.start()
     found = account.look()
-    assert [subject.partition(" topics")[0] for subject in found] == said
+    assert [subject.partition(" topics")[0] for subject in found] == ["[action needed]"] * said
     assert account.look() == []
 
 
@@ -153,45 +142,38 @@ def test_the_hourly_look_tells_once_of_what_no_event_tells(
 
 
 def test_a_failure_names_the_step_its_last_lines_its_log_and_what_to_do(account: Account) -> None:
-    arn = account.start([FAILED])
-    account.becomes(arn, "Failed")
-    (said,) = account.messages()
-    subject = f"[action needed] topics: execution {arn[-12:]} failed at Train-fast-1"
-    assert said["Subject"] == subject
-    text = said["Message"]
-    assert "    ValueError: the label is unknown" in text
-    assert "/jobs/pipelines-abc-Train-fast-1" in text
-    assert (
-        "#logsV2:log-groups/log-group/$252Faws$252Fsagemaker$252FTrainingJobs"
-        "$3FlogStreamNameFilter$3Dpipelines-abc-Train-fast-1$252F" in text
-    )
-    assert f"compilegate aws watch {arn}" in text
-    assert "Train-fast-2" not in text
-
-
-def test_a_gate_that_registers_nothing_is_told_once(account: Account) -> None:
-    first = account.start([REJECTED])
-    account.becomes(first, "Failed")
-    second = account.start([REJECTED])
-    account.notice(second, send=True, subject="topics: nothing released", message="Why not.")
-    account.becomes(second, "Failed")
-    account.becomes(account.start([{"status": "Failed", "failure": "No role."}]), "Failed")
-    without_notice, with_notice, without_step = account.messages()
-    assert "    No model is sound." in without_notice["Message"]
-    assert with_notice["Subject"] == "[action needed] topics: nothing released"
-    assert with_notice["Message"].startswith("Why not.\n")
-    assert "The service says: No role." in without_step["Message"]
-
-
-def test_each_failure_is_said_once(account: Account) -> None:
-    arn = account.start([FAILED, FAILED, FAILED, {**FAILED, "at": 900}])
+    """Once each time that it fails, also where it could not be said at first."""
+    arn = account.start(FAILED, FAILED, FAILED, {**FAILED, "at": 900})
     account.aws.fail("Publish", "InternalError", times=1)
     with pytest.raises(Exception, match="InternalError"):
         account.becomes(arn, "Failed")
     assert account.messages() == []
     for _ in range(3):
         account.becomes(arn, "Failed")
-    assert len(account.messages()) == 2
+    said, again = account.messages()
+    subject = f"[action needed] topics: execution {arn[-12:]} failed at Train-fast-1"
+    assert said["Subject"] == again["Subject"] == subject
+    for part in (
+        "    ValueError: the label is unknown",
+        "/jobs/pipelines-abc-Train-fast-1",
+        "#logsV2:log-groups/log-group/$252Faws$252Fsagemaker$252FTrainingJobs"
+        "$3FlogStreamNameFilter$3Dpipelines-abc-Train-fast-1$252F",
+        f"compilegate aws watch {arn}",
+    ):
+        assert part in said["Message"]
+    assert "Train-fast-2" not in said["Message"]
+
+
+def test_a_gate_that_registers_nothing_is_told_once(account: Account) -> None:
+    first, second = account.start(REJECTED), account.start(REJECTED)
+    account.notice(second, send=True, subject="topics: nothing released", message="Why not.")
+    for arn in (first, second, account.start({"status": "Failed", "failure": "No role."})):
+        account.becomes(arn, "Failed")
+    without_notice, with_notice, without_step = account.messages()
+    assert "    No model is sound." in without_notice["Message"]
+    assert with_notice["Subject"] == "[action needed] topics: nothing released"
+    assert with_notice["Message"].startswith("Why not.\n")
+    assert "The service says: No role." in without_step["Message"]
 
 
 def test_the_gates_notice_is_forwarded_once_with_where_the_report_is(account: Account) -> None:
@@ -203,8 +185,6 @@ def test_the_gates_notice_is_forwarded_once_with_where_the_report_is(account: Ac
     assert said["Subject"] == "[info] topics: fast refused"
     report = f"s3://{BUCKET}/{OWN}/verdicts/{arn.rpartition('/')[2]}/report.html"
     assert f"aws s3 cp {report} ." in said["Message"]
-    kept = account.aws.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=f"{OWN}/notices/")
-    assert [arn.rpartition("/")[2] in item["Key"] for item in kept["Contents"]] == [True]
 
 
 @pytest.mark.parametrize("broken", [{"subject": None}, {"send": "yes"}])
@@ -223,12 +203,11 @@ def test_a_registered_model_gets_the_card_that_it_names(account: Account, named:
     account.write(key, card)
     model = account.register(**({"model_card": f"s3://{BUCKET}/{key}"} if named else {}))
     registered = step("Register-fast", "Succeeded", "RegisterModel", Arn=model)
-    arn = account.start([{"status": "Succeeded", "steps": [registered]}])
+    arn = account.start({"status": "Succeeded", "steps": [registered]})
     assert account.becomes(arn, "Succeeded") == {"sent": []}
     attached = {"ModelCardContent": card, "ModelCardStatus": "PendingReview"}
     expected = [{"ModelPackageArn": model, "ModelCard": attached}] if named else []
     assert account.aws.calls("UpdateModelPackage") == expected
-    assert account.described(model)["ModelApprovalStatus"] == "PendingManualApproval"
 
 
 # Lost jobs
@@ -238,11 +217,10 @@ def test_what_was_lost_is_tried_once_more(account: Account) -> None:
     first = account.start()
     account.notice(first, lost=True)
     (said,) = account.becomes(first, "Succeeded")["sent"]
-    assert account.becomes(first, "Succeeded")["sent"] == []  # delivered twice
-    assert len(account.statuses()) == 2
-    assert account.starts()[1:] == [{"Attempt": "2"}] * 2
     assert "lost jobs, started again" in said
-    newest = account.executions()[1][0]
+    assert account.becomes(first, "Succeeded")["sent"] == []  # delivered twice
+    assert account.starts()[1:] == [{"Attempt": "2"}] * 2
+    _, newest = account.executions()
     account.notice(newest, lost=True)
     assert account.becomes(newest, "Succeeded")["sent"] == []
     assert len(account.statuses()) == 2

@@ -7,20 +7,23 @@ import json
 
 import pytest
 
-from compilegate.posture.contract import Policy
+from compilegate.posture.contract import DAY_VARIABLE, TABLE_VARIABLE, Policy
 from compilegate.posture.records import DynamoRecords, current, decide
-from compilegate.posture.state import Posture
+from compilegate.posture.state import Posture, State
 from tests.keeper.account import Account
 from tests.keeper.test_executions import FAILED
 from tests.posture.scenes import day, put, seen, settled, started
-from tests.posture.table import table_in
+from tests.posture.table import TABLE, table_in
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def records(with_posture: Account) -> DynamoRecords:
-    return table_in(with_posture.aws)
+def records(account: Account, monkeypatch: pytest.MonkeyPatch) -> DynamoRecords:
+    """In the first week of the year of `tests.posture.scenes`."""
+    monkeypatch.setenv(TABLE_VARIABLE, TABLE)
+    monkeypatch.setenv(DAY_VARIABLE, day(4))
+    return table_in(account.aws)
 
 
 def start(account: Account, execution: str) -> dict[str, str]:
@@ -28,12 +31,16 @@ def start(account: Account, execution: str) -> dict[str, str]:
     step = {
         "act": "start",
         "workload": "topics",
-        "execution": execution,
+        "execution": execution.rpartition("/")[2],
         "policy": json.dumps(dataclasses.asdict(Policy())),
         "fingerprint": "{}",
         "candidates": "fast",
     }
     return account.handler(step, None)
+
+
+def state(records: DynamoRecords) -> State:
+    return current(records, "topics", when=day(4), who="test").state
 
 
 def test_a_step_is_answered_though_nobody_is_told(account: Account, records: DynamoRecords) -> None:
@@ -45,8 +52,13 @@ def test_a_step_is_answered_though_nobody_is_told(account: Account, records: Dyn
     assert account.subjects() == ["[info] topics: posture shadow -> benchmark"]
 
 
-def test_every_change_is_told_once(account: Account, records: DynamoRecords) -> None:
+def test_every_recent_change_is_told_once(
+    account: Account, records: DynamoRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
     decide(records, "topics", put(Posture.BENCHMARK))
+    monkeypatch.setenv(DAY_VARIABLE, day(8))
+    assert account.look() == [], "it is older than a week"
+    monkeypatch.setenv(DAY_VARIABLE, day(4))
     assert account.look() == ["[info] topics: posture shadow -> benchmark"]
     broken = dataclasses.replace(seen("fail"), broken=True)
     decide(records, "topics", started("e0", 0))
@@ -59,21 +71,12 @@ def test_every_change_is_told_once(account: Account, records: DynamoRecords) -> 
     assert "compilegate posture topics reset --aws --reason WHY" in text
 
 
-def test_an_old_change_is_not_told(
-    account: Account, records: DynamoRecords, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decide(records, "topics", put(Posture.OFF))
-    monkeypatch.setenv("COMPILEGATE_POSTURE_DAY", day(8))
-    assert account.look() == []
-
-
 def test_a_candidate_that_crashed_is_refused(account: Account, records: DynamoRecords) -> None:
-    arn = account.start([FAILED])
-    start(account, arn.rpartition("/")[2])
+    arn = account.start(FAILED)
+    start(account, arn)
     for _ in range(2):
         account.becomes(arn, "Failed")
-    state = current(records, "topics", when=day(4), who="test").state
-    assert state.posture is Posture.REVERTED
+    assert state(records).posture is Posture.REVERTED
     assert len(account.statuses()) == 2, "one rescue, however often the event comes"
     assert sorted(account.subjects()) == [
         f"[action needed] topics: execution {arn[-12:]} failed at Train-fast-1",
@@ -83,10 +86,8 @@ def test_a_candidate_that_crashed_is_refused(account: Account, records: DynamoRe
 
 def test_a_stopped_execution_shows_nothing(account: Account, records: DynamoRecords) -> None:
     arn = account.start()
-    start(account, arn.rpartition("/")[2])
+    start(account, arn)
     account.stop(arn)
     assert account.becomes(arn, "Stopped") == {"sent": []}
-    record = current(records, "topics", when=day(4), who="test")
-    assert not record.state.open
-    assert record.state.posture is Posture.SHADOW
+    assert (state(records).posture, state(records).open) == (Posture.SHADOW, {})
     assert len(account.statuses()) == 1
