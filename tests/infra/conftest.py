@@ -20,6 +20,7 @@ NEIGHBOUR = """
 project = "neighbour"
 account = "123456789012"
 region = "us-east-1"
+readers = ["arn:aws:iam::222222222222:role/neighbour-ci-deploy", "o-abcdefghij"]
 
 [network]
 vpc_id = "vpc-0123456789abcdef0"
@@ -39,7 +40,8 @@ retain = false
 [tags]
 owner = "ml-platform"
 """
-"""Another deployment: in a VPC, without notifications and CI, and gone when it is destroyed."""
+"""Another deployment: in a VPC, without notifications and CI, gone when it is destroyed, and with a
+later stage in another account."""
 
 WALLED = """
 project = "walled"
