@@ -20,7 +20,6 @@ NEIGHBOUR = """
 project = "neighbour"
 account = "123456789012"
 region = "us-east-1"
-readers = ["arn:aws:iam::222222222222:role/neighbour-ci-deploy", "o-abcdefghij"]
 
 [network]
 vpc_id = "vpc-0123456789abcdef0"
@@ -37,22 +36,31 @@ trusted = ["arn:aws:iam::123456789012:role/model-owners"]
 [storage]
 retain = false
 
+[github]
+repository = "example/models"
+
+[source]
+account = "111111111111"
+region = "us-east-1"
+project = "walled"
+
 [tags]
 owner = "ml-platform"
 """
-"""Another deployment: in a VPC, without notifications and CI, gone when it is destroyed, and with a
-later stage in another account."""
+"""Another deployment: in a VPC, without notifications, gone when it is destroyed, and after a stage
+in another account."""
 
 WALLED = """
 project = "walled"
 account = "123456789012"
 region = "us-east-1"
 workloads = ["topics"]
+readers = ["arn:aws:iam::222222222222:role/neighbour-ci-deploy", "o-abcdefghij"]
 
 [network]
 create = true
 """
-"""A third, whose jobs are in a VPC that is made for them."""
+"""A third, whose jobs are in a VPC that is made for them, and which a later stage may read."""
 SHIPPED = {"project": "shipped", "account": "123456789012", "region": "us-east-1"}
 """A fourth: what this repository ships, under a name that is free here."""
 

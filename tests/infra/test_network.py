@@ -11,6 +11,7 @@ import pytest
 
 from compilegate.access.endpoints import DEFAULT, SERVICES_OF, STORAGE
 from tests.infra.access.engine import Question, endpoint, refused
+from tests.infra.access.test_definition_and_roles import all_steps
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 from tests.infra.test_templates import GOLDEN, PROJECT, normalised, of_type, synthesized
 
@@ -56,9 +57,10 @@ def test_every_job_runs_in_it_and_a_client_compiles_the_same_from_the_stacks_out
         "Subnets": network["SubnetIds"].split(","),
     }
     pipeline = assembly.one(WORKLOAD, "AWS::SageMaker::Pipeline").properties
+    body = pipeline["PipelineDefinition"]["PipelineDefinitionBody"]
     jobs = [
         step["Arguments"]
-        for step in _steps(json.loads(pipeline["PipelineDefinition"]["PipelineDefinitionBody"]))
+        for step in all_steps(json.loads(body)["Steps"])
         if step["Type"] in ("Training", "Processing")
     ]
     assert len(jobs) >= 7
@@ -66,16 +68,6 @@ def test_every_job_runs_in_it_and_a_client_compiles_the_same_from_the_stacks_out
         members = arguments.get("NetworkConfig", arguments)
         assert members["VpcConfig"] == compiled["VpcConfig"]
         assert not arguments.get("EnableNetworkIsolation"), "declared apart"
-
-
-def _steps(part: Any) -> list[dict[str, Any]]:
-    """Of a definition, or of a branch, at any depth."""
-    if isinstance(part, list):
-        return [step for each in part for step in _steps(each)]
-    found = [part] if "Type" in part else []
-    arguments = part.get("Arguments", {})
-    inside = [part.get("Steps"), arguments.get("IfSteps"), arguments.get("ElseSteps")]
-    return found + [step for each in inside if each for step in _steps(each)]
 
 
 def test_endpoints_lead_to_what_jobs_may_call_and_let_them(assembly: Assembly) -> None:

@@ -55,7 +55,7 @@ class Question:
 
 def answers(assembly: Assembly, questions: Sequence[Question]) -> list[bool]:
     """Whether each is allowed, in this assembly's accounts."""
-    shared = {arn: (policy, tags) for arn, policy, tags in _policies_of_resources(assembly)}
+    shared = dict(_policies_of_resources(assembly))
     done = subprocess.run(
         ["node", str(PROGRAM)],
         input=json.dumps([_request(shared, question) for question in questions]),
@@ -100,8 +100,8 @@ def _otherwise(resource: str, owner: str) -> Document | None:
         # It comes first, and lets the policies of the account's roles decide.
         allowed = {"Principal": {"AWS": f"arn:aws:iam::{owner}:root"}, "Action": "kms:*"}
     elif owner == "763104351884":
-        # AWS lets everybody pull from its own repositories.
-        allowed = {"Principal": "*", "Action": "ecr:BatchGetImage"}
+        # AWS lets everybody see and pull its own images.
+        allowed = {"Principal": "*", "Action": ["ecr:BatchGetImage", "ecr:DescribeImages"]}
     return document({"Resource": "*", **allowed}) if allowed else None
 
 
@@ -110,28 +110,26 @@ def document(*statements: Document) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": allowed}
 
 
-def _policies_of_resources(assembly: Assembly) -> Iterator[tuple[str, Document, dict[str, str]]]:
-    """The ARN that each is about, the policy, and tags that conditions can ask for."""
+def _policies_of_resources(
+    assembly: Assembly,
+) -> Iterator[tuple[str, tuple[Document, dict[str, str]]]]:
+    """By the ARN that each is about: the policy, and a key's tags, which conditions ask for."""
     for type in ("S3::BucketPolicy", "KMS::Key", "ECR::Repository", "SageMaker::ModelPackageGroup"):
-        for resource in assembly.all_resources(f"AWS::{type}"):
-            policy = resource.properties.get(OF_RESOURCES[resource.type])
-            arn, tags = resource.properties.get("Bucket"), {}
-            if type == "KMS::Key":
-                tags = {
-                    f"aws:ResourceTag/{tag['Key']}": tag["Value"]
-                    for tag in resource.properties["Tags"]
-                }
-            if policy is not None:
-                yield (f"arn:aws:s3:::{arn}" if arn else resource.arn), policy, tags
+        for found in assembly.all_resources(f"AWS::{type}"):
+            said, bucket = found.properties, found.properties.get("Bucket")
+            if (policy := said.get(OF_RESOURCES[found.type])) is not None:
+                tags = said["Tags"] if type == "KMS::Key" else []
+                context = {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in tags}
+                yield f"arn:aws:s3:::{bucket}" if bucket else found.arn, (policy, context)
 
 
-def role(assembly: Assembly, stack: str, starting: str) -> Who:
-    """A role of a template."""
+def role(assembly: Assembly, stack: str, starting: str, **names: Any) -> Who:
+    """A role of a template, whose boundary says these names, too."""
     found = assembly.one(stack, "AWS::IAM::Role", starting)
-    names = names_of(stack.partition("-")[0])
-    assert found.properties["PermissionsBoundary"].endswith(f":policy/{names.boundary}")
+    project = names_of(stack.partition("-")[0], **names)
+    assert found.properties["PermissionsBoundary"].endswith(f":policy/{project.boundary}")
     policies = [each["PolicyDocument"] for each in found.properties["Policies"]]
-    return Who(found.arn, policies, boundary_policy(ARNS_HERE, names))
+    return Who(found.arn, policies, boundary_policy(ARNS_HERE, project))
 
 
 def endpoint(assembly: Assembly, service: str) -> Who:

@@ -33,6 +33,7 @@ def test_every_role_may_do_what_the_definition_asks_of_it(assembly: Assembly) ->
     questions = [question for name in WORKLOADS for question in _questions(assembly, name)]
     assert {question.action for question in questions} == {
         "ecr:BatchGetImage",
+        "ecr:DescribeImages",
         "iam:PassRole",
         "kms:CreateGrant",
         "kms:GenerateDataKey",
@@ -66,7 +67,8 @@ def _questions(assembly: Assembly, workload: str) -> Iterator[Question]:
                 yield from _of_job(roles[arguments["RoleArn"]], arguments)
             case "RegisterModel":
                 (container,) = arguments["InferenceSpecification"]["Containers"]
-                yield Question(who, "ecr:BatchGetImage", _repository(container["Image"]))
+                for action in ("ecr:BatchGetImage", "ecr:DescribeImages"):
+                    yield Question(who, action, _repository(container["Image"]))
                 yield Question(who, "s3:GetObject", _object(container["ModelDataUrl"]))
                 status = {"sagemaker:ModelApprovalStatus": arguments["ModelApprovalStatus"]}
                 model = f"{SAGEMAKER}:model-package/{arguments['ModelPackageGroupName']}/1"
@@ -82,7 +84,7 @@ def _questions(assembly: Assembly, workload: str) -> Iterator[Question]:
 
 def _resolved(document: dict[str, Any]) -> Iterator[Step]:
     """Every step with its variables as they are in some execution."""
-    steps = {step["Name"]: step for step in _all_steps(document["Steps"])}
+    steps = {step["Name"]: step for step in all_steps(document["Steps"])}
 
     def read(reference: StepReference) -> Any:
         arguments, path = steps[reference.step]["Arguments"], reference.path
@@ -110,11 +112,11 @@ def _resolved(document: dict[str, Any]) -> Iterator[Step]:
             yield resolve(step, scope)
 
 
-def _all_steps(steps: list[Step]) -> Iterator[Step]:
+def all_steps(steps: list[Step]) -> Iterator[Step]:
     for step in steps:
         yield step
         for branch in ("IfSteps", "ElseSteps"):
-            yield from _all_steps(step.get("Arguments", {}).get(branch, []))
+            yield from all_steps(step.get("Arguments", {}).get(branch, []))
 
 
 def _of_job(who: Who, arguments: Step) -> Iterator[Question]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -10,10 +12,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.access import Arns
-from compilegate.access.bootstrap import boundary_policy, execution_role, policies
-from compilegate.account.settings.declaration import Source
-from compilegate.infra.ci import CiPermissions
+from compilegate.access.bootstrap import execution_role, policies
 from tests.infra.access.engine import (
     ARNS_HERE,
     Question,
@@ -66,11 +65,11 @@ def _questions(who: Who, lines: list[str], names: Mapping[str, str]) -> Iterator
         (actions, *resources) = about.split()
         service, _, verbs = actions.partition(":")
         for context in contexts.split() or [""]:
-            keys = [TABLE["contexts"][part] for part in context.split("+") if part]
-            merged = {key: value for each in keys for key, value in each.items()}
+            parts = [TABLE["contexts"].get(part, part) for part in context.split("+") if part]
+            keys = dict(part.split("=") for part in parts)
             for resource in resources:
                 for verb in verbs.split(","):
-                    yield Question(who, f"{service}:{verb}", resource, merged)
+                    yield Question(who, f"{service}:{verb}", resource, keys)
 
 
 def _who(assembly: Assembly, said: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[Who]:
@@ -86,34 +85,19 @@ def _who(assembly: Assembly, said: Mapping[str, Any], names: Mapping[str, str]) 
             made = policies(ARNS_HERE, project)
             own = [made[f"compilegate-{part}"] for part in parts]
             yield Who(EXECUTION_ROLE, own, made[project.bound])
-        case {"endpoint": service}:
-            yield endpoint(assembly, service)
+        case {"endpoints": services}:
+            yield from (endpoint(assembly, service) for service in services)
         case {"promoting": arns}:
-            yield from (_promoting(arn) for arn in arns)
+            # The neighbour as if it were in another account, and its stage before in this one.
+            before = replace(ARNS_HERE, account="111111111111")
+            source = (before, "walled", f"walled-{before.account}-{REGION}")
+            there = {ACCOUNT: "222222222222", before.account: ACCOUNT}
+            promoting = role(assembly, "neighbour-ci", "DeployRole", source=source)
+            text = json.dumps([promoting.policies, promoting.boundary])
+            moved = re.sub("|".join(there), lambda found: there[found[0]], text)
+            yield from (Who(arn, *json.loads(moved)) for arn in arns)
         case {"everything": arn}:
             yield Who(arn, [document({"Action": "*", "Resource": "*"})])
-
-
-def _promoting(arn: str) -> Who:
-    """With the rights of CI's role in the neighbour's later stage, in another account."""
-    later = Arns(partition="aws", region=REGION, account="222222222222")
-    bucket = f"neighbour-{later.account}-{REGION}"
-    before = f"neighbour-{ACCOUNT}-{REGION}"
-    may = CiPermissions(
-        arns=later,
-        project="neighbour",
-        qualifier="abc",
-        bucket_arn=later.bucket(bucket),
-        key_arn=later.of_service("kms", "key/2"),
-        repository_arns=[later.repository("neighbour/training")],
-        base_repository_arns=[],
-        serving_arns=[later.repository("neighbour/training")],
-        source=Source(account=ACCOUNT, region=REGION, project="neighbour"),
-        source_bucket=before,
-    )
-    names = names_of("neighbour", bucket=bucket, source=(ARNS_HERE, "neighbour", before))
-    own = document(*(each.document() for each in may.deploy()))
-    return Who(arn, [own], boundary_policy(later, names))
 
 
 @pytest.mark.parametrize("name", TABLE["ask"])
@@ -124,15 +108,9 @@ def test_a_role_can_do_what_it_is_for_and_nothing_else(
 
 
 def test_every_kind_of_role_is_in_the_table(assembly: Assembly) -> None:
-    stacks = ["compilegate-foundation", "compilegate-images", "compilegate-ci"]
-    stacks += [
-        "compilegate-workload-topics",
-        "compilegate-workload-watched",
-        "neighbour-foundation",
-    ]
     there = {
         found.logical_id[:-8]
-        for stack in stacks
-        for found in assembly.resources(stack, "AWS::IAM::Role")
+        for found in assembly.all_resources("AWS::IAM::Role")
+        if found.stack.startswith(("compilegate-", "neighbour-"))
     }
     assert {said["role"].split()[1] for said in TABLE["ask"].values() if "role" in said} == there
