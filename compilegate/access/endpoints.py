@@ -1,7 +1,7 @@
 """What jobs reach from a VPC without a way to the internet, and what they may do there. Pure.
 
 Which services those are follows from the jobs' roles: what no role may call needs no way to it
-(`tests/infra/access/test_endpoints.py` holds the two together). Each endpoint has a policy of its
+(`tests/infra/test_network.py` holds the two together). Each endpoint has a policy of its
 own, so that a program with somebody else's credentials finds nobody else's bucket there.
 """
 

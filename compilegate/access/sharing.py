@@ -49,10 +49,7 @@ def of_repository(readers: Sequence[str], partition: str) -> list[Document]:
 
 def group_policy(arns: Arns, group: str, readers: Sequence[str]) -> Document:
     """The policy of a model package group: look at its versions."""
-    models = [
-        arns.sagemaker(f"model-package-group/{group}"),
-        arns.sagemaker(f"model-package/{group}/*"),
-    ]
+    models = arns.sagemaker(f"model-package/{group}/*")
     return {
         "Version": "2012-10-17",
         "Statement": _shared("ShareModels", READ_MODELS, readers, arns.partition, Resource=models),

@@ -51,7 +51,9 @@ NAMES = (
     "Name",
 )
 """Properties that give a resource its physical name, where it has one."""
-NAMED_AFTER_THE_STACK = ("AWS::DynamoDB::Table", "AWS::IAM::Role", "AWS::SQS::Queue")
+NAMED_AFTER_THE_STACK = (
+    *("AWS::DynamoDB::Table", "AWS::IAM::Role", "AWS::KMS::Key", "AWS::SQS::Queue"),
+)
 REFERENCE_IS_THE_ARN = ("AWS::SNS::Topic", "AWS::SageMaker::ModelPackageGroup")
 
 

@@ -3,26 +3,19 @@ against what AWS's reference says that each action authorizes."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import boto3
 import pytest
 
-from compilegate.access.bootstrap import policies
+from compilegate.access import Arns
+from compilegate.access.bootstrap import LARGEST_MANAGED_POLICY, policies
 from tests.infra.access.authorization import faults
-from tests.infra.access.policy_engine import ARNS_HERE, names_of
-from tests.infra.assembly import Assembly
+from tests.infra.access.engine import OF_RESOURCES, names_of
+from tests.infra.assembly import ACCOUNT, Assembly
 
 pytestmark = pytest.mark.slow
-
-OF_RESOURCES = {
-    "AWS::S3::BucketPolicy": "PolicyDocument",
-    "AWS::KMS::Key": "KeyPolicy",
-    "AWS::ECR::Repository": "RepositoryPolicyText",
-    "AWS::SNS::TopicPolicy": "PolicyDocument",
-    "AWS::SQS::QueuePolicy": "PolicyDocument",
-    "AWS::EC2::VPCEndpoint": "PolicyDocument",
-    "AWS::SageMaker::ModelPackageGroup": "ModelPackageGroupPolicy",
-}
 
 
 def test_every_policy_of_a_template_grants_what_it_says(assembly: Assembly) -> None:
@@ -39,12 +32,30 @@ def test_every_policy_of_a_template_grants_what_it_says(assembly: Assembly) -> N
     assert found == []
 
 
-@pytest.mark.parametrize("network", [False, True])
-@pytest.mark.parametrize("key", [None, f"arn:aws:kms:us-east-1:123456789012:key/{'0' * 32}"])
-def test_the_policies_of_the_bootstrap_grant_what_they_say(network: bool, key: str | None) -> None:
-    source = (ARNS_HERE, "before", "bucket-before")
-    names = names_of("compilegate", network=network, key_arn=key, source=source)
-    for document in policies(ARNS_HERE, names).values():
+LONGEST = {
+    "project": "p" * 20,
+    "bucket": "b" * 63,
+    "repository_prefix": "r" * 200,
+    "key_alias": f"alias/{'k' * 250}",
+    "topic": "t" * 256,
+    "schedule_group": "g" * 64,
+    "qualifier": "q" * 10,
+    "boundary": f"{'p' * 20}-boundary",
+}
+
+
+@pytest.mark.parametrize("partition", boto3.Session().get_available_partitions())
+@pytest.mark.parametrize("theirs", [False, True], ids=["own key", "their key"])
+def test_the_policies_of_the_bootstrap_grant_what_they_say_and_fit_with_the_longest_names(
+    theirs: bool, partition: str
+) -> None:
+    regions = boto3.Session().get_available_regions("s3", partition)
+    arns = Arns(partition=partition, region=max(regions, key=len), account=ACCOUNT)
+    key = arns.of_service("kms", f"key/mrk-{'0' * 32}") if theirs else None
+    names = names_of(**LONGEST, network=True, key_arn=key, source=(arns, "s" * 20, "s" * 63))
+    for name, document in policies(arns, names).items():
+        assert len(json.dumps(document, separators=(",", ":"))) <= LARGEST_MANAGED_POLICY, name
+        assert len(name) <= 128
         assert list(faults(document)) == []
 
 
@@ -53,7 +64,7 @@ ASKED = {"StringEquals": {"aws:RequestTag/project": "x"}}
 HAD = {"StringEquals": {"aws:ResourceTag/project": "x"}}
 
 
-def allow(action: str, resources: Any = "*", condition: Any = None) -> dict[str, Any]:
+def allow(action: str, resources: str = "*", condition: Any = None) -> dict[str, Any]:
     rest = {} if condition is None else {"Condition": condition}
     return {"Sid": "S", "Effect": "Allow", "Action": action, "Resource": resources, **rest}
 
