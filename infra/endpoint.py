@@ -20,13 +20,20 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from compilegate.access import Arns, Statement
-from compilegate.access.jobs import MANY_OBJECTS, join_vpc, publish_metrics, pull_images, write_logs
+from compilegate.access import Arns
+from compilegate.access.jobs import WRITE, join_vpc, publish_metrics, pull_images, write_logs
 from compilegate.access.layout import answers_prefix, models_prefix, requests_prefix
-from compilegate.account.named import repository_arns, serving_folders, serving_repositories
-from compilegate.account.settings import Names
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import alarm, log_group, scoped_role, service_principal, stack_options
+from compilegate.infra.parts import (
+    alarm,
+    log_group,
+    may,
+    may_list,
+    may_objects,
+    scoped_role,
+    service_principal,
+    stack_options,
+)
 from compilegate.infra.project import Project, deploys
 from compilegate.pipelines.deployment import Network
 from compilegate.pipelines.requests.keys_network_tags import volume_key_of
@@ -232,34 +239,16 @@ def serving_role(
 ) -> iam.IRole:
     """A served model: reads its own workload's models, pulls its image, writes its log; in a batch
     transform it reads requests and writes answers."""
-    stack, settings = cdk.Stack.of(scope), project.settings
-    arns, bucket, key = Arns.of(stack), foundation.bucket_arn, foundation.key.key_arn
-    batch = serving.deploy == BATCH
-    reads = [models_prefix(workload.name)]
+    settings, arns = project.settings, Arns.of(cdk.Stack.of(scope))
+    bucket, key = foundation.bucket_arn, foundation.key.key_arn
+    reads, answers = [models_prefix(workload.name)], [answers_prefix(workload.name)]
     log = f"Endpoints/{project.names.endpoint(workload.name)}"
     writes = []
-    if batch:
+    if serving.deploy == BATCH:
         reads.append(batch_input(workload, serving))
         log = "TransformJobs"
-        writes = [
-            Statement(
-                sid="WriteAnswers",
-                actions=["s3:AbortMultipartUpload", "s3:PutObject"],
-                resources=[f"{bucket}/{answers_prefix(workload.name)}*"],
-                because=MANY_OBJECTS,
-            )
-        ]
-    folders = serving_folders(workload)
-    repositories = [
-        *foundation.repository_arns(folders),
-        *repository_arns(arns, serving_repositories(workload, stack.region)),
-    ]
-    if folders and settings.source is not None:
-        # A model that was promoted is served in the image that it was tried in.
-        source = settings.source
-        names = Names(settings.model_copy(update={"project": source.project}))
-        there = Arns(partition=stack.partition, region=source.region, account=source.account)
-        repositories += [there.repository(names.repository(folder)) for folder in folders]
+        writes = [may_objects("WriteAnswers", *WRITE, bucket=bucket, below=answers)]
+    repositories = [*foundation.serving_arns([workload]), *foundation.promoted_arns([workload])]
     return scoped_role(
         scope,
         "ServingRole",
@@ -267,29 +256,15 @@ def serving_role(
         trusted=service_principal(scope, "sagemaker"),
         description=f"Models of {workload.name} that answer requests",
         statements=[
-            Statement(
-                sid="ReadModels",
-                actions=["s3:GetObject"],
-                resources=[f"{bucket}/{prefix}*" for prefix in reads],
-                because=MANY_OBJECTS,
-            ),
-            Statement(
-                sid="ListModels",
-                actions=["s3:ListBucket"],
-                resources=[bucket],
-                conditions={"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in reads]}},
-            ),
+            may_objects("ReadModels", "s3:GetObject", bucket=bucket, below=reads),
+            may_list("ListModels", bucket, reads),
             *writes,
-            Statement(
-                sid="UseKey",
-                actions=["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"],
-                resources=[key],
-            ),
-            Statement(
-                sid="EncryptVolumes",
-                actions=["kms:CreateGrant"],
-                resources=[key],
-                conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+            may("UseKey", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey", on=[key]),
+            may(
+                "EncryptVolumes",
+                "kms:CreateGrant",
+                on=[key],
+                when={"Bool": {"kms:GrantIsForAWSResource": "true"}},
             ),
             *pull_images(repositories),
             write_logs(

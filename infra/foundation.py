@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import aws_cdk as cdk
@@ -24,10 +24,14 @@ from compilegate.access.approver import approver_statements
 from compilegate.access.bootstrap import PROJECT_TAG, execution_role
 from compilegate.access.layout import checkpoints_prefix, executions_prefix, training_prefix
 from compilegate.access.sharing import of_bucket, of_key, of_repository
+from compilegate.account.named import repository_arns, serving_folders, serving_repositories
+from compilegate.account.settings import Names
 from compilegate.account.settings.declaration import Storage
 from compilegate.account.settings.names import output_suffix
 from compilegate.infra.parts import (
+    acknowledge,
     alarm,
+    outputs,
     removal_policy,
     scoped_role,
     service_principal,
@@ -35,9 +39,9 @@ from compilegate.infra.parts import (
     tagged_budget,
 )
 from compilegate.infra.project import Project
+from compilegate.workload import Workload
 
 GENERATE = ["kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"]
-RE_ENCRYPT = ["kms:ReEncryptFrom", "kms:ReEncryptTo"]
 
 
 class FoundationStack(cdk.Stack):
@@ -69,18 +73,37 @@ class FoundationStack(cdk.Stack):
         """Made from the bucket's name, so that policies in other stacks stay readable."""
         return self._arns.bucket(self.bucket_name)
 
-    def repository_arns(self, images: Sequence[str]) -> list[str]:
-        return [self.repository_arn(image) for image in images]
-
-    def repository_arn(self, image: str) -> str:
-        """Made from the repository's name: CloudFormation refuses to remove a repository whose
+    def repository_arns(self, images: Iterable[str]) -> list[str]:
+        """Made from the repositories' names: CloudFormation refuses to remove a repository whose
         export is in use, and then no folder of `containers/` could ever be removed."""
-        return self._arns.repository(self._project.names.repository(image))
+        return [self._arns.repository(self._project.names.repository(image)) for image in images]
+
+    def serving_arns(self, workloads: Iterable[Workload]) -> list[str]:
+        """The repositories of the images that models of these workloads are served in."""
+        declared = list(workloads)
+        folders = {folder for each in declared for folder in serving_folders(each)}
+        of_aws = {found for each in declared for found in serving_repositories(each, self.region)}
+        return [
+            *self.repository_arns(sorted(folders)),
+            *sorted(repository_arns(self._arns, of_aws)),
+        ]
+
+    def promoted_arns(self, workloads: Iterable[Workload]) -> list[str]:
+        """The same in the stage before: a model that was promoted is served in the image that it
+        was tried in."""
+        source, settings = self._project.settings.source, self._project.settings
+        if source is None:
+            return []
+        names = Names(settings.model_copy(update={"project": source.project}))
+        there = Arns(partition=self.partition, region=source.region, account=source.account)
+        folders = {folder for each in workloads for folder in serving_folders(each)}
+        return [there.repository(names.repository(folder)) for folder in sorted(folders)]
 
     @property
     def assets_bucket_name(self) -> str:
-        """The bucket that `cdk bootstrap` made."""
-        return assets_bucket_name(self)
+        """The bucket that `cdk bootstrap` made in the account and region."""
+        qualifier = self.synthesizer.bootstrap_qualifier
+        return f"cdk-{qualifier}-assets-{self.account}-{self.region}"
 
     def _key(self) -> kms.IKey:
         """The one key that everything at rest is encrypted with: it rotates, and logs, alarms and
@@ -102,37 +125,19 @@ class FoundationStack(cdk.Stack):
         if settings.bootstrap.qualifier is None:
             # The tag of a key counts only minutes after it was made, and CloudFormation goes on.
             deploys = iam.ArnPrincipal(execution_role(self._arns, self._project.names.qualifier))
-            key.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid="Deploy",
-                    # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
-                    principals=[deploys],
-                    actions=["kms:*"],
-                    resources=["*"],
-                )
-            )
+            _allow(key, "Deploy", deploys, "kms:*")
         groups = ("codebuild/", "lambda/", "sagemaker/Endpoints/", "vpc/")
         logs = [self._arns.log_group(f"/aws/{group}{settings.project}-*") for group in groups]
-        key.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="EncryptLogGroups",
-                # pyrefly: ignore[bad-argument-type]  # and here
-                principals=[iam.ServicePrincipal(f"logs.{self.region}.amazonaws.com")],
-                actions=["kms:Decrypt", "kms:Encrypt", *GENERATE, *RE_ENCRYPT],
-                resources=["*"],
-                conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logs}},
-            )
+        _allow(
+            key,
+            "EncryptLogGroups",
+            iam.ServicePrincipal(f"logs.{self.region}.amazonaws.com"),
+            *("kms:Decrypt", "kms:Encrypt", *GENERATE, "kms:ReEncryptFrom", "kms:ReEncryptTo"),
+            when={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logs}},
         )
         for sid, principal in self._senders().items():
-            key.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid=f"Send{sid}ToTheTopic",
-                    principals=[principal],
-                    actions=["kms:Decrypt", *GENERATE],
-                    resources=["*"],
-                )
-            )
-        # pyrefly: ignore[bad-return]  # and here
+            _allow(key, f"Send{sid}ToTheTopic", principal, "kms:Decrypt", *GENERATE)
+        # pyrefly: ignore[bad-return]  # the CDK names a parameter in two ways
         return key
 
     def _senders(self) -> Mapping[str, iam.IPrincipal]:
@@ -173,12 +178,11 @@ class FoundationStack(cdk.Stack):
                 event_bridge_enabled=True
             )
         )
-        cdk.Validations.of(bucket).acknowledge(
-            cdk.Acknowledgment(
-                id="AwsSolutions-S1",
-                reason="CloudTrail's data events record who read what, for all buckets of an "
-                "account; access logs would need a second bucket without this key.",
-            )
+        acknowledge(
+            bucket,
+            "AwsSolutions-S1",
+            "CloudTrail's data events record who read what, for all buckets of an "
+            "account; access logs would need a second bucket without this key.",
         )
         return bucket
 
@@ -219,14 +223,7 @@ class FoundationStack(cdk.Stack):
             enforce_ssl=True,
         )
         for sid, principal in self._senders().items():
-            topic.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid=f"Publish{sid}",
-                    principals=[principal],
-                    actions=["sns:Publish"],
-                    resources=[topic.topic_arn],
-                )
-            )
+            _allow(topic, f"Publish{sid}", principal, "sns:Publish", on=topic.topic_arn)
         if notifications.email is not None:
             # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
             topic.add_subscription(subscriptions.EmailSubscription(notifications.email))
@@ -244,24 +241,15 @@ class FoundationStack(cdk.Stack):
             enforce_ssl=True,
             retention_period=cdk.Duration.days(14),
         )
-        cdk.Validations.of(queue).acknowledge(
-            cdk.Acknowledgment(
-                id="AwsSolutions-SQS3", reason="This is the dead-letter queue of the others."
-            )
-        )
-        queue.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="KeepWhatRulesCouldNotDeliver",
-                # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
-                principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                actions=["sqs:SendMessage"],
-                resources=[queue.queue_arn],
-                conditions={
-                    "ArnLike": {
-                        "aws:SourceArn": self._arns.of_service("events", f"rule/{project}-*")
-                    }
-                },
-            )
+        acknowledge(queue, "AwsSolutions-SQS3", "This is the dead-letter queue of the others.")
+        rules = self._arns.of_service("events", f"rule/{project}-*")
+        _allow(
+            queue,
+            "KeepWhatRulesCouldNotDeliver",
+            iam.ServicePrincipal("events.amazonaws.com"),
+            "sqs:SendMessage",
+            on=queue.queue_arn,
+            when={"ArnLike": {"aws:SourceArn": rules}},
         )
         alarm(
             self,
@@ -282,17 +270,12 @@ class FoundationStack(cdk.Stack):
         """Every decision on every workload's posture; a workload's keeper reaches its own only."""
         # Without a name of its own: one that was kept would block the next deployment, which then
         # begins in shadow, as with any record that was lost.
+        keys = {"workload": "HASH", "part": "RANGE"}
         table = dynamodb.CfnTable(
             self,
             "Postures",
-            key_schema=[
-                {"attributeName": "workload", "keyType": "HASH"},
-                {"attributeName": "part", "keyType": "RANGE"},
-            ],
-            attribute_definitions=[
-                {"attributeName": "workload", "attributeType": "S"},
-                {"attributeName": "part", "attributeType": "S"},
-            ],
+            key_schema=[{"attributeName": name, "keyType": kind} for name, kind in keys.items()],
+            attribute_definitions=[{"attributeName": name, "attributeType": "S"} for name in keys],
             billing_mode="PAY_PER_REQUEST",
             point_in_time_recovery_specification={"pointInTimeRecoveryEnabled": True},
             sse_specification={
@@ -358,19 +341,18 @@ class FoundationStack(cdk.Stack):
             )
 
     def _outputs(self) -> None:
-        outputs = {
-            "BucketName": self.bucket.bucket_name,
-            "KeyArn": self.key.key_arn,
-            "NotificationTopicArn": self.topic.topic_arn,
-            "PostureTableName": self.table.ref,
+        outputs(
+            self,
+            BucketName=self.bucket.bucket_name,
+            KeyArn=self.key.key_arn,
+            NotificationTopicArn=self.topic.topic_arn,
+            PostureTableName=self.table.ref,
             **({} if self.approver is None else {"ApproverRoleArn": self.approver.role_arn}),
             **{
                 f"RepositoryUri{output_suffix(image)}": repository.repository_uri
                 for image, repository in self.repositories.items()
             },
-        }
-        for name, value in outputs.items():
-            cdk.CfnOutput(self, name, value=value)
+        )
         # Export what workloads import, even when there are none: the stack of a deleted workload
         # may still exist, and CloudFormation refuses to remove an export that is in use.
         for value in (
@@ -385,10 +367,20 @@ class FoundationStack(cdk.Stack):
                 self.export_value(value)
 
 
-def assets_bucket_name(stack: cdk.Stack) -> str:
-    """The bucket that `cdk bootstrap` made in the stack's account and region."""
-    qualifier = stack.synthesizer.bootstrap_qualifier
-    return f"cdk-{qualifier}-assets-{stack.account}-{stack.region}"
+def _allow(
+    resource: kms.Key | sns.Topic | sqs.Queue,
+    sid: str,
+    principal: Any,
+    *actions: str,
+    on: str = "*",
+    when: Mapping[str, Any] | None = None,
+) -> None:
+    """Let a principal do this by the resource's own policy."""
+    resource.add_to_resource_policy(
+        iam.PolicyStatement(
+            sid=sid, principals=[principal], actions=[*actions], resources=[on], conditions=when
+        )
+    )
 
 
 TEMPORARY = {
