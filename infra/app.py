@@ -14,11 +14,11 @@ from compilegate.account.settings import SettingsError
 from compilegate.account.settings.reading import network_of
 from compilegate.errors import CompilegateError
 from compilegate.infra.ci import CiStack
-from compilegate.infra.endpoint import EndpointStack, endpoint_of
+from compilegate.infra.endpoint import EndpointStack
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
 from compilegate.infra.network import NetworkStack
-from compilegate.infra.project import DeclaredWorkload, Project, read_project
+from compilegate.infra.project import DeclaredWorkload, Project, endpoint_of, read_project
 from compilegate.infra.workload import WorkloadStack
 from compilegate.pipelines.requests.regions import lacking_images
 

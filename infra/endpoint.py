@@ -34,12 +34,11 @@ from compilegate.infra.parts import (
     service_principal,
     stack_options,
 )
-from compilegate.infra.project import Project, deploys
+from compilegate.infra.project import BATCH, Project
 from compilegate.pipelines.deployment import Network
 from compilegate.pipelines.requests.keys_network_tags import volume_key_of
 from compilegate.workload import Served, Workload
 
-BATCH = "batch"
 VARIANT = "AllTraffic"
 VERSION = "Version"
 """The stack's parameter; 0 while no model is approved."""
@@ -48,12 +47,6 @@ SEPARATOR = "--"
 MINUTE = 60
 BAD_MINUTES = 2
 """How long an endpoint is bad before its alarm goes off."""
-
-
-def endpoint_of(workload: Workload) -> Served | None:
-    """How its endpoint is served; None where approving a model changes none."""
-    serving = deploys(workload)
-    return serving if serving is not None and serving.deploy != BATCH else None
 
 
 class EndpointStack(cdk.Stack):

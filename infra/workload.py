@@ -53,7 +53,6 @@ from compilegate.infra.definition import (
     incomplete_definition,
 )
 from compilegate.infra.endpoint import (
-    BATCH,
     SEPARATOR,
     alarm_names,
     batch_input,
@@ -82,7 +81,7 @@ from compilegate.infra.parts import (
     stack_options,
     tagged_budget,
 )
-from compilegate.infra.project import DeclaredWorkload, Project, deploys
+from compilegate.infra.project import DeclaredWorkload, Project, deploys, endpoint_of
 from compilegate.pipelines.deployment import MadeNetwork, Network
 from compilegate.pipelines.requests.keys_network_tags import volume_key_of
 from compilegate.pipelines.standin import BUCKET, stand_ins
@@ -295,7 +294,7 @@ class WorkloadStack(cdk.Stack):
             "serving": serving,
             "foundation": self._foundation,
         }
-        if serving.deploy != BATCH:
+        if self._answers:
             watch_endpoint(self, **shared)
         return serving_role(self, **shared).role_arn
 
@@ -440,7 +439,7 @@ class WorkloadStack(cdk.Stack):
     @property
     def _answers(self) -> bool:
         """Whether approving a model changes an endpoint."""
-        return self._serving is not None and self._serving.deploy != BATCH
+        return endpoint_of(self._workload) is not None
 
     @property
     def _endpoint_alarms(self) -> list[str]:
