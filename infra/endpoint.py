@@ -15,7 +15,6 @@ import json
 from typing import Any
 
 import aws_cdk as cdk
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
@@ -25,8 +24,6 @@ from compilegate.access.jobs import WRITE, join_vpc, publish_metrics, pull_image
 from compilegate.access.layout import answers_prefix, models_prefix, requests_prefix
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.parts import (
-    alarm,
-    log_group,
     may,
     may_list,
     may_objects,
@@ -44,7 +41,6 @@ VERSION = "Version"
 """The stack's parameter; 0 while no model is approved."""
 SEPARATOR = "--"
 """No workload's name has two hyphens, so that none of `news` reads like one of `news-topics`."""
-MINUTE = 60
 BAD_MINUTES = 2
 """How long an endpoint is bad before its alarm goes off."""
 
@@ -82,7 +78,12 @@ class EndpointStack(cdk.Stack):
         container = {
             "modelPackageName": Arns.of(self).sagemaker(f"model-package/{group}/{version}")
         }
-        placed = _placed(network or Network())
+        network = network or Network()
+        vpc = {"subnets": [*network.subnets], "securityGroupIds": [*network.security_group_ids]}
+        placed = {
+            "enable_network_isolation": network.isolation,
+            "vpc_config": vpc if network.subnets else None,
+        }
         variant = _variant(serving)
         # SageMaker makes no volume where the machine has disks of its own, nor without machines.
         key = None
@@ -119,14 +120,6 @@ class EndpointStack(cdk.Stack):
         for resource in (made, configuration, answering):
             resource.cfn_options.condition = model
         cdk.CfnOutput(self, "EndpointName", value=endpoint)
-
-
-def _placed(network: Network) -> dict[str, Any]:
-    vpc = {"subnets": list(network.subnets), "securityGroupIds": list(network.security_group_ids)}
-    return {
-        "enable_network_isolation": network.isolation,
-        "vpc_config": vpc if network.subnets else None,
-    }
 
 
 def _variant(serving: Served) -> dict[str, Any]:
@@ -170,61 +163,50 @@ def alarm_names(endpoint: str) -> list[str]:
 
 def watch_endpoint(
     scope: Construct,
-    *,
     project: Project,
     workload: Workload,
     serving: Served,
     foundation: FoundationStack,
-) -> list[cloudwatch.CfnAlarm]:
+) -> None:
     """Alarms for answers that are errors and for those that come late; and the endpoint's log.
 
     They stand in the workload's stack, so that they are there before the first version is.
     """
     endpoint = project.names.endpoint(workload.name)
     # SageMaker would make it: without a key, and kept for ever.
-    log_group(
-        scope,
-        "AnswersLog",
-        name=f"/aws/sagemaker/Endpoints/{endpoint}",
-        key=foundation.key,
-        days=project.settings.storage.log_days,
-    )
+    foundation.log_group(scope, "AnswersLog", f"/aws/sagemaker/Endpoints/{endpoint}")
     errors, latency = alarm_names(endpoint)
     shared: dict[str, Any] = {
         "namespace": "AWS/SageMaker",
         "dimensions": {"EndpointName": endpoint, "VariantName": VARIANT},
-        "period": MINUTE,
+        "minutes": 1,
         "periods": BAD_MINUTES,
-        "topic_arn": foundation.topic.topic_arn,
     }
-    return [
-        alarm(
-            scope,
-            "Errors",
-            name=errors,
-            description=f"The endpoint {endpoint} answers with errors",
-            metric="Invocation5XXErrors",
-            statistic="Sum",
-            threshold=1,
-            **shared,
-        ),
-        alarm(
-            scope,
-            "Latency",
-            name=latency,
-            description=f"The model behind {endpoint} takes longer than {serving.max_latency_ms} "
-            "ms on average",
-            metric="ModelLatency",
-            statistic="Average",
-            threshold=1000.0 * serving.max_latency_ms,  # in microseconds
-            **shared,
-        ),
-    ]
+    foundation.alarm(
+        scope,
+        "Errors",
+        alarm_name=errors,
+        alarm_description=f"The endpoint {endpoint} answers with errors",
+        metric_name="Invocation5XXErrors",
+        statistic="Sum",
+        threshold=1,
+        **shared,
+    )
+    foundation.alarm(
+        scope,
+        "Latency",
+        alarm_name=latency,
+        alarm_description=f"The model behind {endpoint} takes longer than "
+        f"{serving.max_latency_ms} ms on average",
+        metric_name="ModelLatency",
+        statistic="Average",
+        threshold=1000.0 * serving.max_latency_ms,  # in microseconds
+        **shared,
+    )
 
 
 def serving_role(
     scope: Construct,
-    *,
     project: Project,
     workload: Workload,
     serving: Served,

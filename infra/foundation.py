@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import aws_cdk as cdk
+from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
@@ -30,17 +32,17 @@ from compilegate.account.settings.declaration import Storage
 from compilegate.account.settings.names import output_suffix
 from compilegate.infra.parts import (
     acknowledge,
-    alarm,
     outputs,
     removal_policy,
     scoped_role,
     service_principal,
     stack_options,
-    tagged_budget,
 )
 from compilegate.infra.project import Project
 from compilegate.workload import Workload
 
+PER_CENT = ((80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
+"""Shares of a budget at which people are told: of what was spent, or of what will be."""
 GENERATE = ["kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"]
 
 
@@ -105,6 +107,70 @@ class FoundationStack(cdk.Stack):
         qualifier = self.synthesizer.bootstrap_qualifier
         return f"cdk-{qualifier}-assets-{self.account}-{self.region}"
 
+    def log_group(self, scope: Construct, id: str, name: str) -> logs.CfnLogGroup:
+        """A log group, encrypted and kept as the settings say; the key's policy has to allow its
+        name."""
+        days = self._project.settings.storage.log_days
+        group = logs.CfnLogGroup(
+            scope, id, log_group_name=name, kms_key_id=self.key.key_arn, retention_in_days=days
+        )
+        group.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
+        return group
+
+    def alarm(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        dimensions: Mapping[str, str],
+        minutes: int,
+        periods: int = 1,
+        **watched: Any,
+    ) -> None:
+        """Tells people of a metric at a threshold; its name must begin with the project's."""
+        cloudwatch.CfnAlarm(
+            scope,
+            id,
+            dimensions=[{"name": key, "value": value} for key, value in dimensions.items()],
+            period=60 * minutes,
+            evaluation_periods=periods,
+            comparison_operator="GreaterThanOrEqualToThreshold",
+            treat_missing_data="notBreaching",
+            alarm_actions=[self.topic.topic_arn],
+            **watched,
+        )
+
+    def budget(self, scope: Construct, name: str, tag: str, value: str, usd: float) -> None:
+        """A monthly budget; its name must be the only such one of the account, in all regions.
+
+        AWS counts a tag from the day on which it is activated for cost allocation, which is done
+        once for the account that pays (docs/aws.md).
+        """
+        subscriber = {"subscriptionType": "SNS", "address": self.topic.topic_arn}
+        budgets.CfnBudget(
+            scope,
+            "Budget",
+            budget={
+                "budgetName": name,
+                "budgetType": "COST",
+                "timeUnit": "MONTHLY",
+                "budgetLimit": {"amount": usd, "unit": "USD"},
+                "costFilters": {"TagKeyValue": [f"user:{tag}${value}"]},
+            },
+            notifications_with_subscribers=[
+                {
+                    "notification": {
+                        "notificationType": kind,
+                        "comparisonOperator": "GREATER_THAN",
+                        "threshold": per_cent,
+                        "thresholdType": "PERCENTAGE",
+                    },
+                    "subscribers": [subscriber],
+                }
+                for per_cent, kind in PER_CENT
+            ],
+        )
+
     def _key(self) -> kms.IKey:
         """The one key that everything at rest is encrypted with: it rotates, and logs, alarms and
         budgets may use it."""
@@ -127,13 +193,13 @@ class FoundationStack(cdk.Stack):
             deploys = iam.ArnPrincipal(execution_role(self._arns, self._project.names.qualifier))
             _allow(key, "Deploy", deploys, "kms:*")
         groups = ("codebuild/", "lambda/", "sagemaker/Endpoints/", "vpc/")
-        logs = [self._arns.log_group(f"/aws/{group}{settings.project}-*") for group in groups]
+        logged = [self._arns.log_group(f"/aws/{group}{settings.project}-*") for group in groups]
         _allow(
             key,
             "EncryptLogGroups",
             iam.ServicePrincipal(f"logs.{self.region}.amazonaws.com"),
             *("kms:Decrypt", "kms:Encrypt", *GENERATE, "kms:ReEncryptFrom", "kms:ReEncryptTo"),
-            when={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logs}},
+            when={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logged}},
         )
         for sid, principal in self._senders().items():
             _allow(key, f"Send{sid}ToTheTopic", principal, "kms:Decrypt", *GENERATE)
@@ -251,18 +317,18 @@ class FoundationStack(cdk.Stack):
             on=queue.queue_arn,
             when={"ArnLike": {"aws:SourceArn": rules}},
         )
-        alarm(
+        self.alarm(
             self,
             "Undelivered",
-            name=f"{project}-undelivered",
-            description=f"A start or an event of {project} failed for good: it is in the queue of "
-            f"dead letters of {project}-foundation, the log of its function says why",
+            alarm_name=f"{project}-undelivered",
+            alarm_description=f"A start or an event of {project} failed for good: it is in the "
+            f"queue of dead letters of {project}-foundation, the log of its function says why",
             namespace="AWS/SQS",
-            metric="ApproximateNumberOfMessagesVisible",
+            metric_name="ApproximateNumberOfMessagesVisible",
             dimensions={"QueueName": queue.queue_name},
             statistic="Maximum",
             threshold=1,
-            topic_arn=self.topic.topic_arn,
+            minutes=5,
         )
         return queue
 
@@ -322,15 +388,8 @@ class FoundationStack(cdk.Stack):
     def _budget_and_dashboard(self) -> None:
         settings, names = self._project.settings, self._project.names
         if settings.budget.month_usd is not None:
-            tagged_budget(
-                self,
-                "Budget",
-                name=f"{settings.project}-{self.region}-all",
-                tag=PROJECT_TAG,
-                value=settings.project,
-                usd=settings.budget.month_usd,
-                topic_arn=self.topic.topic_arn,
-            )
+            name, usd = f"{settings.project}-{self.region}-all", settings.budget.month_usd
+            self.budget(self, name, PROJECT_TAG, settings.project, usd)
         if settings.dashboard and self._project.workloads:
             pipelines = [names.pipeline(each.workload.name) for each in self._project.workloads]
             cloudwatch.CfnDashboard(

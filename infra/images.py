@@ -21,7 +21,6 @@ from compilegate.catalog.images import ecr_repository
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.parts import (
     acknowledge,
-    log_group,
     may,
     scoped_role,
     service_principal,
@@ -129,9 +128,7 @@ class ImagesStack(cdk.Stack):
             )
 
         printed = f"/aws/codebuild/{names.build_project}"
-        logs = log_group(
-            self, "Logs", name=printed, key=foundation.key, days=settings.storage.log_days
-        )
+        logs = foundation.log_group(self, "Logs", printed)
         repositories = foundation.repository_arns(list(project.built_images))
         network = settings.network
         role = scoped_role(

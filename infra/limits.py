@@ -34,22 +34,28 @@ def limits_of(declared: DeclaredWorkload, definition: str, region: str) -> dict[
     workload = declared.workload
     budget = workload.budget or Budget()
     limits: dict[str, Any] = {"hours": budget.hours}
-    if (gap := _longest_gap(workload)) is not None:
-        limits["gap_hours"] = round(gap / timedelta(hours=1) + LATE_HOURS, 1)
+    schedule = workload.schedule
+    if schedule is not None and schedule.enabled:
+        gap = longest_gap(read_expression(schedule.expression), EPOCH, DAYS)
+        if gap is not None:  # None for a single start
+            limits["gap_hours"] = round(gap / timedelta(hours=1) + LATE_HOURS, 1)
     if workload.budget is None:
         return limits
     where = None if cdk.Token.is_unresolved(region) else region
     # A schedule may let jobs run for longer, or on another instance.
-    given = {} if workload.schedule is None else workload.schedule.parameters.given
+    given = {} if schedule is None else schedule.parameters.given
     bounds = [_bound(workload, definition, where, values) for values in ({}, given)]
     bound = max(bounds, key=lambda each: (len(each.unknown), each.usd))
     if faults := budget_faults(workload.name, budget, bound):
         raise BudgetError(*faults)
     if budget.month_usd is not None:
+        steps: dict[str, list[str]] = defaultdict(list)
+        for step, rate in bound.rates.items():
+            steps[f"{rate:.6g}"].append(step)
         limits |= {
             "month_usd": budget.month_usd,
             "most_usd": round(bound.usd, 2),
-            "rates": _by_rate(bound),
+            "rates": dict(steps),
         }
     return limits
 
@@ -62,18 +68,3 @@ def _bound(
     values, _ = parameter_values(read.parameters, texts)
     budget = workload.budget or Budget()
     return bound_of(jobs_of(read, values), budget, region)
-
-
-def _by_rate(bound: Bound) -> dict[str, list[str]]:
-    steps: dict[str, list[str]] = defaultdict(list)
-    for step, rate in bound.rates.items():
-        steps[f"{rate:.6g}"].append(step)
-    return dict(steps)
-
-
-def _longest_gap(workload: Workload) -> timedelta | None:
-    """Between two starts of the schedule; None without one that is on, or with a single start."""
-    schedule = workload.schedule
-    if schedule is None or not schedule.enabled:
-        return None
-    return longest_gap(read_expression(schedule.expression), EPOCH, DAYS)

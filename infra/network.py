@@ -21,7 +21,6 @@ from compilegate.access.jobs import ANY, NO_RESOURCE
 from compilegate.account.named import aws_repositories, repository_arns
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.parts import (
-    log_group,
     may,
     outputs,
     scoped_role,
@@ -168,13 +167,7 @@ class NetworkStack(cdk.Stack):
     def _flow_log(self) -> None:
         """Who spoke to whom: refused connections say what a program tried to reach."""
         arns, name = Arns.of(self), f"/aws/vpc/{self.stack_name}"
-        group = log_group(
-            self,
-            "Flows",
-            name=name,
-            key=self._foundation.key,
-            days=self._project.settings.storage.log_days,
-        )
+        group = self._foundation.log_group(self, "Flows", name)
         role = scoped_role(
             self,
             "FlowsRole",

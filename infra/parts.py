@@ -1,4 +1,4 @@
-"""What every stack is made with: options, roles, log groups, alarms, removal, budgets."""
+"""What every stack is made with: options, outputs, removal, roles and their statements."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import aws_cdk as cdk
-from aws_cdk import aws_budgets as budgets
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from compilegate.access.jobs import MANY_OBJECTS
 from compilegate.access.role import LARGEST_POLICY
 from compilegate.access.statement import Statement
-from compilegate.account.settings.declaration import LogDays, Storage
+from compilegate.account.settings.declaration import Storage
 from compilegate.errors import CompilegateError
 from compilegate.infra.project import Project
 
@@ -49,51 +45,6 @@ def removal_policy(storage: Storage) -> cdk.RemovalPolicy:
     if storage.retain:
         return cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
     return cdk.RemovalPolicy.DESTROY
-
-
-def log_group(
-    scope: Construct, id: str, *, name: str, key: kms.IKey, days: LogDays
-) -> logs.CfnLogGroup:
-    """A log group; its name must be one that the key's policy allows."""
-    group = logs.CfnLogGroup(
-        scope, id, log_group_name=name, kms_key_id=key.key_arn, retention_in_days=days
-    )
-    group.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
-    return group
-
-
-def alarm(
-    scope: Construct,
-    id: str,
-    *,
-    name: str,
-    description: str,
-    namespace: str,
-    metric: str,
-    dimensions: Mapping[str, str],
-    statistic: str,
-    threshold: float,
-    topic_arn: str,
-    period: int = 300,
-    periods: int = 1,
-) -> cloudwatch.CfnAlarm:
-    """Tells people when a metric reaches a threshold; its name must begin with the project's."""
-    return cloudwatch.CfnAlarm(
-        scope,
-        id,
-        alarm_name=name,
-        alarm_description=description,
-        namespace=namespace,
-        metric_name=metric,
-        dimensions=[{"name": key, "value": value} for key, value in dimensions.items()],
-        statistic=statistic,
-        period=period,
-        evaluation_periods=periods,
-        threshold=threshold,
-        comparison_operator="GreaterThanOrEqualToThreshold",
-        treat_missing_data="notBreaching",
-        alarm_actions=[topic_arn],
-    )
 
 
 class PolicySizeError(CompilegateError):
@@ -199,40 +150,3 @@ def _flat(value: Any) -> str:
     if function == "Fn::GetAtt":
         return f"<{'.'.join(argument)}>"
     return f"<{_flat(argument)}>"
-
-
-PER_CENT = ((80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
-"""Shares of the limit at which people are told: of what was spent, or of what will be."""
-
-
-def tagged_budget(
-    scope: Construct, id: str, *, name: str, tag: str, value: str, usd: float, topic_arn: str
-) -> budgets.CfnBudget:
-    """A monthly budget; its name must be the only such one of the account, in all regions.
-
-    AWS counts a tag from the day on which it is activated for cost allocation, which is done once
-    for the account that pays (docs/aws.md).
-    """
-    return budgets.CfnBudget(
-        scope,
-        id,
-        budget={
-            "budgetName": name,
-            "budgetType": "COST",
-            "timeUnit": "MONTHLY",
-            "budgetLimit": {"amount": usd, "unit": "USD"},
-            "costFilters": {"TagKeyValue": [f"user:{tag}${value}"]},
-        },
-        notifications_with_subscribers=[
-            {
-                "notification": {
-                    "notificationType": kind,
-                    "comparisonOperator": "GREATER_THAN",
-                    "threshold": per_cent,
-                    "thresholdType": "PERCENTAGE",
-                },
-                "subscribers": [{"subscriptionType": "SNS", "address": topic_arn}],
-            }
-            for per_cent, kind in PER_CENT
-        ],
-    )

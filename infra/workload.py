@@ -70,7 +70,6 @@ from compilegate.infra.keeper.events import (
 from compilegate.infra.keeper.program import HANDLER, keeper_program
 from compilegate.infra.limits import limits_of
 from compilegate.infra.parts import (
-    log_group,
     may,
     may_list,
     may_objects,
@@ -79,7 +78,6 @@ from compilegate.infra.parts import (
     scoped_role,
     service_principal,
     stack_options,
-    tagged_budget,
 )
 from compilegate.infra.project import DeclaredWorkload, Project, deploys, endpoint_of
 from compilegate.pipelines.deployment import MadeNetwork, Network
@@ -138,7 +136,10 @@ class WorkloadStack(cdk.Stack):
         self._serving = deploys(self._workload)
         self.serving_role_arn = ""
         if self._serving is not None:
-            self.serving_role_arn = self._serve(self._serving)
+            served = (project, self._workload, self._serving, foundation)
+            self.serving_role_arn = serving_role(self, *served).role_arn
+            if self._answers:
+                watch_endpoint(self, *served)
         keeper = self._keeper(definition, network_of(project.settings, network))
         if self._workload.posture is not None:
             # The definition names the function by its ARN, so CloudFormation sees no dependency.
@@ -149,15 +150,8 @@ class WorkloadStack(cdk.Stack):
             self._schedule(schedule).node.add_dependency(pipeline)
         budget = self._workload.budget
         if budget is not None and budget.month_usd is not None:
-            tagged_budget(
-                self,
-                "Budget",
-                name=f"{self._pipeline_name}-{self.region}",
-                tag=WORKLOAD_TAG,
-                value=name,
-                usd=budget.month_usd,
-                topic_arn=foundation.topic.topic_arn,
-            )
+            budget_name = f"{self._pipeline_name}-{self.region}"
+            foundation.budget(self, budget_name, WORKLOAD_TAG, name, budget.month_usd)
         outputs(
             self,
             PipelineArn=self._pipeline_arn,
@@ -286,18 +280,6 @@ class WorkloadStack(cdk.Stack):
         )
         return pipeline, definition.text
 
-    def _serve(self, serving: Served) -> str:
-        """The ARN of the role that models are served with; and the endpoint's log and alarms."""
-        shared: dict[str, Any] = {
-            "project": self._project,
-            "workload": self._workload,
-            "serving": serving,
-            "foundation": self._foundation,
-        }
-        if self._answers:
-            watch_endpoint(self, **shared)
-        return serving_role(self, **shared).role_arn
-
     def _schedule(self, schedule: Schedule) -> scheduler.CfnSchedule:
         """EventBridge Scheduler starts the pipeline; failed starts go to the dead letters."""
         names, retries = self._project.names, self._project.settings.scheduling
@@ -347,13 +329,7 @@ class WorkloadStack(cdk.Stack):
         twice more goes to the dead letters."""
         workload, foundation, settings = self._workload, self._foundation, self._project.settings
         description = f"Watches {workload.name}: reports, starts, decides, releases"
-        log = log_group(
-            self,
-            "KeeperLog",
-            name=f"/aws/lambda/{self._keeper_name}",
-            key=foundation.key,
-            days=settings.storage.log_days,
-        )
+        log = foundation.log_group(self, "KeeperLog", f"/aws/lambda/{self._keeper_name}")
         role = scoped_role(
             self,
             "KeeperRole",
