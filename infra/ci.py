@@ -15,14 +15,7 @@ from compilegate.access.layout import data_prefix, verdicts_prefix
 from compilegate.access.sharing import BY_S3, SEE_IMAGE, SHARED_PREFIXES
 from compilegate.account.settings.declaration import GitHub, Source
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import (
-    may,
-    may_list,
-    may_objects,
-    outputs,
-    scoped_role,
-    stack_options,
-)
+from compilegate.infra.parts import may, may_list, may_objects, outputs, scoped_role, stack_options
 from compilegate.infra.project import Project
 
 HOST = "token.actions.githubusercontent.com"

@@ -84,11 +84,18 @@ class EndpointStack(cdk.Stack):
             "enable_network_isolation": network.isolation,
             "vpc_config": vpc if network.subnets else None,
         }
-        variant = _variant(serving)
         # SageMaker makes no volume where the machine has disks of its own, nor without machines.
-        key = None
-        if serving.deploy == "real-time":
+        key, real_time = None, serving.deploy == "real-time"
+        variant: dict[str, Any] = {"variantName": VARIANT, "initialVariantWeight": 1}
+        if real_time:
             key = volume_key_of(serving.instance_type, foundation.key.key_arn)
+            variant["instanceType"] = serving.instance_type
+            variant["initialInstanceCount"] = serving.instance_count
+        else:
+            variant["serverlessConfig"] = {
+                "memorySizeInMb": serving.memory_mb,
+                "maxConcurrency": serving.max_concurrency,
+            }
         # Nothing of a model or a configuration can be changed: with other settings it is another.
         said = json.dumps(self.resolve([placed, variant, key, role_arn]), sort_keys=True)
         digest = hashlib.sha256(said.encode()).hexdigest()[:8]
@@ -113,29 +120,11 @@ class EndpointStack(cdk.Stack):
             "Endpoint",
             endpoint_name=endpoint,
             endpoint_config_name=configuration.attr_endpoint_config_name,
-            deployment_config=_guarded(endpoint, serving.instance_count)
-            if serving.deploy == "real-time"
-            else None,
+            deployment_config=_guarded(endpoint, serving.instance_count) if real_time else None,
         )
         for resource in (made, configuration, answering):
             resource.cfn_options.condition = model
         cdk.CfnOutput(self, "EndpointName", value=endpoint)
-
-
-def _variant(serving: Served) -> dict[str, Any]:
-    if serving.deploy == "serverless":
-        server = {
-            "serverlessConfig": {
-                "memorySizeInMb": serving.memory_mb,
-                "maxConcurrency": serving.max_concurrency,
-            }
-        }
-    else:
-        server = {
-            "instanceType": serving.instance_type,
-            "initialInstanceCount": serving.instance_count,
-        }
-    return {"variantName": VARIANT, "initialVariantWeight": 1, **server}
 
 
 def _guarded(endpoint: str, machines: int) -> dict[str, Any]:

@@ -19,13 +19,7 @@ from compilegate.access.jobs import ANY, NO_RESOURCE, pull_images
 from compilegate.account.settings.names import output_suffix
 from compilegate.catalog.images import ecr_repository
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import (
-    acknowledge,
-    may,
-    scoped_role,
-    service_principal,
-    stack_options,
-)
+from compilegate.infra.parts import acknowledge, may, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project
 
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any
 
 import aws_cdk as cdk
 
-from compilegate.account.plan.budget import Bound, BudgetError, bound_of, budget_faults
+from compilegate.account.plan.budget import BudgetError, bound_of, budget_faults
 from compilegate.account.plan.jobs import jobs_of
 from compilegate.document.model import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.infra.project import DeclaredWorkload
-from compilegate.workload import Workload
 from compilegate.workload.file import Budget
 from compilegate.workload.schedule import longest_gap, read_expression
 
@@ -44,7 +42,11 @@ def limits_of(declared: DeclaredWorkload, definition: str, region: str) -> dict[
     where = None if cdk.Token.is_unresolved(region) else region
     # A schedule may let jobs run for longer, or on another instance.
     given = {} if schedule is None else schedule.parameters.given
-    bounds = [_bound(workload, definition, where, values) for values in ({}, given)]
+    read, _ = read_definition(definition)
+    bounds = []
+    for values in ({}, {name: str(value) for name, value in given.items()}):
+        parameters, _ = parameter_values(read.parameters, values)
+        bounds.append(bound_of(jobs_of(read, parameters), budget, where))
     bound = max(bounds, key=lambda each: (len(each.unknown), each.usd))
     if faults := budget_faults(workload.name, budget, bound):
         raise BudgetError(*faults)
@@ -58,13 +60,3 @@ def limits_of(declared: DeclaredWorkload, definition: str, region: str) -> dict[
             "rates": dict(steps),
         }
     return limits
-
-
-def _bound(
-    workload: Workload, definition: str, region: str | None, given: Mapping[str, str | int]
-) -> Bound:
-    read, _ = read_definition(definition)
-    texts = {name: str(value) for name, value in given.items()}
-    values, _ = parameter_values(read.parameters, texts)
-    budget = workload.budget or Budget()
-    return bound_of(jobs_of(read, values), budget, region)

@@ -20,13 +20,7 @@ from compilegate.access.endpoints import GATEWAYS, Reached, endpoint_statements,
 from compilegate.access.jobs import ANY, NO_RESOURCE
 from compilegate.account.named import aws_repositories, repository_arns
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import (
-    may,
-    outputs,
-    scoped_role,
-    service_principal,
-    stack_options,
-)
+from compilegate.infra.parts import may, outputs, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project
 from compilegate.pipelines.deployment import MadeNetwork
 

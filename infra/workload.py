@@ -88,10 +88,6 @@ from compilegate.workload import Served
 from compilegate.workload.file import Schedule
 
 EXECUTION_NAMES = "SageMaker names an execution when it starts"
-RUNTIME = "python3.14"
-SECONDS = 120
-MEGABYTES = 256
-SECONDS_AN_HOUR = 3600
 LARGEST_ENVIRONMENT = 4_000
 """Characters: Lambda allows 4 KB for all variables of a function. A template has about as many as
 CloudFormation makes of them."""
@@ -311,7 +307,7 @@ class WorkloadStack(cdk.Stack):
                 "deadLetterConfig": {"arn": dead_letters},
                 "retryPolicy": {
                     "maximumRetryAttempts": retries.retry_attempts,
-                    "maximumEventAgeInSeconds": retries.retry_hours * SECONDS_AN_HOUR,
+                    "maximumEventAgeInSeconds": retries.retry_hours * 3600,
                 },
                 "sageMakerPipelineParameters": {
                     "pipelineParameterList": [
@@ -361,13 +357,13 @@ class WorkloadStack(cdk.Stack):
             "Keeper",
             function_name=self._keeper_name,
             description=description,
-            runtime=RUNTIME,
+            runtime="python3.14",
             architectures=["arm64"],
             handler=HANDLER,
             code={"s3Bucket": code.s3_bucket_name, "s3Key": code.s3_object_key},
             role=role.role_arn,
-            timeout=SECONDS,
-            memory_size=MEGABYTES,
+            timeout=120,
+            memory_size=256,
             kms_key_arn=foundation.key.key_arn,
             environment={"variables": self._variables(definition, network)},
             dead_letter_config={"targetArn": foundation.dead_letters.queue_arn},
