@@ -134,9 +134,9 @@ def table(states: Mapping[str, Mapping[str, str]]) -> str:
     """The table of docs/aws.md."""
     lines = ["| no. | claim | at most USD | tried | state |", "|--:|---|--:|---|---|"]
     for claim in CLAIMS:
-        usd, tried = (
-            (f"{claim.usd:.2f}", claim.asked or "always") if claim.proof else ("", "by hand")
-        )
+        usd, tried = "", "by hand"
+        if claim.proof:
+            usd, tried = f"{claim.usd:.2f}", claim.asked or "always"
         found = states.get(str(claim.number), {"state": NOT_TRIED})
         said = [found[key] for key in ("state", "date", "region", "execution") if found.get(key)]
         cells = (str(claim.number), claim.says, usd, tried, ", ".join(said))

@@ -15,7 +15,6 @@ from compilegate.account.session import open_session
 from compilegate.account.settings import SETTINGS_FILE
 from compilegate.account.settings.pins import write_pins
 from compilegate.infra.project import read_project
-from tests.account_proof import trial
 from tests.account_proof.__main__ import STATE, main, table
 from tests.account_proof.claims import CLAIMS, REMOVAL
 from tests.account_proof.motion import BUCKET, Motion
@@ -48,7 +47,6 @@ def test_a_claim_comes_after_what_it_needs_and_the_removal_comes_last() -> None:
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[AwsServer]:
     """An empty account, which this process and those that it starts take for AWS."""
-    monkeypatch.setattr(trial, "EVERY_SECONDS", 15.0)
     make_folder = Trial.make_folder
 
     def pinned(self: Trial) -> None:
