@@ -14,11 +14,11 @@ from compilegate.account.settings import SettingsError
 from compilegate.account.settings.reading import network_of
 from compilegate.errors import CompilegateError
 from compilegate.infra.ci import CiStack
-from compilegate.infra.endpoint import EndpointStack, endpoint_of
+from compilegate.infra.endpoint import EndpointStack
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
 from compilegate.infra.network import NetworkStack
-from compilegate.infra.project import DeclaredWorkload, Project, read_project
+from compilegate.infra.project import DeclaredWorkload, Project, endpoint_of, read_project
 from compilegate.infra.workload import WorkloadStack
 from compilegate.pipelines.requests.regions import lacking_images
 
@@ -37,35 +37,34 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
 
     Raises NoImageInRegionError when images that they need cannot be had in the region.
     """
-    _refuse_region_without_images(project, environment.region)
-    names = project.names
+    names, region = project.names, environment.region
+    bases = {name: image.base for name, image in project.images.items()}
+    workloads = [declared.workload for declared in project.workloads]
+    if region is not None and (lacking := lacking_images(workloads, bases, region)):
+        told = "which images each region has: compilegate aws images --regions"
+        raise NoImageInRegionError(*lacking, told)
     foundation = FoundationStack(app, names.foundation_stack, project=project, env=environment)
     shared: dict[str, Any] = {"project": project, "foundation": foundation, "env": environment}
     images = ImagesStack(app, names.images_stack, **shared)
-    images.add_stack_dependency(foundation)
-    stacks: list[cdk.Stack] = [foundation, images]
+    stacks: list[cdk.Stack] = [images]
     network = None
     if project.settings.network.create:
         network = NetworkStack(app, names.network_stack, **shared)
-        network.add_stack_dependency(foundation)
         stacks.append(network)
     for declared in project.workloads:
         made = _of_workload(app, declared, images, network, shared)
         for stack in made:
             cdk.Tags.of(stack).add(WORKLOAD_TAG, declared.workload.name)
         stacks += made
-    if project.settings.github is not None:
-        ci = CiStack(
-            app,
-            names.ci_stack,
-            github=project.settings.github,
-            base_repository_arns=images.base_repository_arns,
-            **shared,
+    if (github := project.settings.github) is not None:
+        pulled = images.base_repository_arns
+        stacks.append(
+            CiStack(app, names.ci_stack, github=github, base_repository_arns=pulled, **shared)
         )
-        ci.add_stack_dependency(foundation)
-        stacks.append(ci)
     for stack in stacks:
-        for key, value in project.names.tags.items():
+        stack.add_stack_dependency(foundation)
+    for stack in (foundation, *stacks):
+        for key, value in names.tags.items():
             cdk.Tags.of(stack).add(key, value)
         if names.path != "/":
             _put_roles_under(stack, names.path)
@@ -114,14 +113,6 @@ def _put_roles_under(stack: cdk.Stack, path: str) -> None:
     for construct in stack.node.find_all():
         if isinstance(construct, iam.CfnRole):
             construct.path = path
-
-
-def _refuse_region_without_images(project: Project, region: str | None) -> None:
-    bases = {name: image.base for name, image in project.images.items()}
-    workloads = [declared.workload for declared in project.workloads]
-    if region is not None and (lacking := lacking_images(workloads, bases, region)):
-        told = "which images each region has: compilegate aws images --regions"
-        raise NoImageInRegionError(*lacking, told)
 
 
 def main() -> None:

@@ -61,7 +61,7 @@ def check(session: AwsSession, names: Names) -> int:
         project = project_names(names, session)
         outdated = [
             name
-            for name, document in policies(arns_of(session), project).items()
+            for name, document in policies(Arns.of(session), project).items()
             if _policy_there(session, project, name) != document
         ]
     except ClientError as error:
@@ -86,7 +86,7 @@ def make(session: AwsSession, names: Names) -> list[str]:
             f"{SETTINGS_FILE}: bootstrap.qualifier names a bootstrap that exists, so this project "
             "makes none; leave the key out for one of the project's own"
         )
-    arns, project = arns_of(session), project_names(names, session)
+    arns, project = Arns.of(session), project_names(names, session)
     for name, document in policies(arns, project).items():
         _put_policy(session, project, name, document)
     deployment = [arns.policy(f"{project.path}{name}") for name in project.deployment]
@@ -104,10 +104,6 @@ def make(session: AwsSession, names: Names) -> list[str]:
         "--tags",
         f"{PROJECT_TAG}={project.project}",
     ]
-
-
-def arns_of(session: AwsSession) -> Arns:
-    return Arns(partition=session.partition, region=session.region, account=session.account)
 
 
 def project_names(names: Names, session: AwsSession) -> ProjectNames:
@@ -156,7 +152,7 @@ def _put_policy(session: AwsSession, project: ProjectNames, name: str, document:
         return
     if there == document:
         return
-    arn = arns_of(session).policy(f"{project.path}{name}")
+    arn = Arns.of(session).policy(f"{project.path}{name}")
     versions = iam.list_policy_versions(PolicyArn=arn)["Versions"]
     if len(versions) == MOST_VERSIONS:
         old = [version for version in versions if not version["IsDefaultVersion"]]
@@ -171,7 +167,7 @@ def _policy_there(session: AwsSession, project: ProjectNames, name: str) -> Any:
     Raises SettingsError for one that somebody else has made: a new version of it would change what
     others may do.
     """
-    iam, arn = session.client("iam"), arns_of(session).policy(f"{project.path}{name}")
+    iam, arn = session.client("iam"), Arns.of(session).policy(f"{project.path}{name}")
     try:
         policy = iam.get_policy(PolicyArn=arn)["Policy"]
     except iam.exceptions.NoSuchEntityException:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from compilegate.access import Arns, Statement
-from compilegate.access.jobs import ANY, JOB_NAMES, MANY_OBJECTS, NO_RESOURCE
+from compilegate.access.jobs import ANY, JOB_NAMES, NO_RESOURCE, WRITE
 from compilegate.access.layout import data_prefix, verdicts_prefix
 from compilegate.access.sharing import BY_S3, SEE_IMAGE, SHARED_PREFIXES
-from compilegate.account.named import repository_arns, serving_folders, serving_repositories
 from compilegate.account.settings.declaration import GitHub, Source
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import scoped_role, stack_options
+from compilegate.infra.parts import may, may_list, may_objects, outputs, scoped_role, stack_options
 from compilegate.infra.project import Project
 
 HOST = "token.actions.githubusercontent.com"
@@ -47,49 +45,51 @@ class CiStack(cdk.Stack):
         super().__init__(
             scope, id, **stack_options(project, env, "Compilegate: what its CI may do")
         )
-        provider, settings = github.provider_arn or self._provider(), project.settings
-        may = CiPermissions(
+        provider, settings = github.provider_arn, project.settings
+        if provider is None:
+            provider = iam.OidcProviderNative(
+                self, "GitHub", url=f"https://{HOST}", client_ids=[AUDIENCE]
+            ).oidc_provider_arn
+        permissions = CiPermissions(
             arns=Arns.of(self),
             project=settings.project,
-            qualifier=str(self.synthesizer.bootstrap_qualifier),
+            qualifier=project.names.qualifier,
             bucket_arn=foundation.bucket_arn,
             key_arn=foundation.key.key_arn,
-            repository_arns=foundation.repository_arns(list(project.images)),
+            repository_arns=foundation.repository_arns(project.images),
             base_repository_arns=base_repository_arns,
-            serving_arns=_serving(project, foundation, self),
+            serving_arns=foundation.serving_arns(each.workload for each in project.workloads),
             source=settings.source,
             source_bucket=project.names.source_bucket,
         )
-        repository = f"repo:{github.repository}"
+        # A job's subject names the environment alone, and a job of any branch can ask for one: a
+        # writer's own branch with a workflow of its own would do. Only the subject has the numbers
+        # of owner and repository.
+        ref, subject = f"refs/heads/{github.branch}", f"repo:{github.repository}"
+        repository = "/".join(part.partition("@")[0] for part in github.repository.split("/"))
         deploy = scoped_role(
             self,
             "DeployRole",
             name=project.names.ci_deploy_role,
             trusted=_jobs(
                 provider,
-                sub=f"{repository}:environment:{github.environment}",
-                **_deploying_claims(github),
+                sub=f"{subject}:environment:{github.environment}",
+                ref=ref,
+                job_workflow_ref=f"{repository}/{github.workflow}@{ref}",
             ),
             description=f"Jobs of the environment {github.environment}: deploy and submit",
-            statements=may.deploy(),
+            statements=permissions.deploy(),
             hours=github.session_hours,
         )
         plan = scoped_role(
             self,
             "PlanRole",
             name=project.names.ci_plan_role,
-            trusted=_jobs(provider, sub=f"{repository}:pull_request"),
+            trusted=_jobs(provider, sub=f"{subject}:pull_request"),
             description="Jobs of pull requests: see what would change",
-            statements=may.plan(),
+            statements=permissions.plan(),
         )
-        cdk.CfnOutput(self, "DeployRoleArn", value=deploy.role_arn)
-        cdk.CfnOutput(self, "PlanRoleArn", value=plan.role_arn)
-
-    def _provider(self) -> str:
-        provider = iam.OidcProviderNative(
-            self, "GitHub", url=f"https://{HOST}", client_ids=[AUDIENCE]
-        )
-        return provider.oidc_provider_arn
+        outputs(self, DeployRoleArn=deploy.role_arn, PlanRoleArn=plan.role_arn)
 
 
 def _jobs(provider_arn: str, **claims: str) -> iam.IPrincipal:
@@ -101,27 +101,6 @@ def _jobs(provider_arn: str, **claims: str) -> iam.IPrincipal:
         {"StringEquals": {f"{HOST}:{claim}": value for claim, value in must.items()}},
         "sts:AssumeRoleWithWebIdentity",
     )
-
-
-def _deploying_claims(github: GitHub) -> dict[str, str]:
-    """The branch and the workflow that a deploying job must be of.
-
-    Its subject names the environment alone, and a job of any branch can ask for an environment: a
-    writer's own branch with a workflow of its own would do.
-    """
-    ref = f"refs/heads/{github.branch}"
-    # GitHub signs the numbers of owner and repository in the subject only.
-    repository = "/".join(part.partition("@")[0] for part in github.repository.split("/"))
-    return {"ref": ref, "job_workflow_ref": f"{repository}/{github.workflow}@{ref}"}
-
-
-def _serving(project: Project, foundation: FoundationStack, stack: cdk.Stack) -> list[str]:
-    """The repositories of the images that this project's models are served in."""
-    workloads = [each.workload for each in project.workloads]
-    folders = {folder for each in workloads for folder in serving_folders(each)}
-    of_aws = {found for each in workloads for found in serving_repositories(each, stack.region)}
-    own = foundation.repository_arns(sorted(folders))
-    return [*own, *sorted(repository_arns(Arns.of(stack), of_aws))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,11 +120,12 @@ class CiPermissions:
     source_bucket: str | None
 
     def plan(self) -> list[Statement]:
-        """Read what belongs to the project, for `cdk diff` and `compilegate aws plan`."""
+        """Read what belongs to the project, for `cdk diff` and `compilegate aws plan`; what the
+        month has cost is counted by the times of steps."""
         pipelines = self.arns.sagemaker(f"pipeline/{self.project}-*")
         stacks = self.arns.of_service("cloudformation", f"stack/{self.project}-*/*")
         return [
-            _may(
+            may(
                 "ReadStacks",
                 "cloudformation:DescribeStacks",
                 "cloudformation:GetTemplate",
@@ -153,15 +133,14 @@ class CiPermissions:
                 on=[stacks],
                 because=OURS,
             ),
-            _may(
+            may(
                 "ReadPipelines",
                 "sagemaker:DescribePipeline",
                 "sagemaker:ListPipelineExecutions",
                 on=[pipelines],
                 because=OURS,
             ),
-            # What the month has cost is counted by the times of steps.
-            _may(
+            may(
                 "ReadExecutions",
                 "sagemaker:DescribePipelineExecution",
                 "sagemaker:ListPipelineExecutionSteps",
@@ -169,89 +148,64 @@ class CiPermissions:
                 on=[f"{pipelines}/execution/*"],
                 because=EXECUTIONS,
             ),
-            _may("ReadQuotas", "servicequotas:ListServiceQuotas", on=[ANY], because=NO_RESOURCE),
+            may("ReadQuotas", "servicequotas:ListServiceQuotas", on=[ANY], because=NO_RESOURCE),
         ]
 
     def deploy(self) -> list[Statement]:
         """Plan; deploy through the CDK's roles; build images; upload data and submit; and bring
         models from the stage before. Approving a model is not among it."""
-        promoting = self._promoting(self.source) if self.source is not None else []
+        promoting = [] if self.source is None else self._promoting(self.source)
         return [*self.plan(), *self._deploying(), *self._submitting(), *promoting]
 
     def _deploying(self) -> list[Statement]:
         """Through the CDK's roles, with the images: see which are built, start builds, and ask what
         the tags of bases stand for."""
         arns, named = self.arns, f"cdk-{self.qualifier}"
-        roles = [
-            arns.role(f"{named}-{purpose}-role-{arns.account}-{arns.region}")
-            for purpose in DEPLOYING
-        ]
+        here = f"role-{arns.account}-{arns.region}"
+        roles = [arns.role(f"{named}-{purpose}-{here}") for purpose in DEPLOYING]
         version = arns.of_service("ssm", f"parameter/cdk-bootstrap/{self.qualifier}/version")
-        bases = _may("SeeWhatBasesAre", "ecr:BatchGetImage", on=self.base_repository_arns)
+        builds = arns.of_service("codebuild", f"project/{self.project}-*")
+        images, bases = self.repository_arns, self.base_repository_arns
         return [
-            _may("AssumeCdkRoles", "sts:AssumeRole", on=roles),
-            _may("SeeWhetherBootstrapped", "ssm:GetParameter", on=[version]),
-            _may(
+            may("AssumeCdkRoles", "sts:AssumeRole", on=roles),
+            may("SeeWhetherBootstrapped", "ssm:GetParameter", on=[version]),
+            may(
                 "BuildImages",
                 "codebuild:BatchGetBuilds",
                 "codebuild:BatchGetProjects",
                 "codebuild:ListBuildsForProject",
                 "codebuild:StartBuild",
-                on=[arns.of_service("codebuild", f"project/{self.project}-*")],
+                on=[builds],
                 because=OURS,
             ),
-            _may(
-                "SeeImages",
-                "ecr:DescribeImageScanFindings",
-                "ecr:DescribeImages",
-                on=self.repository_arns,
-            ),
+            may("SeeImages", "ecr:DescribeImageScanFindings", "ecr:DescribeImages", on=images),
             # Registries that want no login need no right.
-            *([bases] if self.base_repository_arns else []),
+            *([may("SeeWhatBasesAre", "ecr:BatchGetImage", on=bases)] if bases else []),
         ]
 
     def _submitting(self) -> list[Statement]:
         """Upload raw data, start an execution, follow it to its verdict."""
-        sagemaker, ours = self.arns.sagemaker, f"{self.project}-*"
-        data, verdicts = f"{data_prefix()}*", f"{verdicts_prefix('*')}*"
-        job, model = sagemaker("processing-job/pipelines-*"), sagemaker(f"model-package/{ours}/*")
+        sagemaker, ours, bucket = self.arns.sagemaker, f"{self.project}-*", self.bucket_arn
+        data, verdicts = data_prefix(), verdicts_prefix("*")
+        pipeline, job = sagemaker(f"pipeline/{ours}"), sagemaker("processing-job/pipelines-*")
+        model = sagemaker(f"model-package/{ours}/*")
         # A request to list streams names the group, with an empty stream at the end.
         logs = [
             self.arns.log_group(f"/aws/sagemaker/{kind}Jobs{stream}")
             for kind in ("Processing", "Training")
             for stream in ("", ":log-stream:", ":log-stream:pipelines-*")
         ]
+        reading = ("logs:DescribeLogStreams", "logs:GetLogEvents")
         return [
-            _may(
-                "StartPipelines",
-                "sagemaker:StartPipelineExecution",
-                on=[sagemaker(f"pipeline/{ours}")],
-                because=OURS,
-            ),
-            _may("ReadJobs", "sagemaker:DescribeProcessingJob", on=[job], because=JOB_NAMES),
-            _may("ReadModels", "sagemaker:DescribeModelPackage", on=[model], because=OURS),
-            _may(
-                "ReadJobLogs",
-                "logs:DescribeLogStreams",
-                "logs:GetLogEvents",
-                on=logs,
-                because=JOB_NAMES,
-            ),
-            _may(
-                "ReadVerdicts",
-                "s3:GetObject",
-                on=[f"{self.bucket_arn}/{verdicts}"],
-                because=MANY_OBJECTS,
-            ),
-            _may(
-                "ListDataAndVerdicts",
-                "s3:ListBucket",
-                on=[self.bucket_arn],
-                when={"StringLike": {"s3:prefix": [data, verdicts]}},
-            ),
-            self._write("UploadData", [data]),
+            may("StartPipelines", "sagemaker:StartPipelineExecution", on=[pipeline], because=OURS),
+            may("ReadJobs", "sagemaker:DescribeProcessingJob", on=[job], because=JOB_NAMES),
+            may("ReadModels", "sagemaker:DescribeModelPackage", on=[model], because=OURS),
+            may("ReadJobLogs", *reading, on=logs, because=JOB_NAMES),
+            may_objects("ReadVerdicts", "s3:GetObject", bucket=bucket, below=[verdicts]),
+            may_list("ListDataAndVerdicts", bucket, [data, verdicts]),
+            may_objects("UploadData", *WRITE, bucket=bucket, below=[data]),
             # An upload in parts decrypts what its earlier parts were encrypted with.
-            _may("UseKey", "kms:Decrypt", "kms:GenerateDataKey", on=[self.key_arn], when=BY_S3),
+            may("UseKey", "kms:Decrypt", "kms:GenerateDataKey", on=[self.key_arn], when=BY_S3),
         ]
 
     def _promoting(self, source: Source) -> list[Statement]:
@@ -259,78 +213,47 @@ class CiPermissions:
         waiting."""
         arns, group = self.arns, f"{self.project}-*"
         there = Arns(partition=arns.partition, region=source.region, account=source.account)
-        models = [f"{prefix('*')}*" for prefix in SHARED_PREFIXES]
+        packages = there.sagemaker(f"model-package/{source.project}-*/*")
+        bucket, keys = there.bucket(str(self.source_bucket)), there.of_service("kms", "key/*")
+        models = [prefix("*") for prefix in SHARED_PREFIXES]
         images = f"{source.repository_prefix or source.project}/*"
         # In this region, too, where it is replicated from another one.
         replica = Arns(partition=arns.partition, region=arns.region, account=source.account)
         repositories = {place.repository(images): None for place in (there, replica)}
+        waiting = {"StringEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}}
         return [
-            _may(
-                "SeeModelsBefore",
-                "sagemaker:DescribeModelPackage",
-                on=[there.sagemaker(f"model-package/{source.project}-*/*")],
-                because=OURS,
-            ),
-            _may(
-                "ReadModelsBefore",
-                "s3:GetObject",
-                on=[f"{there.bucket(str(self.source_bucket))}/{prefix}" for prefix in models],
-                because=MANY_OBJECTS,
-            ),
-            _may(
-                "DecryptModelsBefore",
-                "kms:Decrypt",
-                on=[there.of_service("kms", "key/*")],
-                when=BY_S3,
-                because=THEIRS,
-            ),
+            may("SeeModelsBefore", "sagemaker:DescribeModelPackage", on=[packages], because=OURS),
+            may_objects("ReadModelsBefore", "s3:GetObject", bucket=bucket, below=models),
+            may("DecryptModelsBefore", "kms:Decrypt", on=[keys], when=BY_S3, because=THEIRS),
             # CreateModelPackage looks up the model's image with the caller's permissions.
-            _may(
+            may(
                 "SeeImagesOfModels",
                 *SEE_IMAGE,
                 on=[*repositories, *self.serving_arns],
                 because=THEIRS,
             ),
             # SageMaker reads what is registered with the caller's permissions, too.
-            self._write("KeepPromoted", models, "s3:GetObject"),
-            _may(
+            may_objects(
+                "KeepPromoted", "s3:GetObject", *WRITE, bucket=self.bucket_arn, below=models
+            ),
+            may(
                 "FindPromoted",
                 "sagemaker:ListModelPackageGroups",
                 "sagemaker:ListModelPackages",
                 on=[ANY],
                 because=NO_RESOURCE,
             ),
-            _may(
+            may(
                 "RegisterPromoted",
                 "sagemaker:CreateModelPackage",
                 on=[arns.sagemaker(f"model-package/{group}/*")],
-                when={"StringEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}},
+                when=waiting,
                 because=OURS,
             ),
-            _may(
+            may(
                 "RegisterInGroups",
                 "sagemaker:CreateModelPackage",
                 on=[arns.sagemaker(f"model-package-group/{group}")],
                 because=OURS,
             ),
         ]
-
-    def _write(self, sid: str, patterns: Sequence[str], *more: str) -> Statement:
-        return _may(
-            sid,
-            *more,
-            "s3:AbortMultipartUpload",
-            "s3:PutObject",
-            on=[f"{self.bucket_arn}/{pattern}" for pattern in patterns],
-            because=MANY_OBJECTS,
-        )
-
-
-def _may(
-    sid: str,
-    *actions: str,
-    on: Sequence[str],
-    when: Mapping[str, Mapping[str, Any]] | None = None,
-    because: str | None = None,
-) -> Statement:
-    return Statement(sid=sid, actions=actions, resources=on, conditions=when or {}, because=because)

@@ -64,7 +64,11 @@ def incomplete_definition(
     """
     workload, folder = declared.workload, declared.path.parent
     containers = containers_of(project.folder)
-    _check_arms(project, declared, region)
+    bases = {name: image.base for name, image in project.images.items()}
+    try:
+        check_feasible(workload, region=region, bases=bases)
+    except InfeasibleError as error:
+        raise error.within(declared.path) from error
     for lacking in unbuilt_requirements(workload, folder, containers):
         raise RequirementsError(lacking).within(declared.path)
     images = list(project.images)
@@ -100,14 +104,6 @@ def _runs_in_images_of_aws(workload: Workload) -> bool:
     return any(setup.image_folder == AWS_IMAGE for setup in workload.arms.values()) or (
         serving is not None and serving.in_image_of_aws
     )
-
-
-def _check_arms(project: Project, declared: DeclaredWorkload, region: str | None) -> None:
-    bases = {name: image.base for name, image in project.images.items()}
-    try:
-        check_feasible(declared.workload, region=region, bases=bases)
-    except InfeasibleError as error:
-        raise error.within(declared.path) from error
 
 
 def check_size(workload: str, text: str) -> None:

@@ -15,38 +15,34 @@ import json
 from typing import Any
 
 import aws_cdk as cdk
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from compilegate.access import Arns, Statement
-from compilegate.access.jobs import MANY_OBJECTS, join_vpc, publish_metrics, pull_images, write_logs
+from compilegate.access import Arns
+from compilegate.access.jobs import WRITE, join_vpc, publish_metrics, pull_images, write_logs
 from compilegate.access.layout import answers_prefix, models_prefix, requests_prefix
-from compilegate.account.named import repository_arns, serving_folders, serving_repositories
-from compilegate.account.settings import Names
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import alarm, log_group, scoped_role, service_principal, stack_options
-from compilegate.infra.project import Project, deploys
+from compilegate.infra.parts import (
+    may,
+    may_list,
+    may_objects,
+    scoped_role,
+    service_principal,
+    stack_options,
+)
+from compilegate.infra.project import BATCH, Project
 from compilegate.pipelines.deployment import Network
 from compilegate.pipelines.requests.keys_network_tags import volume_key_of
 from compilegate.workload import Served, Workload
 
-BATCH = "batch"
 VARIANT = "AllTraffic"
 VERSION = "Version"
 """The stack's parameter; 0 while no model is approved."""
 SEPARATOR = "--"
 """No workload's name has two hyphens, so that none of `news` reads like one of `news-topics`."""
-MINUTE = 60
 BAD_MINUTES = 2
 """How long an endpoint is bad before its alarm goes off."""
-
-
-def endpoint_of(workload: Workload) -> Served | None:
-    """How its endpoint is served; None where approving a model changes none."""
-    serving = deploys(workload)
-    return serving if serving is not None and serving.deploy != BATCH else None
 
 
 class EndpointStack(cdk.Stack):
@@ -82,12 +78,24 @@ class EndpointStack(cdk.Stack):
         container = {
             "modelPackageName": Arns.of(self).sagemaker(f"model-package/{group}/{version}")
         }
-        placed = _placed(network or Network())
-        variant = _variant(serving)
+        network = network or Network()
+        vpc = {"subnets": [*network.subnets], "securityGroupIds": [*network.security_group_ids]}
+        placed = {
+            "enable_network_isolation": network.isolation,
+            "vpc_config": vpc if network.subnets else None,
+        }
         # SageMaker makes no volume where the machine has disks of its own, nor without machines.
-        key = None
-        if serving.deploy == "real-time":
+        key, real_time = None, serving.deploy == "real-time"
+        variant: dict[str, Any] = {"variantName": VARIANT, "initialVariantWeight": 1}
+        if real_time:
             key = volume_key_of(serving.instance_type, foundation.key.key_arn)
+            variant["instanceType"] = serving.instance_type
+            variant["initialInstanceCount"] = serving.instance_count
+        else:
+            variant["serverlessConfig"] = {
+                "memorySizeInMb": serving.memory_mb,
+                "maxConcurrency": serving.max_concurrency,
+            }
         # Nothing of a model or a configuration can be changed: with other settings it is another.
         said = json.dumps(self.resolve([placed, variant, key, role_arn]), sort_keys=True)
         digest = hashlib.sha256(said.encode()).hexdigest()[:8]
@@ -112,37 +120,11 @@ class EndpointStack(cdk.Stack):
             "Endpoint",
             endpoint_name=endpoint,
             endpoint_config_name=configuration.attr_endpoint_config_name,
-            deployment_config=_guarded(endpoint, serving.instance_count)
-            if serving.deploy == "real-time"
-            else None,
+            deployment_config=_guarded(endpoint, serving.instance_count) if real_time else None,
         )
         for resource in (made, configuration, answering):
             resource.cfn_options.condition = model
         cdk.CfnOutput(self, "EndpointName", value=endpoint)
-
-
-def _placed(network: Network) -> dict[str, Any]:
-    vpc = {"subnets": list(network.subnets), "securityGroupIds": list(network.security_group_ids)}
-    return {
-        "enable_network_isolation": network.isolation,
-        "vpc_config": vpc if network.subnets else None,
-    }
-
-
-def _variant(serving: Served) -> dict[str, Any]:
-    if serving.deploy == "serverless":
-        server = {
-            "serverlessConfig": {
-                "memorySizeInMb": serving.memory_mb,
-                "maxConcurrency": serving.max_concurrency,
-            }
-        }
-    else:
-        server = {
-            "instanceType": serving.instance_type,
-            "initialInstanceCount": serving.instance_count,
-        }
-    return {"variantName": VARIANT, "initialVariantWeight": 1, **server}
 
 
 def _guarded(endpoint: str, machines: int) -> dict[str, Any]:
@@ -170,61 +152,50 @@ def alarm_names(endpoint: str) -> list[str]:
 
 def watch_endpoint(
     scope: Construct,
-    *,
     project: Project,
     workload: Workload,
     serving: Served,
     foundation: FoundationStack,
-) -> list[cloudwatch.CfnAlarm]:
+) -> None:
     """Alarms for answers that are errors and for those that come late; and the endpoint's log.
 
     They stand in the workload's stack, so that they are there before the first version is.
     """
     endpoint = project.names.endpoint(workload.name)
     # SageMaker would make it: without a key, and kept for ever.
-    log_group(
-        scope,
-        "AnswersLog",
-        name=f"/aws/sagemaker/Endpoints/{endpoint}",
-        key=foundation.key,
-        days=project.settings.storage.log_days,
-    )
+    foundation.log_group(scope, "AnswersLog", f"/aws/sagemaker/Endpoints/{endpoint}")
     errors, latency = alarm_names(endpoint)
     shared: dict[str, Any] = {
         "namespace": "AWS/SageMaker",
         "dimensions": {"EndpointName": endpoint, "VariantName": VARIANT},
-        "period": MINUTE,
+        "minutes": 1,
         "periods": BAD_MINUTES,
-        "topic_arn": foundation.topic.topic_arn,
     }
-    return [
-        alarm(
-            scope,
-            "Errors",
-            name=errors,
-            description=f"The endpoint {endpoint} answers with errors",
-            metric="Invocation5XXErrors",
-            statistic="Sum",
-            threshold=1,
-            **shared,
-        ),
-        alarm(
-            scope,
-            "Latency",
-            name=latency,
-            description=f"The model behind {endpoint} takes longer than {serving.max_latency_ms} "
-            "ms on average",
-            metric="ModelLatency",
-            statistic="Average",
-            threshold=1000.0 * serving.max_latency_ms,  # in microseconds
-            **shared,
-        ),
-    ]
+    foundation.alarm(
+        scope,
+        "Errors",
+        alarm_name=errors,
+        alarm_description=f"The endpoint {endpoint} answers with errors",
+        metric_name="Invocation5XXErrors",
+        statistic="Sum",
+        threshold=1,
+        **shared,
+    )
+    foundation.alarm(
+        scope,
+        "Latency",
+        alarm_name=latency,
+        alarm_description=f"The model behind {endpoint} takes longer than "
+        f"{serving.max_latency_ms} ms on average",
+        metric_name="ModelLatency",
+        statistic="Average",
+        threshold=1000.0 * serving.max_latency_ms,  # in microseconds
+        **shared,
+    )
 
 
 def serving_role(
     scope: Construct,
-    *,
     project: Project,
     workload: Workload,
     serving: Served,
@@ -232,34 +203,16 @@ def serving_role(
 ) -> iam.IRole:
     """A served model: reads its own workload's models, pulls its image, writes its log; in a batch
     transform it reads requests and writes answers."""
-    stack, settings = cdk.Stack.of(scope), project.settings
-    arns, bucket, key = Arns.of(stack), foundation.bucket_arn, foundation.key.key_arn
-    batch = serving.deploy == BATCH
-    reads = [models_prefix(workload.name)]
+    settings, arns = project.settings, Arns.of(cdk.Stack.of(scope))
+    bucket, key = foundation.bucket_arn, foundation.key.key_arn
+    reads, answers = [models_prefix(workload.name)], [answers_prefix(workload.name)]
     log = f"Endpoints/{project.names.endpoint(workload.name)}"
     writes = []
-    if batch:
+    if serving.deploy == BATCH:
         reads.append(batch_input(workload, serving))
         log = "TransformJobs"
-        writes = [
-            Statement(
-                sid="WriteAnswers",
-                actions=["s3:AbortMultipartUpload", "s3:PutObject"],
-                resources=[f"{bucket}/{answers_prefix(workload.name)}*"],
-                because=MANY_OBJECTS,
-            )
-        ]
-    folders = serving_folders(workload)
-    repositories = [
-        *foundation.repository_arns(folders),
-        *repository_arns(arns, serving_repositories(workload, stack.region)),
-    ]
-    if folders and settings.source is not None:
-        # A model that was promoted is served in the image that it was tried in.
-        source = settings.source
-        names = Names(settings.model_copy(update={"project": source.project}))
-        there = Arns(partition=stack.partition, region=source.region, account=source.account)
-        repositories += [there.repository(names.repository(folder)) for folder in folders]
+        writes = [may_objects("WriteAnswers", *WRITE, bucket=bucket, below=answers)]
+    repositories = [*foundation.serving_arns([workload]), *foundation.promoted_arns([workload])]
     return scoped_role(
         scope,
         "ServingRole",
@@ -267,29 +220,15 @@ def serving_role(
         trusted=service_principal(scope, "sagemaker"),
         description=f"Models of {workload.name} that answer requests",
         statements=[
-            Statement(
-                sid="ReadModels",
-                actions=["s3:GetObject"],
-                resources=[f"{bucket}/{prefix}*" for prefix in reads],
-                because=MANY_OBJECTS,
-            ),
-            Statement(
-                sid="ListModels",
-                actions=["s3:ListBucket"],
-                resources=[bucket],
-                conditions={"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in reads]}},
-            ),
+            may_objects("ReadModels", "s3:GetObject", bucket=bucket, below=reads),
+            may_list("ListModels", bucket, reads),
             *writes,
-            Statement(
-                sid="UseKey",
-                actions=["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"],
-                resources=[key],
-            ),
-            Statement(
-                sid="EncryptVolumes",
-                actions=["kms:CreateGrant"],
-                resources=[key],
-                conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+            may("UseKey", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey", on=[key]),
+            may(
+                "EncryptVolumes",
+                "kms:CreateGrant",
+                on=[key],
+                when={"Bool": {"kms:GrantIsForAWSResource": "true"}},
             ),
             *pull_images(repositories),
             write_logs(

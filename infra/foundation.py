@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import aws_cdk as cdk
+from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
@@ -24,20 +26,24 @@ from compilegate.access.approver import approver_statements
 from compilegate.access.bootstrap import PROJECT_TAG, execution_role
 from compilegate.access.layout import checkpoints_prefix, executions_prefix, training_prefix
 from compilegate.access.sharing import of_bucket, of_key, of_repository
+from compilegate.account.named import repository_arns, serving_folders, serving_repositories
+from compilegate.account.settings import Names
 from compilegate.account.settings.declaration import Storage
 from compilegate.account.settings.names import output_suffix
 from compilegate.infra.parts import (
-    alarm,
+    acknowledge,
+    outputs,
     removal_policy,
     scoped_role,
     service_principal,
     stack_options,
-    tagged_budget,
 )
 from compilegate.infra.project import Project
+from compilegate.workload import Workload
 
+PER_CENT = ((80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
+"""Shares of a budget at which people are told: of what was spent, or of what will be."""
 GENERATE = ["kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"]
-RE_ENCRYPT = ["kms:ReEncryptFrom", "kms:ReEncryptTo"]
 
 
 class FoundationStack(cdk.Stack):
@@ -69,18 +75,101 @@ class FoundationStack(cdk.Stack):
         """Made from the bucket's name, so that policies in other stacks stay readable."""
         return self._arns.bucket(self.bucket_name)
 
-    def repository_arns(self, images: Sequence[str]) -> list[str]:
-        return [self.repository_arn(image) for image in images]
-
-    def repository_arn(self, image: str) -> str:
-        """Made from the repository's name: CloudFormation refuses to remove a repository whose
+    def repository_arns(self, images: Iterable[str]) -> list[str]:
+        """Made from the repositories' names: CloudFormation refuses to remove a repository whose
         export is in use, and then no folder of `containers/` could ever be removed."""
-        return self._arns.repository(self._project.names.repository(image))
+        return [self._arns.repository(self._project.names.repository(image)) for image in images]
+
+    def serving_arns(self, workloads: Iterable[Workload]) -> list[str]:
+        """The repositories of the images that models of these workloads are served in."""
+        declared = list(workloads)
+        folders = {folder for each in declared for folder in serving_folders(each)}
+        of_aws = {found for each in declared for found in serving_repositories(each, self.region)}
+        return [
+            *self.repository_arns(sorted(folders)),
+            *sorted(repository_arns(self._arns, of_aws)),
+        ]
+
+    def promoted_arns(self, workloads: Iterable[Workload]) -> list[str]:
+        """The same in the stage before: a model that was promoted is served in the image that it
+        was tried in."""
+        source, settings = self._project.settings.source, self._project.settings
+        if source is None:
+            return []
+        names = Names(settings.model_copy(update={"project": source.project}))
+        there = Arns(partition=self.partition, region=source.region, account=source.account)
+        folders = {folder for each in workloads for folder in serving_folders(each)}
+        return [there.repository(names.repository(folder)) for folder in sorted(folders)]
 
     @property
     def assets_bucket_name(self) -> str:
-        """The bucket that `cdk bootstrap` made."""
-        return assets_bucket_name(self)
+        """The bucket that `cdk bootstrap` made in the account and region."""
+        qualifier = self.synthesizer.bootstrap_qualifier
+        return f"cdk-{qualifier}-assets-{self.account}-{self.region}"
+
+    def log_group(self, scope: Construct, id: str, name: str) -> logs.CfnLogGroup:
+        """A log group, encrypted and kept as the settings say; the key's policy has to allow its
+        name."""
+        days = self._project.settings.storage.log_days
+        group = logs.CfnLogGroup(
+            scope, id, log_group_name=name, kms_key_id=self.key.key_arn, retention_in_days=days
+        )
+        group.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
+        return group
+
+    def alarm(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        dimensions: Mapping[str, str],
+        minutes: int,
+        periods: int = 1,
+        **watched: Any,
+    ) -> None:
+        """Tells people of a metric at a threshold; its name must begin with the project's."""
+        cloudwatch.CfnAlarm(
+            scope,
+            id,
+            dimensions=[{"name": key, "value": value} for key, value in dimensions.items()],
+            period=60 * minutes,
+            evaluation_periods=periods,
+            comparison_operator="GreaterThanOrEqualToThreshold",
+            treat_missing_data="notBreaching",
+            alarm_actions=[self.topic.topic_arn],
+            **watched,
+        )
+
+    def budget(self, scope: Construct, name: str, tag: str, value: str, usd: float) -> None:
+        """A monthly budget; its name must be the only such one of the account, in all regions.
+
+        AWS counts a tag from the day on which it is activated for cost allocation, which is done
+        once for the account that pays (docs/aws.md).
+        """
+        subscriber = {"subscriptionType": "SNS", "address": self.topic.topic_arn}
+        budgets.CfnBudget(
+            scope,
+            "Budget",
+            budget={
+                "budgetName": name,
+                "budgetType": "COST",
+                "timeUnit": "MONTHLY",
+                "budgetLimit": {"amount": usd, "unit": "USD"},
+                "costFilters": {"TagKeyValue": [f"user:{tag}${value}"]},
+            },
+            notifications_with_subscribers=[
+                {
+                    "notification": {
+                        "notificationType": kind,
+                        "comparisonOperator": "GREATER_THAN",
+                        "threshold": per_cent,
+                        "thresholdType": "PERCENTAGE",
+                    },
+                    "subscribers": [subscriber],
+                }
+                for per_cent, kind in PER_CENT
+            ],
+        )
 
     def _key(self) -> kms.IKey:
         """The one key that everything at rest is encrypted with: it rotates, and logs, alarms and
@@ -102,37 +191,19 @@ class FoundationStack(cdk.Stack):
         if settings.bootstrap.qualifier is None:
             # The tag of a key counts only minutes after it was made, and CloudFormation goes on.
             deploys = iam.ArnPrincipal(execution_role(self._arns, self._project.names.qualifier))
-            key.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid="Deploy",
-                    # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
-                    principals=[deploys],
-                    actions=["kms:*"],
-                    resources=["*"],
-                )
-            )
+            _allow(key, "Deploy", deploys, "kms:*")
         groups = ("codebuild/", "lambda/", "sagemaker/Endpoints/", "vpc/")
-        logs = [self._arns.log_group(f"/aws/{group}{settings.project}-*") for group in groups]
-        key.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="EncryptLogGroups",
-                # pyrefly: ignore[bad-argument-type]  # and here
-                principals=[iam.ServicePrincipal(f"logs.{self.region}.amazonaws.com")],
-                actions=["kms:Decrypt", "kms:Encrypt", *GENERATE, *RE_ENCRYPT],
-                resources=["*"],
-                conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logs}},
-            )
+        logged = [self._arns.log_group(f"/aws/{group}{settings.project}-*") for group in groups]
+        _allow(
+            key,
+            "EncryptLogGroups",
+            iam.ServicePrincipal(f"logs.{self.region}.amazonaws.com"),
+            *("kms:Decrypt", "kms:Encrypt", *GENERATE, "kms:ReEncryptFrom", "kms:ReEncryptTo"),
+            when={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logged}},
         )
         for sid, principal in self._senders().items():
-            key.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid=f"Send{sid}ToTheTopic",
-                    principals=[principal],
-                    actions=["kms:Decrypt", *GENERATE],
-                    resources=["*"],
-                )
-            )
-        # pyrefly: ignore[bad-return]  # and here
+            _allow(key, f"Send{sid}ToTheTopic", principal, "kms:Decrypt", *GENERATE)
+        # pyrefly: ignore[bad-return]  # the CDK names a parameter in two ways
         return key
 
     def _senders(self) -> Mapping[str, iam.IPrincipal]:
@@ -173,12 +244,11 @@ class FoundationStack(cdk.Stack):
                 event_bridge_enabled=True
             )
         )
-        cdk.Validations.of(bucket).acknowledge(
-            cdk.Acknowledgment(
-                id="AwsSolutions-S1",
-                reason="CloudTrail's data events record who read what, for all buckets of an "
-                "account; access logs would need a second bucket without this key.",
-            )
+        acknowledge(
+            bucket,
+            "AwsSolutions-S1",
+            "CloudTrail's data events record who read what, for all buckets of an "
+            "account; access logs would need a second bucket without this key.",
         )
         return bucket
 
@@ -219,14 +289,7 @@ class FoundationStack(cdk.Stack):
             enforce_ssl=True,
         )
         for sid, principal in self._senders().items():
-            topic.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid=f"Publish{sid}",
-                    principals=[principal],
-                    actions=["sns:Publish"],
-                    resources=[topic.topic_arn],
-                )
-            )
+            _allow(topic, f"Publish{sid}", principal, "sns:Publish", on=topic.topic_arn)
         if notifications.email is not None:
             # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
             topic.add_subscription(subscriptions.EmailSubscription(notifications.email))
@@ -244,37 +307,28 @@ class FoundationStack(cdk.Stack):
             enforce_ssl=True,
             retention_period=cdk.Duration.days(14),
         )
-        cdk.Validations.of(queue).acknowledge(
-            cdk.Acknowledgment(
-                id="AwsSolutions-SQS3", reason="This is the dead-letter queue of the others."
-            )
+        acknowledge(queue, "AwsSolutions-SQS3", "This is the dead-letter queue of the others.")
+        rules = self._arns.of_service("events", f"rule/{project}-*")
+        _allow(
+            queue,
+            "KeepWhatRulesCouldNotDeliver",
+            iam.ServicePrincipal("events.amazonaws.com"),
+            "sqs:SendMessage",
+            on=queue.queue_arn,
+            when={"ArnLike": {"aws:SourceArn": rules}},
         )
-        queue.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="KeepWhatRulesCouldNotDeliver",
-                # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
-                principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                actions=["sqs:SendMessage"],
-                resources=[queue.queue_arn],
-                conditions={
-                    "ArnLike": {
-                        "aws:SourceArn": self._arns.of_service("events", f"rule/{project}-*")
-                    }
-                },
-            )
-        )
-        alarm(
+        self.alarm(
             self,
             "Undelivered",
-            name=f"{project}-undelivered",
-            description=f"A start or an event of {project} failed for good: it is in the queue of "
-            f"dead letters of {project}-foundation, the log of its function says why",
+            alarm_name=f"{project}-undelivered",
+            alarm_description=f"A start or an event of {project} failed for good: it is in the "
+            f"queue of dead letters of {project}-foundation, the log of its function says why",
             namespace="AWS/SQS",
-            metric="ApproximateNumberOfMessagesVisible",
+            metric_name="ApproximateNumberOfMessagesVisible",
             dimensions={"QueueName": queue.queue_name},
             statistic="Maximum",
             threshold=1,
-            topic_arn=self.topic.topic_arn,
+            minutes=5,
         )
         return queue
 
@@ -282,17 +336,12 @@ class FoundationStack(cdk.Stack):
         """Every decision on every workload's posture; a workload's keeper reaches its own only."""
         # Without a name of its own: one that was kept would block the next deployment, which then
         # begins in shadow, as with any record that was lost.
+        keys = {"workload": "HASH", "part": "RANGE"}
         table = dynamodb.CfnTable(
             self,
             "Postures",
-            key_schema=[
-                {"attributeName": "workload", "keyType": "HASH"},
-                {"attributeName": "part", "keyType": "RANGE"},
-            ],
-            attribute_definitions=[
-                {"attributeName": "workload", "attributeType": "S"},
-                {"attributeName": "part", "attributeType": "S"},
-            ],
+            key_schema=[{"attributeName": name, "keyType": kind} for name, kind in keys.items()],
+            attribute_definitions=[{"attributeName": name, "attributeType": "S"} for name in keys],
             billing_mode="PAY_PER_REQUEST",
             point_in_time_recovery_specification={"pointInTimeRecoveryEnabled": True},
             sse_specification={
@@ -345,15 +394,8 @@ class FoundationStack(cdk.Stack):
     def _budget_and_dashboard(self) -> None:
         settings, names = self._project.settings, self._project.names
         if settings.budget.month_usd is not None:
-            tagged_budget(
-                self,
-                "Budget",
-                name=f"{settings.project}-{self.region}-all",
-                tag=PROJECT_TAG,
-                value=settings.project,
-                usd=settings.budget.month_usd,
-                topic_arn=self.topic.topic_arn,
-            )
+            name, usd = f"{settings.project}-{self.region}-all", settings.budget.month_usd
+            self.budget(self, name, PROJECT_TAG, settings.project, usd)
         if settings.dashboard and self._project.workloads:
             pipelines = [names.pipeline(each.workload.name) for each in self._project.workloads]
             cloudwatch.CfnDashboard(
@@ -364,19 +406,18 @@ class FoundationStack(cdk.Stack):
             )
 
     def _outputs(self) -> None:
-        outputs = {
-            "BucketName": self.bucket.bucket_name,
-            "KeyArn": self.key.key_arn,
-            "NotificationTopicArn": self.topic.topic_arn,
-            "PostureTableName": self.table.ref,
+        outputs(
+            self,
+            BucketName=self.bucket.bucket_name,
+            KeyArn=self.key.key_arn,
+            NotificationTopicArn=self.topic.topic_arn,
+            PostureTableName=self.table.ref,
             **({} if self.approver is None else {"ApproverRoleArn": self.approver.role_arn}),
             **{
                 f"RepositoryUri{output_suffix(image)}": repository.repository_uri
                 for image, repository in self.repositories.items()
             },
-        }
-        for name, value in outputs.items():
-            cdk.CfnOutput(self, name, value=value)
+        )
         # Export what workloads import, even when there are none: the stack of a deleted workload
         # may still exist, and CloudFormation refuses to remove an export that is in use.
         for value in (
@@ -391,10 +432,20 @@ class FoundationStack(cdk.Stack):
                 self.export_value(value)
 
 
-def assets_bucket_name(stack: cdk.Stack) -> str:
-    """The bucket that `cdk bootstrap` made in the stack's account and region."""
-    qualifier = stack.synthesizer.bootstrap_qualifier
-    return f"cdk-{qualifier}-assets-{stack.account}-{stack.region}"
+def _allow(
+    resource: kms.Key | sns.Topic | sqs.Queue,
+    sid: str,
+    principal: Any,
+    *actions: str,
+    on: str = "*",
+    when: Mapping[str, Any] | None = None,
+) -> None:
+    """Let a principal do this by the resource's own policy."""
+    resource.add_to_resource_policy(
+        iam.PolicyStatement(
+            sid=sid, principals=[principal], actions=[*actions], resources=[on], conditions=when
+        )
+    )
 
 
 TEMPORARY = {

@@ -19,7 +19,7 @@ from compilegate.access.jobs import ANY, NO_RESOURCE, pull_images
 from compilegate.account.settings.names import output_suffix
 from compilegate.catalog.images import ecr_repository
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import log_group, scoped_role, service_principal, stack_options
+from compilegate.infra.parts import acknowledge, may, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project
 
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
@@ -122,9 +122,7 @@ class ImagesStack(cdk.Stack):
             )
 
         printed = f"/aws/codebuild/{names.build_project}"
-        logs = log_group(
-            self, "Logs", name=printed, key=foundation.key, days=settings.storage.log_days
-        )
+        logs = foundation.log_group(self, "Logs", printed)
         repositories = foundation.repository_arns(list(project.built_images))
         network = settings.network
         role = scoped_role(
@@ -136,22 +134,25 @@ class ImagesStack(cdk.Stack):
                 # A project without workloads has no image, and IAM takes no empty list.
                 *(
                     [
-                        Statement(sid="ReadFolders", actions=["s3:GetObject"], resources=folders),
+                        may("ReadFolders", "s3:GetObject", on=folders),
                         *pull_images([*repositories, *self.base_repository_arns]),
-                        Statement(sid="PushImages", actions=PUSHING, resources=repositories),
+                        may("PushImages", *PUSHING, on=repositories),
                     ]
                     if folders
                     else []
                 ),
-                Statement(
-                    sid="UseKey",
-                    actions=["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"],
-                    resources=[foundation.key.key_arn],
+                may(
+                    "UseKey",
+                    "kms:Decrypt",
+                    "kms:DescribeKey",
+                    "kms:GenerateDataKey",
+                    on=[foundation.key.key_arn],
                 ),
-                Statement(
-                    sid="WriteLogs",
-                    actions=["logs:CreateLogStream", "logs:PutLogEvents"],
-                    resources=[arns.log_group(f"{printed}:log-stream:*")],
+                may(
+                    "WriteLogs",
+                    "logs:CreateLogStream",
+                    "logs:PutLogEvents",
+                    on=[arns.log_group(f"{printed}:log-stream:*")],
                     because="CodeBuild names the stream after the build",
                 ),
                 *(_join_vpc(arns, network.subnets) if network.vpc_id else []),
@@ -188,35 +189,32 @@ class ImagesStack(cdk.Stack):
             if network.vpc_id
             else None,
         )
-        cdk.Validations.of(build).acknowledge(
-            cdk.Acknowledgment(
-                id="AwsSolutions-CB3",
-                reason="`docker build` needs a privileged container; nothing else is run in it.",
-            )
+        acknowledge(
+            build,
+            "AwsSolutions-CB3",
+            "`docker build` needs a privileged container; nothing else is run in it.",
         )
 
 
 def _join_vpc(arns: Arns, subnets: Sequence[str]) -> list[Statement]:
     return [
-        Statement(
-            sid="JoinVpc",
-            actions=[
-                "ec2:CreateNetworkInterface",
-                "ec2:DeleteNetworkInterface",
-                "ec2:DescribeDhcpOptions",
-                "ec2:DescribeNetworkInterfaces",
-                "ec2:DescribeSecurityGroups",
-                "ec2:DescribeSubnets",
-                "ec2:DescribeVpcs",
-            ],
-            resources=[ANY],
+        may(
+            "JoinVpc",
+            "ec2:CreateNetworkInterface",
+            "ec2:DeleteNetworkInterface",
+            "ec2:DescribeDhcpOptions",
+            "ec2:DescribeNetworkInterfaces",
+            "ec2:DescribeSecurityGroups",
+            "ec2:DescribeSubnets",
+            "ec2:DescribeVpcs",
+            on=[ANY],
             because=f"{NO_RESOURCE}, or its resource does not exist yet",
         ),
-        Statement(
-            sid="LendInterface",
-            actions=["ec2:CreateNetworkInterfacePermission"],
-            resources=[arns.of_service("ec2", "network-interface/*")],
-            conditions={
+        may(
+            "LendInterface",
+            "ec2:CreateNetworkInterfacePermission",
+            on=[arns.of_service("ec2", "network-interface/*")],
+            when={
                 "StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com"},
                 "ArnEquals": {
                     "ec2:Subnet": [arns.of_service("ec2", f"subnet/{subnet}") for subnet in subnets]

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from botocore.exceptions import BotoCoreError
@@ -22,7 +23,7 @@ from compilegate.account.executions.calls import running_execution
 from compilegate.account.session import AwsSession, open_session
 from compilegate.account.settings import SETTINGS_FILE
 from compilegate.errors import CompilegateError
-from compilegate.infra.project import Project, read_project
+from compilegate.infra.project import Project, endpoint_of, read_project
 
 ASSEMBLY, FILES = Path("cdk.out"), Path(".cache", "kept")
 """Where the templates are, and where a file `STACK.json` is for each group to import."""
@@ -38,43 +39,31 @@ def find_leftovers(project: Project, session: AwsSession) -> dict[str, str]:
     """What each stack does, by name: endpoints before their workloads, and last the network, which
     jobs may use. Raises AwsError."""
     names, workloads = project.names, [declared.workload for declared in project.workloads]
-    declared = {
-        *(names.workload_stack(workload.name) for workload in workloads),
-        *(
-            names.endpoint_stack(workload.name)
-            for workload in workloads
-            if workload.serving is not None
-            and workload.serving.deploy in ("real-time", "serverless")
-        ),
-        *([names.network_stack] if project.settings.network.create else []),
-    }
+    declared = {names.workload_stack(each.name) for each in workloads}
+    declared |= {names.endpoint_stack(each.name) for each in workloads if endpoint_of(each)}
+    if project.settings.network.create:
+        declared.add(names.network_stack)
     does = {
         names.endpoint_stack(""): "its endpoint answers, and may cost by the hour",
         names.workload_stack(""): "a schedule or new data may start its pipeline",
         names.network_stack: "its endpoints cost by the hour, whether or not anything trains",
     }
-    deployed = _deployed(session) - declared
-    return {
-        stack: sentence
-        for prefix, sentence in does.items()
-        for stack in sorted(deployed)
-        if stack.startswith(prefix)
-    }
+    left = sorted(_deployed(session) - declared)
+    return {name: does[kind] for kind in does for name in left if name.startswith(kind)}
 
 
-def remove(project: Project, session: AwsSession, stacks: Sequence[str]) -> None:
+def remove(project: Project, session: AwsSession, stacks: Iterable[str]) -> None:
     """Delete the stacks, one after the other. Raises LeftoverError, AwsError."""
     client = session.client("cloudformation")
     for stack in stacks:
         workload = stack.removeprefix(project.names.workload_stack(""))
-        try:
-            running = running_execution(session, project.names.pipeline(workload))
-        except NotDeployedError:  # a stack of another kind, or one that was made in part
-            running = None
-        if running is not None:
-            raise LeftoverError(
-                f"{stack}: an execution is running; stop it with: compilegate aws stop {running}"
-            )
+        # A stack of another kind, or one that was made in part, has no pipeline.
+        with suppress(NotDeployedError):
+            if running := running_execution(session, project.names.pipeline(workload)):
+                raise LeftoverError(
+                    f"{stack}: an execution is running; stop it with: compilegate aws stop "
+                    f"{running}"
+                )
         with asking(f"delete the stack {stack}"):
             client.delete_stack(StackName=stack)
             client.get_waiter("stack_delete_complete").wait(StackName=stack)
@@ -103,9 +92,8 @@ def adopt(project: Project, session: AwsSession) -> None:
         )
     shutil.rmtree(FILES, ignore_errors=True)
     FILES.mkdir(parents=True)
-    for declared in project.workloads:
-        stack = names.workload_stack(declared.workload.name)
-        group = names.model_package_group(declared.workload)
+    for workload in (declared.workload for declared in project.workloads):
+        stack, group = names.workload_stack(workload.name), names.model_package_group(workload)
         if stack in deployed:
             continue
         with asking(f"look for the group {group}"), absent_allowed():
@@ -145,7 +133,7 @@ def main(arguments: Sequence[str]) -> int:
         if found and "--remove" not in arguments:
             print("remove what is no longer declared with: make prune", file=sys.stderr)
         elif found and ("--force" in arguments or _confirmed()):
-            remove(project, session, list(found))
+            remove(project, session, found)
     except DeniedError as error:
         print(f"not looked for what is no longer declared: {error}", file=sys.stderr)
         # CI's roles do not see the account's stacks, and have deployed what there was to deploy.

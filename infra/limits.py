@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any
 
 import aws_cdk as cdk
 
-from compilegate.account.plan.budget import Bound, BudgetError, bound_of, budget_faults
+from compilegate.account.plan.budget import BudgetError, bound_of, budget_faults
 from compilegate.account.plan.jobs import jobs_of
 from compilegate.document.model import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.infra.project import DeclaredWorkload
-from compilegate.workload import Workload
 from compilegate.workload.file import Budget
 from compilegate.workload.schedule import longest_gap, read_expression
 
@@ -34,46 +32,31 @@ def limits_of(declared: DeclaredWorkload, definition: str, region: str) -> dict[
     workload = declared.workload
     budget = workload.budget or Budget()
     limits: dict[str, Any] = {"hours": budget.hours}
-    if (gap := _longest_gap(workload)) is not None:
-        limits["gap_hours"] = round(gap / timedelta(hours=1) + LATE_HOURS, 1)
+    schedule = workload.schedule
+    if schedule is not None and schedule.enabled:
+        gap = longest_gap(read_expression(schedule.expression), EPOCH, DAYS)
+        if gap is not None:  # None for a single start
+            limits["gap_hours"] = round(gap / timedelta(hours=1) + LATE_HOURS, 1)
     if workload.budget is None:
         return limits
     where = None if cdk.Token.is_unresolved(region) else region
     # A schedule may let jobs run for longer, or on another instance.
-    given = {} if workload.schedule is None else workload.schedule.parameters.given
-    bounds = [_bound(workload, definition, where, values) for values in ({}, given)]
+    given = {} if schedule is None else schedule.parameters.given
+    read, _ = read_definition(definition)
+    bounds = []
+    for values in ({}, {name: str(value) for name, value in given.items()}):
+        parameters, _ = parameter_values(read.parameters, values)
+        bounds.append(bound_of(jobs_of(read, parameters), budget, where))
     bound = max(bounds, key=lambda each: (len(each.unknown), each.usd))
     if faults := budget_faults(workload.name, budget, bound):
         raise BudgetError(*faults)
     if budget.month_usd is not None:
+        steps: dict[str, list[str]] = defaultdict(list)
+        for step, rate in bound.rates.items():
+            steps[f"{rate:.6g}"].append(step)
         limits |= {
             "month_usd": budget.month_usd,
             "most_usd": round(bound.usd, 2),
-            "rates": _by_rate(bound),
+            "rates": dict(steps),
         }
     return limits
-
-
-def _bound(
-    workload: Workload, definition: str, region: str | None, given: Mapping[str, str | int]
-) -> Bound:
-    read, _ = read_definition(definition)
-    texts = {name: str(value) for name, value in given.items()}
-    values, _ = parameter_values(read.parameters, texts)
-    budget = workload.budget or Budget()
-    return bound_of(jobs_of(read, values), budget, region)
-
-
-def _by_rate(bound: Bound) -> dict[str, list[str]]:
-    steps: dict[str, list[str]] = defaultdict(list)
-    for step, rate in bound.rates.items():
-        steps[f"{rate:.6g}"].append(step)
-    return dict(steps)
-
-
-def _longest_gap(workload: Workload) -> timedelta | None:
-    """Between two starts of the schedule; None without one that is on, or with a single start."""
-    schedule = workload.schedule
-    if schedule is None or not schedule.enabled:
-        return None
-    return longest_gap(read_expression(schedule.expression), EPOCH, DAYS)

@@ -15,18 +15,12 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from compilegate.access import Arns, Statement
+from compilegate.access import Arns
 from compilegate.access.endpoints import GATEWAYS, Reached, endpoint_statements, reached_services
 from compilegate.access.jobs import ANY, NO_RESOURCE
-from compilegate.account.named import (
-    aws_repositories,
-    repository_arns,
-    serving_folders,
-    serving_repositories,
-)
-from compilegate.account.settings import Names
+from compilegate.account.named import aws_repositories, repository_arns
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import log_group, scoped_role, service_principal, stack_options
+from compilegate.infra.parts import may, outputs, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project
 from compilegate.pipelines.deployment import MadeNetwork
 
@@ -93,13 +87,12 @@ class NetworkStack(cdk.Stack):
             subnets=[subnet.subnet_id for subnet in self.vpc.isolated_subnets],
             security_group=self.jobs.security_group_id,
         )
-        outputs = {
-            "VpcId": self.vpc.vpc_id,
-            "SubnetIds": ",".join(self.made.subnets),
-            "SecurityGroupId": self.made.security_group,
-        }
-        for name, value in outputs.items():
-            cdk.CfnOutput(self, name, value=value)
+        outputs(
+            self,
+            VpcId=self.vpc.vpc_id,
+            SubnetIds=",".join(self.made.subnets),
+            SecurityGroupId=self.made.security_group,
+        )
         # Even without workloads: the stack of a deleted one may still use them.
         for value in (*self.made.subnets, self.made.security_group):
             self.export_value(value)
@@ -148,27 +141,16 @@ class NetworkStack(cdk.Stack):
 
     def _reached(self) -> Reached:
         """What all workloads' jobs and models use of the project, and of AWS's own images."""
-        project, foundation = self._project, self._foundation
-        arns = Arns.of(self)
+        project, foundation, arns = self._project, self._foundation, Arns.of(self)
         workloads = [each.workload for each in project.workloads]
-        of_aws = {
-            repository
-            for workload in workloads
-            for repository in (
-                *aws_repositories([workload], self.region),
-                *serving_repositories(workload, self.region),
-            )
-        }
+        own = foundation.repository_arns(project.images)
+        of_aws = repository_arns(arns, aws_repositories(workloads, self.region))
+        of_aws += foundation.serving_arns(workloads)
         repositories = [
-            *foundation.repository_arns(list(project.images)),
-            *sorted(repository_arns(arns, of_aws)),
+            *own,
+            *sorted({*of_aws} - {*own}),
+            *foundation.promoted_arns(workloads),
         ]
-        if (source := project.settings.source) is not None:
-            # A model that was promoted is served in the image that it was tried in.
-            names = Names(project.settings.model_copy(update={"project": source.project}))
-            there = Arns(partition=self.partition, region=source.region, account=source.account)
-            folders = {folder for each in workloads for folder in serving_folders(each)}
-            repositories += [there.repository(names.repository(each)) for each in sorted(folders)]
         return Reached(
             arns=arns,
             bucket_arns=[foundation.bucket_arn, arns.bucket(foundation.assets_bucket_name)],
@@ -179,35 +161,22 @@ class NetworkStack(cdk.Stack):
     def _flow_log(self) -> None:
         """Who spoke to whom: refused connections say what a program tried to reach."""
         arns, name = Arns.of(self), f"/aws/vpc/{self.stack_name}"
-        group = log_group(
-            self,
-            "Flows",
-            name=name,
-            key=self._foundation.key,
-            days=self._project.settings.storage.log_days,
-        )
+        group = self._foundation.log_group(self, "Flows", name)
         role = scoped_role(
             self,
             "FlowsRole",
             trusted=service_principal(self, "vpc-flow-logs"),
             description="Write the flow log of the network",
             statements=[
-                Statement(
-                    sid="WriteLogs",
-                    actions=[
-                        "logs:CreateLogStream",
-                        "logs:DescribeLogStreams",
-                        "logs:PutLogEvents",
-                    ],
-                    resources=[arns.log_group(name), arns.log_group(f"{name}:log-stream:*")],
+                may(
+                    "WriteLogs",
+                    "logs:CreateLogStream",
+                    "logs:DescribeLogStreams",
+                    "logs:PutLogEvents",
+                    on=[arns.log_group(name), arns.log_group(f"{name}:log-stream:*")],
                     because="There is a stream for each network interface",
                 ),
-                Statement(
-                    sid="FindGroup",
-                    actions=["logs:DescribeLogGroups"],
-                    resources=[ANY],
-                    because=NO_RESOURCE,
-                ),
+                may("FindGroup", "logs:DescribeLogGroups", on=[ANY], because=NO_RESOURCE),
             ],
         )
         self.vpc.add_flow_log(

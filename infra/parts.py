@@ -1,22 +1,19 @@
-"""What every stack is made with: options, roles, log groups, alarms, removal, budgets."""
+"""What every stack is made with: options, outputs, removal, roles and their statements."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import aws_cdk as cdk
-from aws_cdk import aws_budgets as budgets
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from compilegate.access.jobs import MANY_OBJECTS
 from compilegate.access.role import LARGEST_POLICY
 from compilegate.access.statement import Statement
-from compilegate.account.settings.declaration import LogDays, Storage
+from compilegate.account.settings.declaration import Storage
 from compilegate.errors import CompilegateError
 from compilegate.infra.project import Project
 
@@ -34,6 +31,11 @@ def stack_options(project: Project, env: cdk.Environment, description: str) -> d
     }
 
 
+def outputs(stack: cdk.Stack, **values: str) -> None:
+    for name, value in values.items():
+        cdk.CfnOutput(stack, name, value=value)
+
+
 def removal_policy(storage: Storage) -> cdk.RemovalPolicy:
     """Kept or destroyed, as the settings say.
 
@@ -45,53 +47,31 @@ def removal_policy(storage: Storage) -> cdk.RemovalPolicy:
     return cdk.RemovalPolicy.DESTROY
 
 
-def log_group(
-    scope: Construct, id: str, *, name: str, key: kms.IKey, days: LogDays
-) -> logs.CfnLogGroup:
-    """A log group; its name must be one that the key's policy allows."""
-    group = logs.CfnLogGroup(
-        scope, id, log_group_name=name, kms_key_id=key.key_arn, retention_in_days=days
-    )
-    group.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
-    return group
-
-
-def alarm(
-    scope: Construct,
-    id: str,
-    *,
-    name: str,
-    description: str,
-    namespace: str,
-    metric: str,
-    dimensions: Mapping[str, str],
-    statistic: str,
-    threshold: float,
-    topic_arn: str,
-    period: int = 300,
-    periods: int = 1,
-) -> cloudwatch.CfnAlarm:
-    """Tells people when a metric reaches a threshold; its name must begin with the project's."""
-    return cloudwatch.CfnAlarm(
-        scope,
-        id,
-        alarm_name=name,
-        alarm_description=description,
-        namespace=namespace,
-        metric_name=metric,
-        dimensions=[{"name": key, "value": value} for key, value in dimensions.items()],
-        statistic=statistic,
-        period=period,
-        evaluation_periods=periods,
-        threshold=threshold,
-        comparison_operator="GreaterThanOrEqualToThreshold",
-        treat_missing_data="notBreaching",
-        alarm_actions=[topic_arn],
-    )
-
-
 class PolicySizeError(CompilegateError):
     """A role's policy is larger than IAM allows. The message names the role."""
+
+
+def may(
+    sid: str,
+    *actions: str,
+    on: Sequence[str],
+    when: Mapping[str, Mapping[str, Any]] | None = None,
+    because: str | None = None,
+) -> Statement:
+    """A statement of a role's policy, in the order in which it is read."""
+    return Statement(sid=sid, actions=actions, resources=on, conditions=when or {}, because=because)
+
+
+def may_objects(sid: str, *actions: str, bucket: str, below: Iterable[str]) -> Statement:
+    """The same on the objects below these prefixes."""
+    return may(sid, *actions, on=[f"{bucket}/{each}*" for each in below], because=MANY_OBJECTS)
+
+
+def may_list(sid: str, bucket: str, below: Iterable[str]) -> Statement:
+    """List what lies below these prefixes: without that S3 says of an object which is not there
+    that it is forbidden."""
+    prefixes = [f"{each}*" for each in below]
+    return may(sid, "s3:ListBucket", on=[bucket], when={"StringLike": {"s3:prefix": prefixes}})
 
 
 def service_principal(
@@ -127,11 +107,16 @@ def scoped_role(
     """
     if given is not None:
         return iam.Role.from_role_arn(scope, id, given, mutable=False)
-    policy = {
-        "Version": "2012-10-17",
-        "Statement": [statement.document() for statement in statements],
-    }
-    _check_size(scope, id, policy)
+    stack = cdk.Stack.of(scope)
+    documents = [statement.document() for statement in statements]
+    policy = {"Version": "2012-10-17", "Statement": documents}
+    # It grows with the project's repositories and prefixes: refused before a deployment fails.
+    size = len(json.dumps(stack.resolve(policy), separators=(",", ":")))
+    if size > LARGEST_POLICY:
+        raise PolicySizeError(
+            f"{stack.stack_name}: the policy of {id} has {size:,} characters, "
+            f"allowed: {LARGEST_POLICY:,}; deploy some of the workloads as a project of their own"
+        )
     role = iam.Role(
         scope,
         id,
@@ -141,35 +126,17 @@ def scoped_role(
         max_session_duration=cdk.Duration.hours(hours) if hours > 1 else None,
         inline_policies={"Permissions": iam.PolicyDocument.from_json(policy)},
     )
-    acknowledge_wildcards(role, statements)
+    for statement in statements:
+        for resource in statement.resources:
+            if statement.because is not None and "*" in resource:
+                finding = f"AwsSolutions-IAM5[Resource::{_flat(stack.resolve(resource))}]"
+                acknowledge(role, finding, statement.because)
     return role.without_policy_updates()
 
 
-def _check_size(scope: Construct, id: str, policy: dict[str, Any]) -> None:
-    """Refuse a policy that has grown too large with the project (repositories, prefixes of
-    deliveries), before a deployment fails halfway."""
-    size = len(json.dumps(cdk.Stack.of(scope).resolve(policy), separators=(",", ":")))
-    if size > LARGEST_POLICY:
-        raise PolicySizeError(
-            f"{cdk.Stack.of(scope).stack_name}: the policy of {id} has {size:,} characters, "
-            f"allowed: {LARGEST_POLICY:,}; deploy some of the workloads as a project of their own"
-        )
-
-
-def acknowledge_wildcards(role: iam.Role, statements: Sequence[Statement]) -> None:
-    """Put each wildcard's reason where cdk-nag and a reader of the assembly look for it."""
-    stack = cdk.Stack.of(role)
-    for statement in statements:
-        if statement.because is None:
-            continue
-        for resource in statement.resources:
-            if "*" in resource:
-                cdk.Validations.of(role).acknowledge(
-                    cdk.Acknowledgment(
-                        id=f"AwsSolutions-IAM5[Resource::{_flat(stack.resolve(resource))}]",
-                        reason=statement.because,
-                    )
-                )
+def acknowledge(construct: Construct, finding: str, reason: str) -> None:
+    """Put a reason where cdk-nag and a reader of the assembly look for it."""
+    cdk.Validations.of(construct).acknowledge(cdk.Acknowledgment(id=finding, reason=reason))
 
 
 def _flat(value: Any) -> str:
@@ -183,40 +150,3 @@ def _flat(value: Any) -> str:
     if function == "Fn::GetAtt":
         return f"<{'.'.join(argument)}>"
     return f"<{_flat(argument)}>"
-
-
-PER_CENT = ((80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
-"""Shares of the limit at which people are told: of what was spent, or of what will be."""
-
-
-def tagged_budget(
-    scope: Construct, id: str, *, name: str, tag: str, value: str, usd: float, topic_arn: str
-) -> budgets.CfnBudget:
-    """A monthly budget; its name must be the only such one of the account, in all regions.
-
-    AWS counts a tag from the day on which it is activated for cost allocation, which is done once
-    for the account that pays (docs/aws.md).
-    """
-    return budgets.CfnBudget(
-        scope,
-        id,
-        budget={
-            "budgetName": name,
-            "budgetType": "COST",
-            "timeUnit": "MONTHLY",
-            "budgetLimit": {"amount": usd, "unit": "USD"},
-            "costFilters": {"TagKeyValue": [f"user:{tag}${value}"]},
-        },
-        notifications_with_subscribers=[
-            {
-                "notification": {
-                    "notificationType": kind,
-                    "comparisonOperator": "GREATER_THAN",
-                    "threshold": per_cent,
-                    "thresholdType": "PERCENTAGE",
-                },
-                "subscribers": [{"subscriptionType": "SNS", "address": topic_arn}],
-            }
-            for per_cent, kind in PER_CENT
-        ],
-    )

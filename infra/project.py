@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ LONGEST_FUNCTION, LONGEST_GROUP = 64, 63
 """How long the name of a Lambda function may be, and that of a model package group and of all that
 SageMaker serves models with. The names of EventBridge's rules end in as many characters as that of
 the function, and may be as long."""
+BATCH = "batch"
 WAITING = "PendingManualApproval"
 RELEASE = "--99999-20260101000000"
 """The longest that is put behind a workload's name for what its models are served with."""
@@ -81,10 +82,8 @@ def read_project(folder: Path | None = None) -> Project:
         else sorted(declared.glob("*.toml"))
     )
     workloads = [DeclaredWorkload(workload=read_workload(path), path=path) for path in paths]
-    _groups_differ(workloads)
-    _names_fit(Names(settings), workloads)
-    _endpoints_fit(settings, workloads)
-    _approval_is_left_to_people(settings, workloads)
+    if problems := list(_faults(settings, workloads)):
+        raise SettingsError(*problems)
     return Project(
         settings=settings,
         workloads=workloads,
@@ -99,80 +98,59 @@ def containers_of(folder: Path) -> Path:
     return own if any(own.glob("*/Dockerfile")) else IMAGE_FOLDERS
 
 
-def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
-    """Refuse names that, with the project's in front, are longer than a service allows."""
-    problems = []
-    for declared in workloads:
-        workload = declared.workload
-        for key, kind, name, most in (
-            ("name", "function", names.function(workload.name, FUNCTION_KIND), LONGEST_FUNCTION),
-            ("registry.group", "group", names.model_package_group(workload), LONGEST_GROUP),
-            *(
-                [("name", "models", f"{names.pipeline(workload.name)}{RELEASE}", LONGEST_GROUP)]
-                if deploys(workload)
-                else []
-            ),
-        ):
-            if len(name) > most:
-                problems.append(
-                    f"{declared.path}: {key}: the name of its {kind}, {name}, has {len(name)} "
-                    f"characters, allowed: {most}, including the project's name"
-                )
-    if problems:
-        raise SettingsError(*problems)
-
-
 def deploys(workload: Workload) -> Served | None:
     """How approving one of its models deploys it; None where it does not."""
     serving = workload.serving
     return serving if serving is not None and serving.deploy != "none" else None
 
 
-def _endpoints_fit(settings: Settings, workloads: Sequence[DeclaredWorkload]) -> None:
-    """Refuse serverless endpoints in a VPC, which SageMaker does."""
-    if not settings.network.in_vpc and not settings.network.isolation:
-        return
-    problems = [
-        f"{declared.path}: serving.deploy: found 'serverless', which runs in no network of your "
-        f"own, and {SETTINGS_FILE} has [network], allowed: 'none', 'real-time', 'batch'"
-        for declared in workloads
-        if declared.workload.serving is not None
-        and declared.workload.serving.deploy == "serverless"
-    ]
-    if problems:
-        raise SettingsError(*problems)
+def endpoint_of(workload: Workload) -> Served | None:
+    """How its endpoint is served; None where approving a model changes none."""
+    serving = deploys(workload)
+    return serving if serving is not None and serving.deploy != BATCH else None
 
 
-def _approval_is_left_to_people(settings: Settings, workloads: Sequence[DeclaredWorkload]) -> None:
-    """Refuse executions that could not register their model."""
-    if not settings.approval.trusted:
-        return
-    problems = []
+def _faults(settings: Settings, workloads: Sequence[DeclaredWorkload]) -> Iterator[str]:
+    """A sentence for each thing that services, or the settings, do not allow a workload."""
+    in_own_network = settings.network.in_vpc or settings.network.isolation
+    names, owners = Names(settings), dict[str, str]()
     for declared in workloads:
-        workload = declared.workload
+        workload, path = declared.workload, declared.path
+        group, own = names.model_package_group(workload), workload.model_package_group
+        lengths = [
+            ("name", "function", names.function(workload.name, FUNCTION_KIND), LONGEST_FUNCTION),
+            ("registry.group", "group", group, LONGEST_GROUP),
+        ]
+        if deploys(workload):
+            models = f"{names.pipeline(workload.name)}{RELEASE}"
+            lengths.append(("name", "models", models, LONGEST_GROUP))
+        for key, kind, name, most in lengths:
+            if len(name) > most:
+                yield (
+                    f"{path}: {key}: the name of its {kind}, {name}, has {len(name)} characters, "
+                    f"allowed: {most}, including the project's name"
+                )
+        # Each stack makes its workload's model package group.
+        if own in owners:
+            yield (
+                f"{path}: registry.group: found {own!r}, which {owners[own]} already uses, "
+                "allowed: one group for each workload"
+            )
+        owners.setdefault(own, workload.name)
+        if in_own_network and workload.serving and workload.serving.deploy == "serverless":
+            yield (
+                f"{path}: serving.deploy: found 'serverless', which runs in no network of your "
+                f"own, and {SETTINGS_FILE} has [network], allowed: 'none', 'real-time', 'batch'"
+            )
+        # An execution could not register its model with another status.
         scheduled = workload.schedule.parameters.given if workload.schedule is not None else {}
-        for key, status in (
-            ("registry.approval", workload.registry.approval),
-            (f"schedule.parameters.{APPROVAL}", scheduled.get(APPROVAL, WAITING)),
-        ):
-            if status != WAITING:
-                problems.append(
-                    f"{declared.path}: {key}: found {status!r}, allowed: {WAITING!r}, since "
+        statuses = {
+            "registry.approval": workload.registry.approval,
+            f"schedule.parameters.{APPROVAL}": scheduled.get(APPROVAL, WAITING),
+        }
+        for key, status in statuses.items():
+            if settings.approval.trusted and status != WAITING:
+                yield (
+                    f"{path}: {key}: found {status!r}, allowed: {WAITING!r}, since "
                     f"{SETTINGS_FILE} names under [approval] who approves models"
                 )
-    if problems:
-        raise SettingsError(*problems)
-
-
-def _groups_differ(workloads: Sequence[DeclaredWorkload]) -> None:
-    """Each stack makes its workload's model package group, so two cannot share one."""
-    owners: dict[str, str] = {}
-    for declared in workloads:
-        workload = declared.workload
-        group = workload.model_package_group
-        if group in owners:
-            raise SettingsError(
-                f"{declared.path}: registry.group: found {group!r}, which "
-                f"{owners[group]} already uses, allowed: one group for each workload"
-            )
-        owners[group] = workload.name

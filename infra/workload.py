@@ -21,8 +21,8 @@ from compilegate.access import Arns, Statement
 from compilegate.access.jobs import (
     ANY,
     JOB_NAMES,
-    MANY_OBJECTS,
     NO_RESOURCE,
+    VERSIONS,
     WORKLOAD_TAG,
     Place,
     pipeline_statements,
@@ -44,8 +44,6 @@ from compilegate.account.named import (
     aws_repositories,
     processing_folders,
     repository_arns,
-    serving_folders,
-    serving_repositories,
 )
 from compilegate.account.settings.reading import network_of
 from compilegate.errors import CompilegateError
@@ -55,7 +53,6 @@ from compilegate.infra.definition import (
     incomplete_definition,
 )
 from compilegate.infra.endpoint import (
-    BATCH,
     SEPARATOR,
     alarm_names,
     batch_input,
@@ -73,14 +70,16 @@ from compilegate.infra.keeper.events import (
 from compilegate.infra.keeper.program import HANDLER, keeper_program
 from compilegate.infra.limits import limits_of
 from compilegate.infra.parts import (
-    log_group,
+    may,
+    may_list,
+    may_objects,
+    outputs,
     removal_policy,
     scoped_role,
     service_principal,
     stack_options,
-    tagged_budget,
 )
-from compilegate.infra.project import DeclaredWorkload, Project, deploys
+from compilegate.infra.project import DeclaredWorkload, Project, deploys, endpoint_of
 from compilegate.pipelines.deployment import MadeNetwork, Network
 from compilegate.pipelines.requests.keys_network_tags import volume_key_of
 from compilegate.pipelines.standin import BUCKET, stand_ins
@@ -89,11 +88,6 @@ from compilegate.workload import Served
 from compilegate.workload.file import Schedule
 
 EXECUTION_NAMES = "SageMaker names an execution when it starts"
-VERSIONS = "The versions in a group are numbered"
-RUNTIME = "python3.14"
-SECONDS = 120
-MEGABYTES = 256
-SECONDS_AN_HOUR = 3600
 LARGEST_ENVIRONMENT = 4_000
 """Characters: Lambda allows 4 KB for all variables of a function. A template has about as many as
 CloudFormation makes of them."""
@@ -138,7 +132,10 @@ class WorkloadStack(cdk.Stack):
         self._serving = deploys(self._workload)
         self.serving_role_arn = ""
         if self._serving is not None:
-            self.serving_role_arn = self._serve(self._serving)
+            served = (project, self._workload, self._serving, foundation)
+            self.serving_role_arn = serving_role(self, *served).role_arn
+            if self._answers:
+                watch_endpoint(self, *served)
         keeper = self._keeper(definition, network_of(project.settings, network))
         if self._workload.posture is not None:
             # The definition names the function by its ARN, so CloudFormation sees no dependency.
@@ -149,16 +146,10 @@ class WorkloadStack(cdk.Stack):
             self._schedule(schedule).node.add_dependency(pipeline)
         budget = self._workload.budget
         if budget is not None and budget.month_usd is not None:
-            tagged_budget(
-                self,
-                "Budget",
-                name=f"{self._pipeline_name}-{self.region}",
-                tag=WORKLOAD_TAG,
-                value=name,
-                usd=budget.month_usd,
-                topic_arn=foundation.topic.topic_arn,
-            )
-        self._outputs(
+            budget_name = f"{self._pipeline_name}-{self.region}"
+            foundation.budget(self, budget_name, WORKLOAD_TAG, name, budget.month_usd)
+        outputs(
+            self,
             PipelineArn=self._pipeline_arn,
             PipelineName=self._pipeline_name,
             ModelPackageGroupName=self._group,
@@ -166,10 +157,6 @@ class WorkloadStack(cdk.Stack):
             ProcessingRoleArn=self._processing.role_arn,
             PipelineRoleArn=executing.role_arn,
         )
-
-    def _outputs(self, **values: str) -> None:
-        for key, value in values.items():
-            cdk.CfnOutput(self, key, value=value)
 
     def _job_roles(self) -> tuple[iam.IRole, iam.IRole, iam.IRole]:
         """Those of training jobs, of processing jobs and of the pipeline."""
@@ -189,10 +176,7 @@ class WorkloadStack(cdk.Stack):
             *foundation.repository_arns(arm_folders(workload, folders)),
             *repository_arns(arns, aws_repositories([workload], self.region)),
         ]
-        served_in = [
-            *foundation.repository_arns(serving_folders(workload)),
-            *repository_arns(arns, serving_repositories(workload, self.region)),
-        ]
+        served_in = foundation.serving_arns([workload])
         processed_in = foundation.repository_arns(processing_folders(workload, folders))
         trusted = service_principal(self, "sagemaker")
         training = scoped_role(
@@ -256,7 +240,8 @@ class WorkloadStack(cdk.Stack):
             self._declared,
             region=None if cdk.Token.is_unresolved(self.region) else self.region,
         )
-        self._outputs(
+        outputs(
+            self,
             **add_code_assets(self, definition.placement, self._code_prefix),
             DataUri=definition.placement.sources.data.replace(BUCKET, foundation.bucket_name),
         )
@@ -291,18 +276,6 @@ class WorkloadStack(cdk.Stack):
         )
         return pipeline, definition.text
 
-    def _serve(self, serving: Served) -> str:
-        """The ARN of the role that models are served with; and the endpoint's log and alarms."""
-        shared: dict[str, Any] = {
-            "project": self._project,
-            "workload": self._workload,
-            "serving": serving,
-            "foundation": self._foundation,
-        }
-        if serving.deploy != BATCH:
-            watch_endpoint(self, **shared)
-        return serving_role(self, **shared).role_arn
-
     def _schedule(self, schedule: Schedule) -> scheduler.CfnSchedule:
         """EventBridge Scheduler starts the pipeline; failed starts go to the dead letters."""
         names, retries = self._project.names, self._project.settings.scheduling
@@ -334,7 +307,7 @@ class WorkloadStack(cdk.Stack):
                 "deadLetterConfig": {"arn": dead_letters},
                 "retryPolicy": {
                     "maximumRetryAttempts": retries.retry_attempts,
-                    "maximumEventAgeInSeconds": retries.retry_hours * SECONDS_AN_HOUR,
+                    "maximumEventAgeInSeconds": retries.retry_hours * 3600,
                 },
                 "sageMakerPipelineParameters": {
                     "pipelineParameterList": [
@@ -344,7 +317,7 @@ class WorkloadStack(cdk.Stack):
                 },
             },
         )
-        self._outputs(ScheduleName=made.ref)
+        outputs(self, ScheduleName=made.ref)
         return made
 
     def _keeper(self, definition: str, network: Network | None) -> lambda_.CfnFunction:
@@ -352,13 +325,7 @@ class WorkloadStack(cdk.Stack):
         twice more goes to the dead letters."""
         workload, foundation, settings = self._workload, self._foundation, self._project.settings
         description = f"Watches {workload.name}: reports, starts, decides, releases"
-        log = log_group(
-            self,
-            "KeeperLog",
-            name=f"/aws/lambda/{self._keeper_name}",
-            key=foundation.key,
-            days=settings.storage.log_days,
-        )
+        log = foundation.log_group(self, "KeeperLog", f"/aws/lambda/{self._keeper_name}")
         role = scoped_role(
             self,
             "KeeperRole",
@@ -372,17 +339,12 @@ class WorkloadStack(cdk.Stack):
                 *self._remembering(),
                 *self._releasing(),
                 *(self._deciding() if workload.posture is not None else []),
-                Statement(
-                    sid="UseKey",
-                    actions=["kms:Decrypt", "kms:GenerateDataKey"],
-                    resources=[foundation.key.key_arn],
-                ),
-                Statement(
-                    sid="WriteLogs",
-                    actions=["logs:CreateLogStream", "logs:PutLogEvents"],
-                    resources=[
-                        self._arns.log_group(f"/aws/lambda/{self._keeper_name}:log-stream:*")
-                    ],
+                may("UseKey", "kms:Decrypt", "kms:GenerateDataKey", on=[foundation.key.key_arn]),
+                may(
+                    "WriteLogs",
+                    "logs:CreateLogStream",
+                    "logs:PutLogEvents",
+                    on=[self._arns.log_group(f"/aws/lambda/{self._keeper_name}:log-stream:*")],
                     because="Lambda names the stream after the instance of the function",
                 ),
             ],
@@ -395,13 +357,13 @@ class WorkloadStack(cdk.Stack):
             "Keeper",
             function_name=self._keeper_name,
             description=description,
-            runtime=RUNTIME,
+            runtime="python3.14",
             architectures=["arm64"],
             handler=HANDLER,
             code={"s3Bucket": code.s3_bucket_name, "s3Key": code.s3_object_key},
             role=role.role_arn,
-            timeout=SECONDS,
-            memory_size=MEGABYTES,
+            timeout=120,
+            memory_size=256,
             kms_key_arn=foundation.key.key_arn,
             environment={"variables": self._variables(definition, network)},
             dead_letter_config={"targetArn": foundation.dead_letters.queue_arn},
@@ -449,7 +411,7 @@ class WorkloadStack(cdk.Stack):
     @property
     def _answers(self) -> bool:
         """Whether approving a model changes an endpoint."""
-        return self._serving is not None and self._serving.deploy != BATCH
+        return endpoint_of(self._workload) is not None
 
     @property
     def _endpoint_alarms(self) -> list[str]:
@@ -478,54 +440,41 @@ class WorkloadStack(cdk.Stack):
     def _following(self) -> list[Statement]:
         """See this pipeline's executions and models, stop one or start one, tell people."""
         return [
-            Statement(
-                sid="StartAndListExecutions",
-                actions=[
-                    "sagemaker:DescribePipeline",
-                    "sagemaker:ListPipelineExecutions",
-                    "sagemaker:StartPipelineExecution",
-                ],
-                resources=[self._pipeline_arn],
+            may(
+                "StartAndListExecutions",
+                "sagemaker:DescribePipeline",
+                "sagemaker:ListPipelineExecutions",
+                "sagemaker:StartPipelineExecution",
+                on=[self._pipeline_arn],
             ),
-            Statement(
-                sid="FollowAndStopExecutions",
-                actions=[
-                    "sagemaker:DescribePipelineExecution",
-                    "sagemaker:ListPipelineExecutionSteps",
-                    "sagemaker:ListPipelineParametersForExecution",
-                    "sagemaker:StopPipelineExecution",
-                ],
-                resources=[f"{self._pipeline_arn}/execution/*"],
+            may(
+                "FollowAndStopExecutions",
+                "sagemaker:DescribePipelineExecution",
+                "sagemaker:ListPipelineExecutionSteps",
+                "sagemaker:ListPipelineParametersForExecution",
+                "sagemaker:StopPipelineExecution",
+                on=[f"{self._pipeline_arn}/execution/*"],
                 because=EXECUTION_NAMES,
             ),
-            Statement(
-                sid="FindTheGatesOutput",
-                actions=["sagemaker:DescribeProcessingJob"],
-                resources=[self._arns.sagemaker("processing-job/pipelines-*")],
+            may(
+                "FindTheGatesOutput",
+                "sagemaker:DescribeProcessingJob",
+                on=[self._arns.sagemaker("processing-job/pipelines-*")],
                 because=JOB_NAMES,
             ),
-            Statement(
-                sid="SeeModels",
-                actions=["sagemaker:DescribeModelPackage"],
-                resources=[self._packages],
-                because=VERSIONS,
+            may(
+                "SeeModels", "sagemaker:DescribeModelPackage", on=[self._packages], because=VERSIONS
             ),
             # A card, and nothing that would approve or reject the model.
-            Statement(
-                sid="AttachCards",
-                actions=["sagemaker:UpdateModelPackage"],
-                resources=[self._packages],
-                conditions={"Null": {"sagemaker:ModelApprovalStatus": "true"}},
+            may(
+                "AttachCards",
+                "sagemaker:UpdateModelPackage",
+                on=[self._packages],
+                when={"Null": {"sagemaker:ModelApprovalStatus": "true"}},
                 because=VERSIONS,
             ),
-            Statement(
-                sid="Tell", actions=["sns:Publish"], resources=[self._foundation.topic.topic_arn]
-            ),
-            Statement(
-                sid="KeepWhatFailed",
-                actions=["sqs:SendMessage"],
-                resources=[self._foundation.dead_letters.queue_arn],
-            ),
+            may("Tell", "sns:Publish", on=[self._foundation.topic.topic_arn]),
+            may("KeepWhatFailed", "sqs:SendMessage", on=[self._foundation.dead_letters.queue_arn]),
         ]
 
     @property
@@ -538,50 +487,42 @@ class WorkloadStack(cdk.Stack):
         reads = [verdicts_prefix(name), *([self._delivered] if self._delivered else [])]
         keeps = [deliveries_prefix(name), notices_prefix(name)]
         return [
-            Statement(
-                sid="ReadObjects",
-                actions=["s3:GetObject"],
-                resources=[f"{bucket}/{prefix}*" for prefix in reads],
-                because=MANY_OBJECTS,
+            may_objects("ReadObjects", "s3:GetObject", bucket=bucket, below=reads),
+            may_objects(
+                "KeepObjects",
+                "s3:DeleteObject",
+                "s3:GetObject",
+                "s3:PutObject",
+                bucket=bucket,
+                below=keeps,
             ),
-            Statement(
-                sid="KeepObjects",
-                actions=["s3:DeleteObject", "s3:GetObject", "s3:PutObject"],
-                resources=[f"{bucket}/{prefix}*" for prefix in keeps],
-                because=MANY_OBJECTS,
-            ),
-            # Without it S3 says of what is not there that it is forbidden.
-            Statement(
-                sid="ListObjects",
-                actions=["s3:ListBucket"],
-                resources=[bucket],
-                conditions={
-                    "StringLike": {"s3:prefix": [f"{prefix}*" for prefix in (*reads, *keeps)]}
-                },
-            ),
+            may_list("ListObjects", bucket, [*reads, *keeps]),
         ]
 
     def _deciding(self) -> list[Statement]:
         """Keep this workload's part of the posture table."""
         foundation = self._foundation
         return [
-            Statement(
-                sid="KeepThePosture",
-                actions=["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"],
-                resources=[foundation.table.attr_arn],
-                conditions={
+            may(
+                "KeepThePosture",
+                "dynamodb:GetItem",
+                "dynamodb:PutItem",
+                "dynamodb:Query",
+                on=[foundation.table.attr_arn],
+                when={
                     "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [self._workload.name]},
                     "Null": {"dynamodb:LeadingKeys": "false"},
                 },
             ),
             # DynamoDB asks for the table's key in the name of who reads or writes.
-            Statement(
-                sid="UseTheTablesKey",
-                actions=["kms:DescribeKey", "kms:Encrypt", "kms:ReEncryptFrom", "kms:ReEncryptTo"],
-                resources=[foundation.key.key_arn],
-                conditions={
-                    "StringEquals": {"kms:ViaService": f"dynamodb.{self.region}.amazonaws.com"}
-                },
+            may(
+                "UseTheTablesKey",
+                "kms:DescribeKey",
+                "kms:Encrypt",
+                "kms:ReEncryptFrom",
+                "kms:ReEncryptTo",
+                on=[foundation.key.key_arn],
+                when={"StringEquals": {"kms:ViaService": f"dynamodb.{self.region}.amazonaws.com"}},
             ),
         ]
 
@@ -590,12 +531,7 @@ class WorkloadStack(cdk.Stack):
         if self._serving is None:
             return []
         return [
-            Statement(
-                sid="ListApprovals",
-                actions=["sagemaker:ListModelPackages"],
-                resources=[ANY],
-                because=NO_RESOURCE,
-            ),
+            may("ListApprovals", "sagemaker:ListModelPackages", on=[ANY], because=NO_RESOURCE),
             *(self._answering() if self._answers else self._transforming()),
         ]
 
@@ -605,19 +541,20 @@ class WorkloadStack(cdk.Stack):
         numbered = "CloudFormation numbers a stack when it makes it"
         bootstrap = f"parameter/cdk-bootstrap/{self._project.names.qualifier}/version"
         return [
-            Statement(
-                sid="SeeEndpointStack",
-                actions=["cloudformation:DescribeStackEvents", "cloudformation:DescribeStacks"],
-                resources=[self._arns.of_service("cloudformation", stack)],
+            may(
+                "SeeEndpointStack",
+                "cloudformation:DescribeStackEvents",
+                "cloudformation:DescribeStacks",
+                on=[self._arns.of_service("cloudformation", stack)],
                 because=numbered,
             ),
             # CloudFormation changes the stack with the role of its deployment. With a template of
             # its own a keeper would have those rights: so it has to say which types may change.
-            Statement(
-                sid="ChangeVersion",
-                actions=["cloudformation:UpdateStack"],
-                resources=[self._arns.of_service("cloudformation", stack)],
-                conditions={
+            may(
+                "ChangeVersion",
+                "cloudformation:UpdateStack",
+                on=[self._arns.of_service("cloudformation", stack)],
+                when={
                     "ForAllValues:StringEquals": {
                         "cloudformation:ResourceTypes": list(ENDPOINT_TYPES)
                     },
@@ -626,21 +563,17 @@ class WorkloadStack(cdk.Stack):
                 because=numbered,
             ),
             # Each template says which bootstrap it needs; CloudFormation reads that as who asks.
-            Statement(
-                sid="ReadBootstrapVersion",
-                actions=["ssm:GetParameters"],
-                resources=[self._arns.of_service("ssm", bootstrap)],
+            may(
+                "ReadBootstrapVersion",
+                "ssm:GetParameters",
+                on=[self._arns.of_service("ssm", bootstrap)],
             ),
-            Statement(
-                sid="SeeAlarms",
-                actions=["cloudwatch:DescribeAlarms"],
-                resources=self._endpoint_alarms,
-            ),
-            Statement(
-                sid="RejectWhatFailed",
-                actions=["sagemaker:UpdateModelPackage"],
-                resources=[self._packages],
-                conditions={"StringEquals": {"sagemaker:ModelApprovalStatus": "Rejected"}},
+            may("SeeAlarms", "cloudwatch:DescribeAlarms", on=self._endpoint_alarms),
+            may(
+                "RejectWhatFailed",
+                "sagemaker:UpdateModelPackage",
+                on=[self._packages],
+                when={"StringEquals": {"sagemaker:ModelApprovalStatus": "Rejected"}},
                 because=VERSIONS,
             ),
         ]
@@ -649,53 +582,42 @@ class WorkloadStack(cdk.Stack):
         """Start batch transforms, with models under this workload's names."""
         name, key = self._project.names.endpoint(self._workload.name), self._foundation.key.key_arn
         asked = {f"aws:RequestTag/{WORKLOAD_TAG}": self._workload.name}
-        resources = [
-            self._arns.sagemaker(f"{kind}/{name}{SEPARATOR}*")
-            for kind in ("model", "transform-job")
-        ]
-        numbered = "Their names end in the version of the model, after two hyphens"
+        named: dict[str, Any] = {
+            "on": [
+                self._arns.sagemaker(f"{kind}/{name}{SEPARATOR}*")
+                for kind in ("model", "transform-job")
+            ],
+            "when": {"StringEquals": asked},
+            "because": "Their names end in the version of the model, after two hyphens",
+        }
         return [
-            Statement(
-                sid="Transform",
-                actions=["sagemaker:CreateModel", "sagemaker:CreateTransformJob"],
-                resources=resources,
-                conditions={"StringEquals": asked},
-                because=numbered,
-            ),
-            Statement(
-                sid="TagWhatIsMade",
-                actions=["sagemaker:AddTags"],
-                resources=resources,
-                conditions={"StringEquals": asked},
-                because=numbered,
-            ),
-            Statement(
-                sid="PassServingRole",
-                actions=["iam:PassRole"],
-                resources=[self.serving_role_arn],
-                conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+            may("Transform", "sagemaker:CreateModel", "sagemaker:CreateTransformJob", **named),
+            may("TagWhatIsMade", "sagemaker:AddTags", **named),
+            may(
+                "PassServingRole",
+                "iam:PassRole",
+                on=[self.serving_role_arn],
+                when={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
             ),
             # For the volumes of its machines.
-            Statement(
-                sid="LendKeyToService",
-                actions=["kms:CreateGrant"],
-                resources=[key],
-                conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+            may(
+                "LendKeyToService",
+                "kms:CreateGrant",
+                on=[key],
+                when={"Bool": {"kms:GrantIsForAWSResource": "true"}},
             ),
-            Statement(sid="SeeKey", actions=["kms:DescribeKey"], resources=[key]),
+            may("SeeKey", "kms:DescribeKey", on=[key]),
         ]
 
     def _rules(self, keeper: lambda_.CfnFunction) -> None:
         """Three at most: what happens to the workload, an hour has passed, data was delivered."""
         names, name = self._project.names, self._workload.name
-        endpoint_stack = self._arns.of_service(
-            "cloudformation", f"stack/{names.endpoint_stack(name)}/"
-        )
+        stack = self._arns.of_service("cloudformation", f"stack/{names.endpoint_stack(name)}/")
         batches = self._serving is not None and not self._answers
         pattern = event_pattern(
             pipeline_arn=self._pipeline_arn,
             group=self._group,
-            endpoint_stack_arn_prefix=endpoint_stack if self._answers else None,
+            endpoint_stack_arn_prefix=stack if self._answers else None,
             batch_name_prefix=f"{names.endpoint(name)}{SEPARATOR}" if batches else None,
         )
         self._rule(keeper, "Event", f"What happens to {name}", event_pattern=pattern)
@@ -724,17 +646,14 @@ class WorkloadStack(cdk.Stack):
         kind: str,
         description: str,
         *,
-        event_pattern: Mapping[str, Any] | None = None,
-        schedule_expression: str | None = None,
         input: str | None = None,
+        **when: Any,
     ) -> None:
         events.CfnRule(
             self,
             kind,
             name=f"{self._pipeline_name}{SEPARATOR}{kind.lower()}",
             description=description,
-            event_pattern=event_pattern and dict(event_pattern),
-            schedule_expression=schedule_expression,
             state="ENABLED",
             targets=[
                 {
@@ -744,6 +663,7 @@ class WorkloadStack(cdk.Stack):
                     "deadLetterConfig": {"arn": self._foundation.dead_letters.queue_arn},
                 }
             ],
+            **when,
         )
 
 

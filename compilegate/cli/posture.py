@@ -163,8 +163,8 @@ def posture_functions(home: Path, *, fresh: bool = False) -> FunctionSources:
 def posture_lines(workload: str, execution: str, home: Path) -> Iterator[str]:
     """What an execution has changed in the workload's posture; nothing where it has no record."""
     record = current(records_in(home), workload, when=function.now(), who=execution)
-    decision = record.latest(Settled, execution)
-    if decision is not None:
+    if settled := record.latest(Settled, execution):
+        _, decision = settled
         moved = decision.before is not decision.after
         before = f"{decision.before} -> {decision.after}" if moved else str(decision.after)
         yield f"posture: {before}, {decision.reason}"

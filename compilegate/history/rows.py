@@ -110,13 +110,12 @@ def _row(past: Past, record: Record) -> Row:
     )
     if past.verdict is not None:
         row = _with_verdict(row, past.verdict)
-    decision = record.latest(Started, past.execution)
-    if decision is not None and isinstance(decision.event, Started):
-        event, posture = decision.event, str(decision.after)
+    if started := record.latest(Started, past.execution):
+        event, decision = started
+        posture = str(decision.after)
         row = replace(row, posture=posture, versions=event.fingerprint, started=event.when)
-    decision = record.latest(Settled, past.execution)
-    if decision is not None and isinstance(decision.event, Settled):
-        row = _with_settled(row, decision.event)
+    if settled := record.latest(Settled, past.execution):
+        row = _with_settled(row, settled[0])
     return row
 
 

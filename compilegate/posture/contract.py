@@ -47,8 +47,6 @@ DAY_VARIABLE = "COMPILEGATE_POSTURE_DAY"
 """An ISO 8601 date that replaces the current time, to rehearse a year."""
 TABLE_VARIABLE = "COMPILEGATE_POSTURE_TABLE"
 """The DynamoDB table of the records in an account."""
-WORKLOAD_VARIABLE = "WORKLOAD"
-"""The workload of an account's function."""
 
 
 class PostureError(CompilegateError):

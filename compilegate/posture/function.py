@@ -9,16 +9,15 @@ execution registered last.
                                                    -> reason
 
 `inputs` goes to the first and to the last. Where they, and what trains, are those of the execution
-that registered last, every training would come from the cache and the same model be registered
-again: then nothing trains. It is only noted after the registration, since a verdict is none.
+that registered last, and the cache still holds, nothing trains: the same model would be registered
+again. It is noted only after the registration, since a verdict is none.
 
 All values are texts, as the steps of a definition pass them. Called again for the same execution,
 as a resumed one does, it gives the same answer and decides nothing twice.
 
-An execution that failed or was stopped before its gate ran is settled as well: on this machine by
-`run`, in an account by the keeper (`infra/keeper/`). A candidate whose program failed its job is
-refused; nothing is learned from any other end. Where a candidate's job left no model, the same
-caller starts an execution of the baseline alone at once.
+An execution that failed or was stopped before its gate ran is settled by `settle_ended`: on this
+machine by `run`, in an account by the keeper (`infra/keeper/`). Where a candidate's job left no
+model, the same caller starts an execution of the baseline alone at once.
 """
 
 from __future__ import annotations
@@ -35,17 +34,9 @@ from typing import Any
 
 from compilegate.posture import contract
 from compilegate.posture.contract import Policy, PostureError
-from compilegate.posture.records import (
-    FileRecords,
-    Record,
-    Records,
-    current,
-    decide,
-    decoded,
-)
+from compilegate.posture.records import FileRecords, Record, Records, current, decide, decoded
 from compilegate.posture.state import Plan, Registered, Seen, Settled, Started
 
-_NONE = "none"
 _BY_ITS_PROGRAM = re.compile(r"AlgorithmError|exit code", re.IGNORECASE)
 """How the service, and the local target, report that a program ended its job."""
 _BY_THE_MACHINE = re.compile(r"\b(?:137|143)\b|SIGKILL|SIGTERM|out of memory", re.IGNORECASE)
@@ -59,24 +50,21 @@ def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]
 
 def act(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     """Answer one step, wherever its records are kept."""
-    acts = {
-        contract.START: _start,
-        contract.SETTLE: _settle,
-        contract.REGISTERED: _registered,
-    }
+    acts = {contract.START: _start, contract.SETTLE: _settle, contract.REGISTERED: _registered}
     return acts[event[contract.ACT]](event, records)
 
 
 def now() -> str:
     """The current time, in UTC."""
-    given = os.environ.get(contract.DAY_VARIABLE)
-    return given or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    today = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return os.environ.get(contract.DAY_VARIABLE) or today
 
 
 def _start(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, execution = event["workload"], event["execution"]
     record = current(records, workload, when=now(), who=execution)
-    if execution not in record.state.open:
+    plan = record.state.open.get(execution)
+    if plan is None:
         started = Started(
             execution=execution,
             when=now(),
@@ -85,17 +73,12 @@ def _start(event: Mapping[str, Any], records: Records) -> dict[str, str]:
             candidates=tuple(event["candidates"].split(",")),
             fingerprint=json.loads(event["fingerprint"]),
         )
-        plan = record.after(started).state.open[execution]
-        before = _registered_alike(event, record, plan)
-        if before is not None and not record.state.rescue:
+        ahead = record.after(started).state.open[execution]
+        if (why := _nothing_new(event, record, ahead)) and not record.state.rescue:
             # Nothing is written: no job runs, so nothing can be learned.
-            why = f"Nothing is new: {before} registered the model of the same data and code"
-            return _answer(replace(plan, arms=contract.NOTHING, reason=why))
-        record = decide(records, workload, started)
-    return _answer(record.state.open[execution])
-
-
-def _answer(plan: Plan) -> dict[str, str]:
+            plan = replace(ahead, arms=contract.NOTHING, reason=why)
+        else:
+            plan = decide(records, workload, started).state.open[execution]
     return {
         contract.ARMS: plan.arms,
         contract.REGISTERS: plan.registers,
@@ -105,46 +88,32 @@ def _answer(plan: Plan) -> dict[str, str]:
     }
 
 
-def _registered_alike(event: Mapping[str, Any], record: Record, plan: Plan) -> str | None:
-    """The execution that registered last, where this one would take all of its trainings from the
-    cache and register the same model again."""
-    if contract.INPUTS not in event or contract.FRESH_VARIABLE in os.environ:
-        return None
-    last = _last_registered(record)
-    if last is None or _seconds_since(last.when) > float(event[contract.CACHE_SECONDS]):
-        return None
-    now_asked = (plan.arms, plan.registers, _digest(event[contract.INPUTS]))
-    return last.execution if (last.arms, last.registers, last.inputs) == now_asked else None
+def _nothing_new(event: Mapping[str, Any], record: Record, plan: Plan) -> str:
+    """Why the execution would take all of its trainings from the cache and register the registered
+    model again; empty where it would not."""
+    newest = record.latest(Registered)
+    if contract.INPUTS not in event or contract.FRESH_VARIABLE in os.environ or newest is None:
+        return ""
+    last, _ = newest
+    then, today = map(datetime.datetime.fromisoformat, (last.when, now()))
+    made = _made(event[contract.INPUTS], plan.arms, plan.registers)
+    if (today - then).total_seconds() > float(event[contract.CACHE_SECONDS]) or last.made != made:
+        return ""
+    return f"Nothing is new: {last.execution} registered the model of the same data and code"
+
+
+def _made(*what: str) -> str:
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
 
 
 def _registered(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, execution = event["workload"], event["execution"]
-    registered = Registered(
-        execution=execution,
-        when=now(),
-        who="pipeline",
-        arms=event[contract.ARMS],
-        registers=event[contract.REGISTERS],
-        inputs=_digest(event[contract.INPUTS]),
-    )
-    last = _last_registered(current(records, workload, when=now(), who=execution))
-    if last is None or last.execution != execution:
+    made = _made(*(event[name] for name in (contract.INPUTS, contract.ARMS, contract.REGISTERS)))
+    registered = Registered(execution=execution, when=now(), who="pipeline", made=made)
+    last = current(records, workload, when=now(), who=execution).latest(Registered)
+    if last is None or last[0].execution != execution:
         decide(records, workload, registered)
     return {contract.REASON: f"the model of {execution} is registered"}
-
-
-def _last_registered(record: Record) -> Registered | None:
-    events = (decision.event for decision in reversed(record.decisions))
-    return next((each for each in events if isinstance(each, Registered)), None)
-
-
-def _digest(inputs: str) -> str:
-    return hashlib.sha256(inputs.encode()).hexdigest()[:16]
-
-
-def _seconds_since(when: str) -> float:
-    then, today = map(datetime.datetime.fromisoformat, (when, now()))
-    return (today - then).total_seconds()
 
 
 def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
@@ -156,13 +125,13 @@ def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     arm, reason = ended.registered, f"{execution} is already settled"
     if planned is not None:
         # A gate that chooses a candidate has found the baseline valid.
-        if planned.registers == "baseline" and arm != _NONE:
+        if planned.registers == "baseline" and arm != contract.NOTHING:
             arm = contract.BASELINE
         ended = replace(ended, registered=arm)
         reason = decide(records, workload, ended).decisions[-1].reason
-    elif settled is not None and isinstance(settled.event, Settled):
-        arm = settled.event.registered
-    if arm == _NONE:
+    elif settled is not None:
+        arm = settled[0].registered
+    if arm == contract.NOTHING:
         raise PostureError(f"no model can be registered: {reason}")
     return {
         contract.ARM: arm,
@@ -183,7 +152,8 @@ def settle_ended(
     otherwise: str,
     who: str,
 ) -> Record | None:
-    """Settle an execution; None where it is not waiting for that.
+    """Settle an execution; None where it is not waiting for that. A candidate whose program failed
+    its job is refused; any other end shows nothing.
 
     `failed` has why each step failed, the first one first; `otherwise` why nothing was learned,
     where no candidate's job failed.
@@ -209,8 +179,7 @@ def crashed(candidates: Iterable[str], failed: Mapping[str, str]) -> tuple[tuple
     seen, lost = [], []
     for arm in candidates:
         training = re.compile(rf"Train-{re.escape(arm)}-(?:\d+|alone)")
-        step = next(filter(training.fullmatch, failed), None)
-        if step is None:
+        if (step := next(filter(training.fullmatch, failed), None)) is None:
             continue
         why = failed[step]
         reason = f"{step}: {why or 'its job failed'}"

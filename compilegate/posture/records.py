@@ -20,7 +20,7 @@ from typing import Any
 
 from compilegate.job.files import lock, write_text
 from compilegate.posture.contract import PostureError
-from compilegate.posture.state import Chosen, Event, Posture, Settled, Started, State
+from compilegate.posture.state import Chosen, Event, Posture, Registered, Settled, Started, State
 from compilegate.posture.transitions import transition
 
 VERSION = 4
@@ -32,6 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,255}")
 _HEAD = "head"
 _CONFLICTS = {"ConditionalCheckFailed", "TransactionConflict", "DuplicateItem"}
 _Item = Mapping[str, Any]
+_Of = typing.TypeVar("_Of", Started, Settled, Registered)
 
 
 class DamagedRecordError(PostureError):
@@ -79,16 +80,27 @@ class Record:
             record = replace(record, state=moved.state, decisions=decisions)
         return record
 
-    def latest(self, kind: type[Started | Settled], execution: str) -> Decision | None:
-        """The newest decision at the start, or at the end, of an execution."""
+    def latest(self, kind: type[_Of], execution: str = "") -> tuple[_Of, Decision] | None:
+        """The newest event of this kind, of one execution or of any, and what came of it."""
         for decision in reversed(self.decisions):
-            if isinstance(decision.event, kind) and decision.event.execution == execution:
-                return decision
+            event = decision.event
+            if isinstance(event, kind) and execution in {"", event.execution}:
+                return event, decision
         return None
 
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return _document(self, list(map(encoded, self.decisions)))
+    def document(self, decisions: list[Any] | None = None) -> dict[str, Any]:
+        """As JSON, the state first; with its decisions as they were read, where these are given."""
+        if decisions is None:
+            decisions = [encoded(decision) for decision in self.decisions]
+        digested = json.dumps([self.workload, decisions], sort_keys=True)
+        return {
+            "version": VERSION,
+            "workload": self.workload,
+            "revision": len(decisions),
+            "state": encoded(self.state),
+            "decisions": decisions,
+            "digest": hashlib.sha256(digested.encode()).hexdigest(),
+        }
 
     def to_json(self) -> str:
         """As it is kept in a file."""
@@ -102,26 +114,13 @@ def read_record(text: bytes | str, workload: str) -> Record:
         decisions = document["decisions"]
         events = [one["event"] for one in decisions]
         record = Record(workload=workload).after(*(decoded(KINDS[e["kind"]], e) for e in events))
-        expected = _document(record, decisions)
+        expected = record.document(decisions)
     except UNREADABLE as error:
         raise DamagedRecordError(f"it is not a record: {error!r}") from error
     wrong = [name for name, value in expected.items() if document.get(name) != value]
     if wrong:
         raise DamagedRecordError(f"its decisions do not match its {', '.join(wrong)}")
     return record
-
-
-def _document(record: Record, decisions: list[Any]) -> dict[str, Any]:
-    """A record with these decisions as JSON, the state first."""
-    digested = json.dumps([record.workload, decisions], sort_keys=True)
-    return {
-        "version": VERSION,
-        "workload": record.workload,
-        "revision": len(decisions),
-        "state": encoded(record.state),
-        "decisions": decisions,
-        "digest": hashlib.sha256(digested.encode()).hexdigest(),
-    }
 
 
 # Where records are kept
@@ -159,7 +158,6 @@ class FileRecords:
     folder: Path
 
     def path(self, workload: str) -> Path:
-        """Where a workload's record is."""
         if not _NAME.fullmatch(workload):
             raise PostureError(
                 f"the workload's name is {workload!r:.60}, expected letters, digits and single '-'"

@@ -190,10 +190,8 @@ class Registered(_Happened):
 
     kind: Literal["Registered"] = "Registered"
     execution: str
-    arms: str
-    registers: str
-    inputs: str
-    """A digest of all that its trainings and its verdict depended on."""
+    made: str
+    """A digest of what trained, whose choice was registered, and all that both depended on."""
 
 
 @dataclass(frozen=True, kw_only=True)

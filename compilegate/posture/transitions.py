@@ -166,8 +166,7 @@ def _arms(state: State, policy: Policy, when: str) -> tuple[str, str]:
     if state.posture is not Posture.ON:
         image = " or an image changes" if state.posture is Posture.REVERTED else ""
         return BASELINE, f"the baseline trains alone until a person resets it{image}"
-    why = _audit_reason(state, policy, when)
-    if why:
+    if why := _audit_reason(state, policy, when):
         return ALL, f"an audit of all arms, because {why}"
     return state.arm, f"{state.arm} trains alone"
 
@@ -323,11 +322,10 @@ def _refusal(track: Track, seen: Seen, policy: Policy) -> str:
     """Why an execution puts a candidate out; empty where it does not."""
     if seen.outcome == "fail" and (seen.broken or seen.crashed):
         return seen.reason
-    found = proven_worse(track, policy)
-    if not found and track.failures >= CONFIRMATIONS:
-        found = f"{1 + track.failures} executions failed, the last {track.failures} in a row: "
-        found += seen.reason
-    return found
+    if (found := proven_worse(track, policy)) or track.failures < CONFIRMATIONS:
+        return found
+    count = f"{1 + track.failures} executions failed, the last {track.failures} in a row"
+    return f"{count}: {seen.reason}"
 
 
 def _reference(

@@ -45,41 +45,23 @@ def event_pattern(
     (https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-pattern-operators.html and
     https://github.com/aws/event-ruler, "The $or Primitive").
     """
-    alternatives: list[dict[str, Any]] = [
-        {
-            "detail-type": [EXECUTION],
-            "detail": {
-                "pipelineArn": [pipeline_arn],
-                "currentPipelineExecutionStatus": ["Executing", "Failed", "Stopped", "Succeeded"],
-            },
-        },
-    ]
-    sources = ["aws.sagemaker"]
+    sources, statuses = ["aws.sagemaker"], ["Executing", "Failed", "Stopped", "Succeeded"]
+    execution = {"pipelineArn": [pipeline_arn], "currentPipelineExecutionStatus": statuses}
+    details: dict[str, dict[str, Any]] = {EXECUTION: execution}
     if endpoint_stack_arn_prefix or batch_name_prefix:
-        alternatives.append(
-            {"detail-type": [PACKAGE], "detail": {"ModelPackageGroupName": [group]}}
-        )
+        details[PACKAGE] = {"ModelPackageGroupName": [group]}
     if endpoint_stack_arn_prefix:
         sources.append("aws.cloudformation")
-        alternatives.append(
-            {
-                "detail-type": [STACK],
-                "detail": {
-                    "stack-id": [{"prefix": endpoint_stack_arn_prefix}],
-                    "status-details": {"status": list(RESTING)},
-                },
-            }
-        )
+        details[STACK] = {
+            "stack-id": [{"prefix": endpoint_stack_arn_prefix}],
+            "status-details": {"status": list(RESTING)},
+        }
     if batch_name_prefix:
-        alternatives.append(
-            {
-                "detail-type": [TRANSFORM],
-                "detail": {
-                    "TransformJobName": [{"prefix": batch_name_prefix}],
-                    "TransformJobStatus": ["Failed", "Stopped"],
-                },
-            }
-        )
+        details[TRANSFORM] = {
+            "TransformJobName": [{"prefix": batch_name_prefix}],
+            "TransformJobStatus": ["Failed", "Stopped"],
+        }
+    alternatives = [{"detail-type": [kind], "detail": details[kind]} for kind in details]
     if len(alternatives) == 1:
         return {"source": sources, **alternatives[0]}
     return {"source": sources, "$or": alternatives}

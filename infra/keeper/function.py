@@ -114,10 +114,8 @@ class Keeper:
         detail = event["detail"]
         match event["detail-type"]:
             case events.EXECUTION:
-                arn, status = (
-                    detail["pipelineExecutionArn"],
-                    detail["currentPipelineExecutionStatus"],
-                )
+                arn = detail["pipelineExecutionArn"]
+                status = detail["currentPipelineExecutionStatus"]
                 came = self._started(arn) if status == EXECUTING else self._ended(arn, status)
             case events.OBJECT if self.deliveries:
                 came = self.deliveries.take(detail["object"]["key"])

@@ -50,11 +50,7 @@ def worded(kind: str, workload: str, **found: Any) -> Message:
 
 def fitting(severity: str, subject: str) -> str:
     """A subject that SNS accepts."""
-    flat = (
-        " ".join(f"{SEVERITIES[severity]} {subject}".split())
-        .encode("ascii", "replace")
-        .decode("ascii")
-    )
+    flat = " ".join(f"{SEVERITIES[severity]} {subject}".split()).encode("ascii", "replace").decode()
     return flat if len(flat) <= MOST_SUBJECT else f"{flat[: MOST_SUBJECT - 3]}..."
 
 

@@ -99,21 +99,11 @@ class Endpoint:
         else:
             self._update(parameters, wanted, after=change)
             return {**came, "updating": wanted}
-        return {**came, "is": kind, "sent": self._tell(kind, change, wanted, deployed)}
-
-    def _tell(self, kind: str, change: Change, wanted: int, deployed: int) -> list[str]:
-        """Once after each change of the stack."""
-        if not kind:
-            return []
-        return self.outbox.tell(
-            kind,
-            "endpoint",
-            change.name,
-            version=wanted,
-            deployed=deployed,
-            stack=self.settings.endpoint_stack,
-            reason=change.reason,
-        )
+        found = {"version": wanted, "deployed": deployed, "reason": change.reason}
+        found["stack"] = self.settings.endpoint_stack
+        # Once after each change of the stack.
+        sent = self.outbox.tell(kind, "endpoint", change.name, **found) if kind else []
+        return {**came, "is": kind, "sent": sent}
 
     def _update(self, parameters: Mapping[str, str], wanted: int, *, after: Change) -> None:
         others = [name for name in parameters if name != VERSION]

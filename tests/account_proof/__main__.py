@@ -25,7 +25,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from compilegate.account.session import open_session
 from compilegate.errors import CompilegateError
-from tests.account_proof.claims import BY_HAND, CLAIMS, REMOVAL, Claim
+from tests.account_proof.claims import CLAIMS, REMOVAL, Claim
 from tests.account_proof.trial import GPU, HERE, NETWORK, PROJECTS, Trial
 
 PROVEN, REFUTED, NOT_TRIED = "proven", "refuted", "not tried"
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str], pause: Callable[[float], None] = time.sleep) 
     if chosen - {NETWORK, GPU}:
         parser.error(f"--with is {given.chosen}, expected {NETWORK}, {GPU} or both")
     asked = [] if given.clean else [claim for claim in CLAIMS if claim.asked in {"", *chosen}]
-    claims = [claim for claim in asked if claim.prove not in REMOVAL]
+    claims = [claim for claim in asked if claim.proof and claim.proof not in REMOVAL]
     try:
         trial = Trial(given.folder.resolve(), open_session(None), chosen, pause)
         if claims and (there := trial.things()):
@@ -77,15 +77,15 @@ def main(arguments: Sequence[str], pause: Callable[[float], None] = time.sleep) 
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     states = json.loads((HERE / STATE).read_text(encoding="utf-8"))
-    came: dict[int, str] = {}
+    came: dict[str, str] = {}
     try:
         for claim in claims:
             _try(trial, claim, came, states)
     except KeyboardInterrupt:
-        came[0] = NOT_TRIED
+        came[""] = NOT_TRIED
         print("interrupted: removing what was made; Ctrl-C once more leaves it there", flush=True)
     for claim in CLAIMS:
-        if claim.prove in REMOVAL:
+        if claim.proof in REMOVAL:
             _try(trial, claim, came, states)
     print(f"\n{table(states)}\n\n{trial.folder / STATE} has the states")
     return 0 if {*came.values()} == {PROVEN} else 1
@@ -106,11 +106,11 @@ def _page(trial: Trial, claims: Sequence[Claim]) -> str:
     )
 
 
-def _try(trial: Trial, claim: Claim, came: dict[int, str], states: dict[str, Any]) -> None:
+def _try(trial: Trial, claim: Claim, came: dict[str, str], states: dict[str, Any]) -> None:
     """Try a claim and keep what came of it: whatever went wrong, the next one gets its turn."""
     print(f"{claim.number}. {claim.says} ...", flush=True)
-    if missing := [number for number in claim.needs if came.get(number) != PROVEN]:
-        came[claim.number] = NOT_TRIED
+    if missing := [name for name in claim.needs if came.get(name) != PROVEN]:
+        came[claim.proof] = NOT_TRIED
         print(f"   {NOT_TRIED}: needs {missing}", flush=True)
         return
     trial.execution = ""
@@ -118,7 +118,7 @@ def _try(trial: Trial, claim: Claim, came: dict[int, str], states: dict[str, Any
         state, seen = PROVEN, claim.prove(trial)
     except Exception as error:  # noqa: BLE001  a bug of a proof must not leave things that cost
         state, seen = REFUTED, f"{type(error).__name__}: {error}"
-    came[claim.number] = state
+    came[claim.proof] = state
     states[str(claim.number)] = {
         "state": state,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
@@ -132,15 +132,15 @@ def _try(trial: Trial, claim: Claim, came: dict[int, str], states: dict[str, Any
 
 def table(states: Mapping[str, Mapping[str, str]]) -> str:
     """The table of docs/aws.md."""
-    rows = [(claim.says, f"{claim.usd:.2f}", claim.asked or "always") for claim in CLAIMS]
-    rows += [(says, "", "by hand") for says in BY_HAND]
     lines = ["| no. | claim | at most USD | tried | state |", "|--:|---|--:|---|---|"]
-    for number, row in enumerate(rows, start=1):
-        found = states.get(str(number), {"state": NOT_TRIED})
-        state = ", ".join(
-            found[key] for key in ("state", "date", "region", "execution") if found.get(key)
-        )
-        lines.append(f"| {number} | {' | '.join(row)} | {state} |")
+    for claim in CLAIMS:
+        usd, tried = "", "by hand"
+        if claim.proof:
+            usd, tried = f"{claim.usd:.2f}", claim.asked or "always"
+        found = states.get(str(claim.number), {"state": NOT_TRIED})
+        said = [found[key] for key in ("state", "date", "region", "execution") if found.get(key)]
+        cells = (str(claim.number), claim.says, usd, tried, ", ".join(said))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

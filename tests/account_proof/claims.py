@@ -1,96 +1,45 @@
-"""What rests on AWS's documentation until a real account has shown it: the claims of docs/aws.md.
-
-Each is a function of the trial, in the order in which they are tried; the first paragraph of its
-docstring is the claim. It returns what was seen, and asserts what is claimed.
+"""The proofs of the claims in claims.toml: each is a function of the trial, which returns what was
+seen, and asserts what is claimed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from compilegate.account.deployed import read_outputs
 from compilegate.account.executions import calls
 from compilegate.errors import CompilegateError
-from tests.account_proof.trial import GPU, NETWORK, PROJECTS, SECOND, WORKLOAD, Trial, carry_out
+from tests.account_proof.trial import GPU, PROJECTS, SECOND, WORKLOAD, Trial, carry_out
 
 UNASKED = "--require-approval never --concurrency 4"
-BY_HAND = (
-    "AWS Budgets counts by the tags: look at the budget's page a day after they were activated",
-    "An approved model is promoted to another account: with two stages, as docs/stages.md says",
-)
-"""What one account and one command cannot show; numbered after the others."""
-Prove = Callable[[Trial], str]
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One of them."""
-
-    number: int
-    prove: Prove
-    needs: tuple[int, ...]
-    """The claims without which there is nothing to look at."""
-    usd: float
-    """The most that it costs in `us-east-1`."""
-    minutes: int
-    """The longest that it takes, mostly waiting."""
-    asked: str
-    """What `--with` has to name; empty for what is always tried."""
-
-    @property
-    def says(self) -> str:
-        return " ".join((self.prove.__doc__ or "").split("\n\n")[0].split()).rstrip(".")
-
-
-CLAIMS: list[Claim] = []
-
-
-def claim(
-    *needs: int, usd: float = 0.0, minutes: int = 5, asked: str = ""
-) -> Callable[[Prove], Prove]:
-    """Put a proof on the list."""
-
-    def keep(prove: Prove) -> Prove:
-        CLAIMS.append(Claim(len(CLAIMS) + 1, prove, needs, usd, minutes, asked))
-        return prove
-
-    return keep
-
-
-@claim(usd=0.7, minutes=120)
 def deploy(trial: Trial) -> str:
-    """`make deploy` deploys to an empty account with the bootstrap's own policies, and builds the
-    images."""
     trial.make("deploy", UNASKED)
     return ", ".join(trial.mine("stack"))
 
 
-@claim(1, minutes=15)
 def unchanged(trial: Trial) -> str:
-    """What is deployed is what is declared, the definition to the byte, and deploying again changes
-    no stack."""
     assert "the same as the deployed one" in trial.compilegate("aws", "plan", WORKLOAD)
     deployed = [line for line in trial.make("deploy", UNASKED).splitlines() if "✅" in line]
     assert all("(no changes)" in line for line in deployed), deployed
     return f"{len(deployed)} stacks"
 
 
-@claim(1, usd=1.1, minutes=90)
 def execution(trial: Trial) -> str:
-    """An execution trains, judges and registers, with its roles and the key."""
     _trained(trial, WORKLOAD)
     return f"{len(_steps(trial))} steps"
 
 
-@claim(3)
 def tags(trial: Trial) -> str:
-    """Jobs carry the tags of the project and the workload."""
     arn = _training_job(trial)["TrainingJobArn"]
     found = {tag["Key"]: tag["Value"] for tag in trial.sagemaker.list_tags(ResourceArn=arn)["Tags"]}
     assert found.get("compilegate:project") == PROJECTS["first"], found
@@ -98,18 +47,11 @@ def tags(trial: Trial) -> str:
     return f"{arn}: {found}"
 
 
-@claim(3, usd=5.0, asked=NETWORK)
 def network(trial: Trial) -> str:
-    """Jobs find all that they need in a VPC without internet.
-
-    All jobs of the trial run there then.
-    """
     return f"trained in {_training_job(trial)['VpcConfig']['Subnets']}"
 
 
-@claim(3, usd=0.3, minutes=45)
 def nothing_new(trial: Trial) -> str:
-    """An execution on unchanged data takes its trainings from the cache and registers nothing."""
     before = len(trial.packages())
     _submitted(trial, WORKLOAD)
     trainings = [step for step in _steps(trial) if "TrainingJob" in step.get("Metadata", {})]
@@ -119,9 +61,7 @@ def nothing_new(trial: Trial) -> str:
     return f"{len(trainings)} trainings from the cache"
 
 
-@claim(3, usd=1.1, minutes=90)
 def delivery(trial: Trial) -> str:
-    """A delivery of data starts an execution on it, which registers another version."""
     known, folder = _executions(trial), f"incoming/{WORKLOAD}/{uuid4().hex[:8]}/"
     for name, more in (("train.csv", "harbour ship again,sea\n"), ("validation.csv", "")):
         text = (trial.path / "workloads" / name).read_text(encoding="utf-8") + more
@@ -134,18 +74,14 @@ def delivery(trial: Trial) -> str:
     return folder
 
 
-@claim(1, usd=3.0, minutes=90, asked=GPU)
 def gpu(trial: Trial) -> str:
-    """A compiled arm trains on a GPU; where the quota is 0, `aws submit` refuses and names it."""
     _trained(trial, GPU)
     instance_type = _training_job(trial, GPU)["ResourceConfig"]["InstanceType"]
     assert instance_type == "ml.g5.xlarge", instance_type
     return f"trained on {instance_type}"
 
 
-@claim(1)
 def isolation(trial: Trial) -> str:
-    """IAM allows no job of one workload to read or write another's objects."""
     outputs = read_outputs(trial.session, trial.names.workload_stack(SECOND)).values
     roles = [arn for key, arn in outputs.items() if key.endswith("RoleArn")]
     path = f"{trial.bucket}/compilegate/workloads/{WORKLOAD}/executions/x/data"
@@ -160,14 +96,8 @@ def isolation(trial: Trial) -> str:
     return f"denied to {len(roles)} roles"
 
 
-@claim(1, minutes=10)
 def topic(trial: Trial) -> str:
-    """An alarm reaches the topic, which is encrypted."""
-    resources = trial.client("cloudformation").describe_stack_resources(
-        StackName=trial.names.foundation_stack
-    )["StackResources"]
-    types = {each["ResourceType"]: each["PhysicalResourceId"] for each in resources}
-    alarm = types["AWS::CloudWatch::Alarm"]
+    alarm = f"{PROJECTS['first']}-undelivered"
     history = "cloudwatch describe_alarm_history AlarmHistoryItems[].HistorySummary"
     _sound(trial, alarm, "ALARM")
     (said, *_) = trial.until(
@@ -180,16 +110,12 @@ def topic(trial: Trial) -> str:
     return str(said)
 
 
-@claim(7, usd=1.4, minutes=45)
 def approval(trial: Trial) -> str:
-    """An approval brings up the endpoint."""
     _decide(trial, "approve", f"{WORKLOAD}/1")
     return _serves(trial, 1)
 
 
-@claim(11, usd=0.05)
 def answers(trial: Trial) -> str:
-    """The endpoint answers with the handler's scores."""
     answer = trial.client("sagemaker-runtime").invoke_endpoint(
         EndpointName=trial.names.endpoint(WORKLOAD),
         ContentType="application/json",
@@ -202,19 +128,14 @@ def answers(trial: Trial) -> str:
     return said
 
 
-@claim(11, usd=0.1, minutes=100)
 def rejection(trial: Trial) -> str:
-    """A version that is approved later replaces it; when that is rejected, the one before it comes
-    back."""
     _decide(trial, "approve", f"{WORKLOAD}/2")
     _serves(trial, 2)
     _decide(trial, "reject", f"{WORKLOAD}/2")
     return f"again {_serves(trial, 1)}"
 
 
-@claim(13, usd=0.1, minutes=80)
 def rollback(trial: Trial) -> str:
-    """An alarm takes a new version back, and the version is rejected."""
     alarm = f"{trial.names.endpoint(WORKLOAD)}-errors"
     _decide(trial, "approve", f"{WORKLOAD}/2")
     trial.until("the endpoint's update", 10, lambda: _stack(trial)[0] == "UPDATE_IN_PROGRESS")
@@ -231,9 +152,7 @@ def rollback(trial: Trial) -> str:
     return "version 1 is back, version 2 is Rejected"
 
 
-@claim(1, usd=1.2, minutes=120)
 def batch(trial: Trial) -> str:
-    """An approval starts the batch transform of the requests that lie there."""
     key, body = f"requests/{SECOND}/one.json", json.dumps({"inputs": ["ship harbour captain"]})
     trial.client("s3").put_object(Bucket=trial.bucket, Key=key, Body=body)
     _trained(trial, SECOND)
@@ -249,18 +168,14 @@ def batch(trial: Trial) -> str:
     return str(name)
 
 
-@claim(1, usd=0.1, minutes=30)
 def overlap(trial: Trial) -> str:
-    """Two executions do not overlap: the second is stopped."""
     first, second = _started(trial), _started(trial)
     trial.until("the end of the second", 10, lambda: _status(trial) == "Stopped")
     _stop(trial, first)
     return f"{second} was stopped, and {first} went on"
 
 
-@claim(1, usd=0.1, minutes=60)
 def schedule(trial: Trial) -> str:
-    """A schedule starts an execution."""
     due, known = datetime.now(UTC) + timedelta(minutes=20), _executions(trial)
     cron = f'expression = "cron({due.minute} {due.hour} * * ? *)"\ntimezone = "UTC"'
     trial.declare(new=f"\n[schedule]\n{cron}\nenabled = true\n")
@@ -270,9 +185,7 @@ def schedule(trial: Trial) -> str:
     return f"for {due:%H:%M} UTC"
 
 
-@claim(3, usd=0.1, minutes=30)
 def month(trial: Trial) -> str:
-    """An execution that the month's budget does not allow is stopped before a job begins."""
     function = trial.client("lambda").get_function_configuration(
         FunctionName=trial.names.function(WORKLOAD, "keeper")
     )
@@ -290,9 +203,7 @@ def month(trial: Trial) -> str:
     return f"another {most:.2f} USD were too many"
 
 
-@claim(11, usd=0.7, minutes=150)
 def promotion(trial: Trial) -> str:
-    """An approved model is promoted to the next stage, and waits there."""
     trial.make("deploy", UNASKED, stage="next")
     trial.compilegate("aws", "promote", f"{WORKLOAD}/1", stage="next")
     (package,) = trial.packages(f"{PROJECTS['next']}-{WORKLOAD}")
@@ -300,9 +211,7 @@ def promotion(trial: Trial) -> str:
     return str(package["ModelPackageArn"])
 
 
-@claim(1, minutes=20)
 def leftover(trial: Trial) -> str:
-    """The stack of a workload that is no longer declared is named and removed."""
     stack = trial.names.workload_stack(SECOND)
     (trial.path / "workloads" / f"{SECOND}.toml").unlink()
     for package in trial.packages(f"{PROJECTS['first']}-{SECOND}"):
@@ -313,9 +222,7 @@ def leftover(trial: Trial) -> str:
     return stack
 
 
-@claim(minutes=90)
 def destroy(trial: Trial) -> str:
-    """`make destroy` removes every stack, once bucket and registry are empty."""
     problems = carry_out(trial.emptying())
     for stage in reversed(PROJECTS):
         trial.make("destroy", "--force", stage=stage)
@@ -324,9 +231,7 @@ def destroy(trial: Trial) -> str:
     return "every stack but the bootstraps'"
 
 
-@claim(minutes=60)
 def nothing_left(trial: Trial) -> str:
-    """Nothing is left, by name and by tag."""
     problems = carry_out(trial.finishing())
     with suppress(AssertionError):
         trial.until("the end of all that was made", 45, lambda: not trial.things())
@@ -335,7 +240,25 @@ def nothing_left(trial: Trial) -> str:
     return "nothing"
 
 
-REMOVAL = (destroy, nothing_left)
+@dataclass(frozen=True)
+class Claim:
+    """One of claims.toml, which says what its members are."""
+
+    number: int
+    says: str
+    proof: str = ""
+    needs: Sequence[str] = ()
+    usd: float = 0.0
+    minutes: int = 0
+    asked: str = ""
+
+    def prove(self, trial: Trial) -> str:
+        return str(globals()[self.proof](trial))
+
+
+DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["claim"]
+CLAIMS = [Claim(number, **declared) for number, declared in enumerate(DECLARED, start=1)]
+REMOVAL = ("destroy", "nothing_left")
 """What is done whatever came before."""
 
 
@@ -392,9 +315,8 @@ def _steps(trial: Trial) -> list[dict[str, Any]]:
 def _training_job(trial: Trial, workload: str = WORKLOAD) -> Any:
     """A training job of the workload's first execution."""
     trial.execution = _executions(trial, workload)[-1]
-    jobs = [step["Metadata"]["TrainingJob"] for step in _steps(trial)
-            if "TrainingJob" in step.get("Metadata", {})]  # fmt: skip
-    name = jobs[0]["Arn"].rpartition("/")[2]
+    jobs = [step.get("Metadata", {}).get("TrainingJob") for step in _steps(trial)]
+    name = next(job["Arn"] for job in jobs if job).rpartition("/")[2]
     return trial.sagemaker.describe_training_job(TrainingJobName=name)
 
 

@@ -39,14 +39,14 @@ class Motion:
 
     def __call__(self, _seconds: float) -> None:
         """Let everything happen that is due."""
-        for schedule in self._client("scheduler").list_schedules()["Schedules"]:
+        for schedule in self.aws.client("scheduler").list_schedules()["Schedules"]:
             named = {key: schedule[key] for key in ("GroupName", "Name")}
-            found = self._client("scheduler").get_schedule(**named)
+            found = self.aws.client("scheduler").get_schedule(**named)
             if self._is_new(found["ScheduleExpression"]):
-                self._client("sagemaker").start_pipeline_execution(
+                self.aws.client("sagemaker").start_pipeline_execution(
                     PipelineName=found["Target"]["Arn"], ClientRequestToken="s" * 32
                 )
-        for pipeline in self._client("sagemaker").list_pipelines()["PipelineSummaries"]:
+        for pipeline in self.aws.client("sagemaker").list_pipelines()["PipelineSummaries"]:
             if pipeline["PipelineName"] in PIPELINES:
                 self._execute(pipeline["PipelineName"])
         for call in self.aws.calls("S3:PUT"):
@@ -69,7 +69,7 @@ class Motion:
 
     def _end_updates(self) -> None:
         """Of the endpoint's stack: an alarm that went off meanwhile takes it back."""
-        stacks = self._client("cloudformation").describe_stacks()["Stacks"]
+        stacks = self.aws.client("cloudformation").describe_stacks()["Stacks"]
         updated = [s for s in stacks if s["StackStatus"] == "UPDATE_IN_PROGRESS"]
         if not updated:
             return
@@ -84,9 +84,6 @@ class Motion:
             "status-details": {"status": status, "status-reason": ""},
         }
         self._deliver("aws.cloudformation", "CloudFormation Stack Status Change", detail)
-
-    def _client(self, service: str) -> Any:
-        return self.aws.client(service)
 
     def _is_new(self, what: str) -> bool:
         new = what not in self.happened
@@ -109,7 +106,7 @@ class Motion:
     def _execute(self, pipeline: str) -> None:
         """The first execution and the third of `proof` train and register, its second finds all in
         the cache, and later ones go on until they are stopped."""
-        listed = self._client("sagemaker").list_pipeline_executions(
+        listed = self.aws.client("sagemaker").list_pipeline_executions(
             PipelineName=pipeline, SortOrder="Ascending", MaxResults=50
         )["PipelineExecutionSummaries"]
         for number, summary in enumerate(listed, start=1):
@@ -135,7 +132,7 @@ class Motion:
 
     def _train(self, pipeline: str) -> None:
         """A job with what the deployed definition says of all jobs."""
-        client = self._client("sagemaker")
+        client = self.aws.client("sagemaker")
         text = client.describe_pipeline(PipelineName=pipeline)["PipelineDefinition"]
         definition = json.loads(text)
         values = {each["Name"]: each.get("DefaultValue") for each in definition["Parameters"]}
@@ -155,8 +152,8 @@ class Motion:
 
     def _register(self, pipeline: str) -> None:
         """What the last steps of an execution leave."""
-        self._client("s3").put_object(Bucket=BUCKET, Key="model.tar.gz", Body=b"model")
-        self._client("sagemaker").create_model_package(
+        self.aws.client("s3").put_object(Bucket=BUCKET, Key="model.tar.gz", Body=b"model")
+        self.aws.client("sagemaker").create_model_package(
             ModelPackageGroupName=pipeline,
             ModelApprovalStatus="PendingManualApproval",
             InferenceSpecification={

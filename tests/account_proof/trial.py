@@ -29,7 +29,7 @@ INSTALLED = ("pyproject.toml", "constraints.txt", "package.json", "package-lock.
 PROJECTS = {"first": "cgproof", "next": "cgprooflater"}
 """By stage: a second project takes the place of the second account that a stage usually has."""
 WORKLOAD, SECOND, GPU, NETWORK = "proof", "second", "gpu", "network"
-EVERY_SECONDS = float(os.environ.get("COMPILEGATE_POLL_SECONDS", "15"))
+EVERY_SECONDS = 15.0
 LASTING = re.compile(r":(training|processing|transform)-job/|/execution/|:key/")
 """What costs nothing and stays: what no API deletes, and a stack's key, for 30 days."""
 LISTS = {
@@ -129,7 +129,7 @@ class Trial:
 
     def until(self, what: str, minutes: float, look: Callable[[], Any]) -> Any:
         """What `look` finds, once that is anything, within so many minutes."""
-        for _ in range(int(minutes * 60 / max(EVERY_SECONDS, 1)) + 1):
+        for _ in range(int(minutes * 60 / EVERY_SECONDS) + 1):
             if found := look():
                 return found
             self.pause(EVERY_SECONDS)
@@ -171,7 +171,8 @@ class Trial:
         return [*named, *(arn for arn in tagged if not LASTING.search(arn))]
 
     def emptying(self) -> Iterator[Callable[[], object]]:
-        """What stands in the way of the stacks' removal: executions, models, images, objects."""
+        """What stands in the way of the stacks' removal: executions, models and objects; images go
+        with their repositories, since nothing is retained."""
         yield self._settle
         for pipeline in self.mine("pipeline"):
             yield partial(self._stop, pipeline)
@@ -179,10 +180,6 @@ class Trial:
             for package in self.packages(group):
                 arn = package["ModelPackageArn"]
                 yield partial(self.sagemaker.delete_model_package, ModelPackageName=arn)
-        for repository in self.mine("repository"):
-            if ids := self.listed("ecr list_images imageIds[]", repositoryName=repository):
-                delete = self.client("ecr").batch_delete_image
-                yield partial(delete, repositoryName=repository, imageIds=ids)
         for bucket in self.mine("bucket"):
             if not bucket.startswith("cdk-"):  # the CDK deploys from its own
                 yield partial(self._empty, bucket)

@@ -10,7 +10,6 @@ from click.testing import CliRunner, Result
 
 from compilegate.cli import main
 from compilegate.gate.judge import judge
-from compilegate.gate.verdict import Verdict
 from compilegate.history.rows import COLUMNS, PORTFOLIO
 from compilegate.posture.contract import DAY_VARIABLE
 from compilegate.posture.records import decide
@@ -53,7 +52,7 @@ def test_rows_are_the_buckets_verdicts_the_tables_decisions_and_executions(
     absent = deployed("executions", "topics")
     assert (absent.exit_code, "never executed" in absent.output) == (2, True)
     execution = build_execution(candidates=("compiled",))
-    verdict: Verdict = judge(execution.experiment, execution.records)
+    verdict = judge(execution.experiment, execution.records)
     for status in ("Succeeded", "Failed"):
         account.script(frame(status))
         account.start(ClientRequestToken=status * 8)

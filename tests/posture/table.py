@@ -10,16 +10,11 @@ TABLE = "records"
 
 def table_in(aws: AwsServer) -> DynamoRecords:
     """An empty table."""
+    keys = {"workload": "HASH", "part": "RANGE"}
     aws.client("dynamodb").create_table(
         TableName=TABLE,
-        KeySchema=[
-            {"AttributeName": "workload", "KeyType": "HASH"},
-            {"AttributeName": "part", "KeyType": "RANGE"},
-        ],
-        AttributeDefinitions=[
-            {"AttributeName": "workload", "AttributeType": "S"},
-            {"AttributeName": "part", "AttributeType": "S"},
-        ],
+        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
         BillingMode="PAY_PER_REQUEST",
     )
     return DynamoRecords(aws.client("dynamodb"), TABLE)

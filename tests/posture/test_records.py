@@ -161,7 +161,6 @@ def test_executions_that_overlap_lose_no_decision(records: Records) -> None:
         ("0001/000001", "decision", lambda text: text.replace("a wish", "another wish")),
         ("head", "part", lambda _: None),
     ],
-    ids=["state", "document", "no document", "decision", "no head"],
 )
 def test_a_damaged_record_stays_and_a_new_one_begins(
     aws: AwsServer, part: str, attribute: str, damaged: Callable[[str], str | None]

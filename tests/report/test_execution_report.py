@@ -72,8 +72,7 @@ def test_the_headline_is_the_line_that_says_what_went_wrong(
 
 def test_an_execution_that_was_stopped_says_how_to_continue() -> None:
     page = render_execution_html(replace(FACTS, status="Stopped", steps=[CACHED]))
-    assert "<h1>topics: Stopped</h1>" in page
-    assert FACTS.resume in page
+    assert ("<h1>topics: Stopped</h1>" in page, FACTS.resume in page) == (True, True)
 
 
 def test_what_a_job_printed_cannot_become_part_of_the_page() -> None:

@@ -35,6 +35,7 @@ def advice(message: str) -> list[str]:
 
 FAST, SLOW = candidate("fast", Outcome.PASS), candidate("slow", Outcome.FAIL)
 UNDECIDED = candidate("open", Outcome.INCONCLUSIVE)
+MANY = verdict_of(*[SLOW] * 24, UNDECIDED)
 
 
 @pytest.mark.parametrize(
@@ -42,11 +43,7 @@ UNDECIDED = candidate("open", Outcome.INCONCLUSIVE)
     [
         (verdict_of(FAST, released="fast"), False, "fast released"),
         (verdict_of(SLOW, UNDECIDED), True, "baseline released, slow refused, open inconclusive"),
-        (
-            verdict_of(*[SLOW] * 24, UNDECIDED),
-            True,
-            "baseline released, 24 refused, 1 inconclusive",
-        ),
+        (MANY, True, "baseline released, 24 refused, 1 inconclusive"),
         (verdict_of(released="none"), True, "nothing released"),
     ],
 )
