@@ -14,8 +14,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from compilegate.access.role import LARGEST_POLICY
-from compilegate.access.statement import Statement
+from compilegate.access import Statement
+from compilegate.access.policy import LARGEST_POLICY
 from compilegate.account.settings.declaration import LogDays, Storage
 from compilegate.errors import CompilegateError
 from compilegate.infra.project import Project

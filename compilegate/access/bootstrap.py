@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compilegate.access.arns import Arns
+from compilegate.access.policy import Arns
 
 Document = dict[str, Any]
 

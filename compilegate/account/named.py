@@ -18,11 +18,11 @@ from compilegate.access.jobs import (
     Place,
     pipeline_statements,
     processing_statements,
+    schedule_statements,
     training_statements,
 )
 from compilegate.access.layout import CODE_PREFIX
-from compilegate.access.role import Role, trust_of
-from compilegate.access.starts import schedule_statements
+from compilegate.access.policy import Role, trust_of
 from compilegate.account.registry import WAITING
 from compilegate.account.settings import Names, SettingsError, read_settings
 from compilegate.account.settings.declaration import Account, KeyArn, Region
@@ -50,28 +50,20 @@ class NamedPlace:
     key_arn: str
 
     @property
-    def arns(self) -> Arns:
-        return Arns(partition=self.partition, region=self.region, account=self.account)
-
-    @property
     def partition(self) -> str:
         return str(boto3.Session().get_partition_for_region(self.region))
+
+    @property
+    def arns(self) -> Arns:
+        return Arns.of(self)
 
     @property
     def bucket(self) -> str:
         return self.names.bucket(self.account, self.region)
 
-    def role(self, workload: str, kind: str) -> str:
-        """The name of a role: `training`, `processing`, `pipeline` or `schedule`."""
-        return f"{self.names.pipeline(workload)}-{kind}"
-
     def role_arn(self, workload: str, kind: str) -> str:
-        return self.arns.role(self.role(workload, kind))
-
-    def image(self, folder: str, tag: str) -> str:
-        suffix = "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
-        registry = f"{self.account}.dkr.ecr.{self.region}.{suffix}"
-        return f"{registry}/{self.names.repository(folder)}:{tag}"
+        """Of a role's `kind`: `training`, `processing`, `pipeline` or `schedule`."""
+        return self.arns.role(f"{self.names.pipeline(workload)}-{kind}")
 
     def check(self, workload: Workload) -> None:
         """Raises SettingsError for what needs more than roles and a pipeline."""
@@ -92,12 +84,17 @@ class NamedPlace:
         Raises SettingsError.
         """
         self.check(workload)
+        suffix = "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
+        registry = f"{self.account}.dkr.ecr.{self.region}.{suffix}"
         return Deployment(
             region=self.region,
             bucket=self.bucket,
             training_role_arn=self.role_arn(workload.name, "training"),
             processing_role_arn=self.role_arn(workload.name, "processing"),
-            images={folder: self.image(folder, tag) for folder, tag in image_tags.items()},
+            images={
+                folder: f"{registry}/{self.names.repository(folder)}:{tag}"
+                for folder, tag in image_tags.items()
+            },
             kms_key=self.key_arn,
             network=network_of(self.names.settings),
             name_prefix=self.names.pipeline(""),
@@ -129,10 +126,9 @@ def given_place(
         "region": region or declared.region,
         "key": key or declared.storage.key_arn,
     }
-    said = {name: value for name, value in options.items() if value is not None}
     given = checked(
         f"--account, --region and --key, or account, region and storage.key_arn in {settings}",
-        said,
+        {name: value for name, value in options.items() if value is not None},
         _Given,
         SettingsError,
     )
@@ -147,59 +143,64 @@ def named_roles(place: NamedPlace, workload: Workload, folders: Collection[str])
     `folders` are the project's image folders. Raises RoleLimitError.
     """
     name, arns, names = workload.name, place.arns, place.names
-    bucket = arns.bucket(place.bucket)
 
     def pulled(own: Collection[str], of_aws: Iterable[EcrRepository] = ()) -> list[str]:
         ours = [arns.repository(names.repository(folder)) for folder in own]
         return [*ours, *repository_arns(arns, of_aws)]
 
-    training = pulled(arm_folders(workload, folders), aws_repositories([workload], place.region))
-    serving = pulled(serving_folders(workload), serving_repositories(workload, place.region))
-    about = Place(
+    trained_in = pulled(arm_folders(workload, folders), aws_repositories([workload], place.region))
+    served_in = pulled(serving_folders(workload), serving_repositories(workload, place.region))
+    jobs = Place(
         workload=name,
         arns=arns,
-        bucket_arn=bucket,
-        assets_arn=bucket,
+        bucket_arn=arns.bucket(place.bucket),
+        assets_arn=arns.bucket(place.bucket),
         code_prefix=CODE_PREFIX,
         key_arn=place.key_arn,
-        repository_arns=training,
+        repository_arns=trained_in,
         in_vpc=names.settings.network.in_vpc,
     )
-    processing = replace(about, repository_arns=pulled(processing_folders(workload, folders)))
-    whole = replace(about, repository_arns=[*training, *serving])
-    statements = {
-        "training": ("Training jobs of", training_statements(about)),
+    processing = replace(jobs, repository_arns=pulled(processing_folders(workload, folders)))
+    sagemaker = trust_of("sagemaker", place.account)
+    # A schedule group for each workload: each is a configuration of its own.
+    group = arns.of_service("scheduler", f"schedule-group/{names.schedule(name)}")
+    made = {
+        "training": ("Training jobs of", sagemaker, training_statements(jobs)),
         "processing": (
             "Prepare, gather and gate jobs of",
+            sagemaker,
             processing_statements(processing, deliveries=[]),
         ),
         "pipeline": (
             "Start jobs and register models of",
+            sagemaker,
             pipeline_statements(
-                whole,
+                replace(jobs, repository_arns=[*trained_in, *served_in]),
                 group=names.model_package_group(workload),
                 training_role_arn=place.role_arn(name, "training"),
                 processing_role_arn=place.role_arn(name, "processing"),
                 approved_by_people=approved_by_people(workload),
             ),
         ),
+        "schedule": (
+            "Start on schedule the pipeline of",
+            trust_of("scheduler", place.account, group),
+            schedule_statements(
+                pipeline_arn=arns.sagemaker(f"pipeline/{names.pipeline(name)}"),
+                dead_letter_arn=None,
+            ),
+        ),
     }
-    trust = dict.fromkeys(statements, trust_of("sagemaker", place.account))
-    if workload.schedule is not None:
-        pipeline = arns.sagemaker(f"pipeline/{names.pipeline(name)}")
-        starts = schedule_statements(pipeline_arn=pipeline, dead_letter_arn=None)
-        statements["schedule"] = ("Start on schedule the pipeline of", starts)
-        # A group for each workload: each is a configuration of its own.
-        group = arns.of_service("scheduler", f"schedule-group/{names.schedule(name)}")
-        trust["schedule"] = trust_of("scheduler", place.account, group)
+    if workload.schedule is None:
+        del made["schedule"]
     roles = {
         kind: Role(
-            name=place.role(name, kind),
+            name=f"{names.pipeline(name)}-{kind}",
             description=f"{what} {name}",
-            trust=trust[kind],
-            statements=may,
+            trust=trust,
+            statements=statements,
         )
-        for kind, (what, may) in statements.items()
+        for kind, (what, trust, statements) in made.items()
     }
     if faults := [fault for role in roles.values() for fault in role.faults]:
         raise RoleLimitError(*faults)

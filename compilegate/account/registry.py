@@ -10,7 +10,7 @@ from typing import Any
 
 from compilegate.access import Arns
 from compilegate.account.errors import AwsError, absent_is, asking
-from compilegate.account.object_store import parts_of
+from compilegate.account.object_store import object_at
 from compilegate.account.session import AwsSession
 
 _VERSION = re.compile(
@@ -54,26 +54,27 @@ class Registry:
 
     def groups(self) -> list[str]:
         """The project's groups, by name."""
+        operation, member = "list_model_package_groups", "ModelPackageGroupSummaryList"
+        ours = f"{self.project}-"
         with asking("list the model package groups"):
-            groups = self.session.listed(
-                "sagemaker",
-                "list_model_package_groups",
-                "ModelPackageGroupSummaryList",
-                NameContains=f"{self.project}-",
-            )
+            groups = self.session.listed("sagemaker", operation, member, NameContains=ours)
             found = [str(group["ModelPackageGroupName"]) for group in groups]
-        return sorted(name for name in found if name.startswith(f"{self.project}-"))
+        return sorted(name for name in found if name.startswith(ours))
 
     def models(self, group: str) -> list[RegisteredModel]:
         """Every version of a group, oldest first. Raises AwsError for an unknown group."""
-        name = self._full(group)
-        if name not in self.groups():
-            there = ", ".join(self.groups()) or "none"
+        name, groups = self._full(group), self.groups()
+        if name not in groups:
             raise AwsError(
                 f"there is no model package group {name} in account {self.session.account}, "
-                f"{self.session.region}; there are: {there}"
+                f"{self.session.region}; there are: {', '.join(groups) or 'none'}"
             )
-        return sorted(self._listed(name), key=lambda each: each.version)
+        operation, member = "list_model_packages", "ModelPackageSummaryList"
+        with asking(f"list the models of {name}"):
+            listed = self.session.listed("sagemaker", operation, member, ModelPackageGroupName=name)
+            arns = [str(package["ModelPackageArn"]) for package in listed]
+        found = [described_model(self.session, arn) for arn in arns]
+        return sorted(found, key=lambda each: each.version)
 
     def describe(self, reference: str) -> RegisteredModel:
         """The model that an ARN or GROUP/VERSION names, the project's name in front or not."""
@@ -117,29 +118,10 @@ class Registry:
 
     def object_at(self, uri: str) -> bytes | None:
         """What lies at a URI; None where nothing does. Raises AwsError."""
-        bucket, key = parts_of(uri)
-        client = self.session.client("s3")
-        with asking(f"read {uri}"):
-            # Listed first: a role that may list its prefixes alone gets 403 for a missing object.
-            found = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents")
-            if not found or found[0]["Key"] != key:
-                return None
-            body: bytes = client.get_object(Bucket=bucket, Key=key)["Body"].read()
-        return body
+        return object_at(self.session, uri)
 
     def _full(self, group: str) -> str:
         return group if group.startswith(f"{self.project}-") else f"{self.project}-{group}"
-
-    def _listed(self, group: str) -> list[RegisteredModel]:
-        with asking(f"list the models of {group}"):
-            packages = self.session.listed(
-                "sagemaker",
-                "list_model_packages",
-                "ModelPackageSummaryList",
-                ModelPackageGroupName=group,
-            )
-            arns = [str(package["ModelPackageArn"]) for package in packages]
-        return [described_model(self.session, arn) for arn in arns]
 
 
 def described_model(session: AwsSession, arn: str) -> RegisteredModel:

@@ -50,7 +50,6 @@ class Names:
         return f"{self.settings.project}-workload-{workload}"
 
     def endpoint_stack(self, workload: str) -> str:
-        """The stack of the endpoint that answers with a workload's models."""
         return f"{self.settings.project}-endpoint-{workload}"
 
     def pipeline(self, workload: str) -> str:
@@ -64,15 +63,14 @@ class Names:
         return self.pipeline(workload)
 
     def bucket(self, account: str, region: str) -> str:
-        """The bucket's name; both arguments may be CloudFormation tokens."""
+        """Both arguments may be CloudFormation tokens."""
         own = f"{self.settings.project}-{account}-{region}"
         return self.settings.storage.bucket or self.settings.names.bucket or own
 
     @property
     def source_bucket(self) -> str | None:
         """The bucket of the stage that models come from."""
-        source = self.settings.source
-        if source is None:
+        if (source := self.settings.source) is None:
             return None
         return source.bucket or f"{source.project}-{source.account}-{source.region}"
 
@@ -81,7 +79,6 @@ class Names:
         return self.settings.names.key_alias or f"alias/{self.settings.project}"
 
     def repository(self, image: str) -> str:
-        """The ECR repository of an image folder."""
         return f"{self.settings.names.repository_prefix or self.settings.project}/{image}"
 
     @property
@@ -107,10 +104,8 @@ class Names:
     @property
     def boundary(self) -> str | None:
         """The permissions boundary of every role; None where somebody else bootstrapped without."""
-        bootstrap = self.settings.bootstrap
-        if bootstrap.qualifier is not None:
-            return bootstrap.boundary
-        return f"{self.settings.project}-boundary"
+        bootstrap, own = self.settings.bootstrap, f"{self.settings.project}-boundary"
+        return own if bootstrap.qualifier is None else bootstrap.boundary
 
     @property
     def schedule_group(self) -> str:
@@ -126,10 +121,9 @@ class Names:
 
     @property
     def topic(self) -> str:
-        given = self.settings.notifications.topic_arn
-        if given is not None:
-            return given.rpartition(":")[2]
-        return self.settings.names.topic or f"{self.settings.project}-notifications"
+        given = self.settings.notifications.topic_arn or ""
+        own = self.settings.names.topic or f"{self.settings.project}-notifications"
+        return given.rpartition(":")[2] or own
 
 
 def output_suffix(image: str) -> str:

@@ -9,6 +9,7 @@ import datetime
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +21,6 @@ from compilegate.account.images import (
     POLL_SECONDS,
     Build,
     ImageStatus,
-    NoRoomError,
     base_digest,
     build_image,
     follow_builds,
@@ -147,15 +147,15 @@ def _start(
         raise RefusalError(*obstacles)
     missing = {each.image.name: each for each in images if each.state in ("missing", "failed")}
     started: dict[str, Build] = {}
-    try:
-        for name, image in missing.items():
-            started[name] = build_image(account.session, image)
-            click.echo(f"{name}: build {started[name].id} started")
-    except NoRoomError as error:
-        waiting = {name: image for name, image in missing.items() if name not in started}
-        _refuse_without_quota(account, len(waiting))
-        click.echo(f"{', '.join(waiting)}: waiting for room in the account's quota ({error})")
-        return started, waiting
+    for name, image in missing.items():
+        build = build_image(account.session, image)
+        if build is None:
+            waiting = {name: image for name, image in missing.items() if name not in started}
+            _refuse_without_quota(account, len(waiting))
+            click.echo(f"{', '.join(waiting)}: waiting for room in the account's quota of builds")
+            return started, waiting
+        started[name] = build
+        click.echo(f"{name}: build {build.id} started")
     if not missing:
         click.echo("nothing to build")
     return started, {}
@@ -163,12 +163,10 @@ def _start(
 
 def _refuse_without_quota(account: Account, builds: int) -> None:
     """Refuse to wait for a quota of none, as a new account can have."""
-    try:
+    with suppress(AwsError):  # it cannot be read: builds of others may take it up
         found = _quota(account, builds)
-    except AwsError:
-        return  # it cannot be read: builds of others may take it up
-    if found.answer == "forbids":
-        raise RefusalError(f"{found.sentence}; then run this again")
+        if found.answer == "forbids":
+            raise RefusalError(f"{found.sentence}; then run this again")
 
 
 def _quota(account: Account, builds: int) -> QuotaAnswer:
