@@ -35,6 +35,14 @@ from compilegate.pipelines.requests.images import GATE
 from compilegate.workload import AWS_IMAGE, Workload
 from compilegate.workload.parameters import APPROVAL
 
+DESCRIPTIONS = {
+    "training": "Training jobs of",
+    "processing": "Prepare, gather and gate jobs of",
+    "pipeline": "Start jobs and register models of",
+    "schedule": "Start on schedule the pipeline of",
+}
+"""Of the roles, by kind, before the workload's name."""
+
 
 class RoleLimitError(CompilegateError):
     """A role is over a limit of IAM; one sentence for each."""
@@ -161,46 +169,33 @@ def named_roles(place: NamedPlace, workload: Workload, folders: Collection[str])
         in_vpc=names.settings.network.in_vpc,
     )
     processing = replace(jobs, repository_arns=pulled(processing_folders(workload, folders)))
-    sagemaker = trust_of("sagemaker", place.account)
-    # A schedule group for each workload: each is a configuration of its own.
-    group = arns.of_service("scheduler", f"schedule-group/{names.schedule(name)}")
-    made = {
-        "training": ("Training jobs of", sagemaker, training_statements(jobs)),
-        "processing": (
-            "Prepare, gather and gate jobs of",
-            sagemaker,
-            processing_statements(processing, deliveries=[]),
-        ),
-        "pipeline": (
-            "Start jobs and register models of",
-            sagemaker,
-            pipeline_statements(
-                replace(jobs, repository_arns=[*trained_in, *served_in]),
-                group=names.model_package_group(workload),
-                training_role_arn=place.role_arn(name, "training"),
-                processing_role_arn=place.role_arn(name, "processing"),
-                approved_by_people=approved_by_people(workload),
-            ),
-        ),
-        "schedule": (
-            "Start on schedule the pipeline of",
-            trust_of("scheduler", place.account, group),
-            schedule_statements(
-                pipeline_arn=arns.sagemaker(f"pipeline/{names.pipeline(name)}"),
-                dead_letter_arn=None,
-            ),
+    statements = {
+        "training": training_statements(jobs),
+        "processing": processing_statements(processing, deliveries=[]),
+        "pipeline": pipeline_statements(
+            replace(jobs, repository_arns=[*trained_in, *served_in]),
+            group=names.model_package_group(workload),
+            training_role_arn=place.role_arn(name, "training"),
+            processing_role_arn=place.role_arn(name, "processing"),
+            approved_by_people=approved_by_people(workload),
         ),
     }
-    if workload.schedule is None:
-        del made["schedule"]
+    trust = dict.fromkeys(statements, trust_of("sagemaker", place.account))
+    if workload.schedule is not None:
+        pipeline = arns.sagemaker(f"pipeline/{names.pipeline(name)}")
+        starting = schedule_statements(pipeline_arn=pipeline, dead_letter_arn=None)
+        # A group for each workload: each is a configuration of its own.
+        group = arns.of_service("scheduler", f"schedule-group/{names.schedule(name)}")
+        statements["schedule"] = starting
+        trust["schedule"] = trust_of("scheduler", place.account, group)
     roles = {
         kind: Role(
             name=f"{names.pipeline(name)}-{kind}",
-            description=f"{what} {name}",
-            trust=trust,
-            statements=statements,
+            description=f"{DESCRIPTIONS[kind]} {name}",
+            trust=trust[kind],
+            statements=may,
         )
-        for kind, (what, trust, statements) in made.items()
+        for kind, may in statements.items()
     }
     if faults := [fault for role in roles.values() for fault in role.faults]:
         raise RoleLimitError(*faults)
@@ -238,12 +233,13 @@ def aws_repositories(workloads: Iterable[Workload], region: str) -> list[EcrRepo
     Raises UnknownImageError if AWS has no such image there.
     """
     found = {
-        ecr_repository(stack.image.uri(region))
+        repository
         for workload in workloads
         for setup in workload.arms.values()
         if setup.image_folder == AWS_IMAGE and (stack := setup.known_stack) is not None
+        if (repository := ecr_repository(stack.image.uri(region))) is not None
     }
-    return sorted((each for each in found if each is not None), key=lambda each: each.name)
+    return sorted(found, key=lambda each: each.name)
 
 
 def serving_repositories(workload: Workload, region: str) -> list[EcrRepository]:
@@ -252,8 +248,7 @@ def serving_repositories(workload: Workload, region: str) -> list[EcrRepository]
     serving = workload.serving
     if serving is None or not serving.in_image_of_aws:
         return []
-    found = ecr_repository(serving.base_image.uri(region))
-    return [] if found is None else [found]
+    return [found] if (found := ecr_repository(serving.base_image.uri(region))) else []
 
 
 def repository_arns(arns: Arns, repositories: Iterable[EcrRepository]) -> list[str]:

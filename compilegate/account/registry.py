@@ -31,6 +31,10 @@ class RegisteredModel:
     """What DescribeModelPackage answers, with times as text."""
 
     @property
+    def name(self) -> str:
+        return f"{self.group}/{self.version}"
+
+    @property
     def arn(self) -> str:
         return str(self.description["ModelPackageArn"])
 
@@ -41,8 +45,7 @@ class RegisteredModel:
     @property
     def metadata(self) -> Mapping[str, str]:
         """What the pipeline said of it: its workload, arm, seed, verdict."""
-        said: Mapping[str, str] = self.description.get("CustomerMetadataProperties") or {}
-        return said
+        return self.description.get("CustomerMetadataProperties") or {}
 
 
 @dataclass(frozen=True)
@@ -98,21 +101,18 @@ class Registry:
             return before
         said = before.description.get("ModelPackageStatus", COMPLETED)
         if said != COMPLETED:
-            raise AwsError(
-                f"{before.group}/{before.version} is {said}, allowed: a model that is {COMPLETED}"
-            )
+            raise AwsError(f"{before.name} is {said}, allowed: a model that is {COMPLETED}")
         request = {"ModelPackageArn": before.arn, "ModelApprovalStatus": status}
         if reason is not None:
             request["ApprovalDescription"] = reason
-        with asking(f"decide about {before.group}/{before.version}"):
+        with asking(f"decide about {before.name}"):
             self.session.client("sagemaker").update_model_package(**request)
         after = described_model(self.session, before.arn)
         # The service has no condition on what was there before, so it is asked what is there now.
         if after.approval != status:
             raise AwsError(
-                f"{after.group}/{after.version} is {after.approval} now: somebody else decided at "
-                "the same time; look at it with: compilegate models show "
-                f"{after.group}/{after.version} --aws"
+                f"{after.name} is {after.approval} now: somebody else decided at the same time; "
+                f"look at it with: compilegate models show {after.name} --aws"
             )
         return after
 

@@ -127,14 +127,7 @@ def _quotas_of(job: PlannedJob) -> tuple[str, str]:
 
 
 def _answer(
-    name: str,
-    quota: Quota | None,
-    what: str,
-    *,
-    each: int,
-    needed: int,
-    forbids: str,
-    limits: str,
+    name: str, quota: Quota | None, what: str, *, each: int, needed: int, forbids: str, limits: str
 ) -> QuotaAnswer:
     """`each` is what one needs, `needed` what all need that are ready together."""
     if quota is None:

@@ -45,7 +45,7 @@ def _private_block(text: str) -> str:
             f"found {text!r}, allowed: a private block of addresses from /{LARGEST_BLOCK} to "
             f"/{SMALLEST_BLOCK}, as in 10.64.0.0/16"
         )
-    return text
+    return str(ipaddress.IPv4Network(text))
 
 
 Project = Annotated[
@@ -73,9 +73,7 @@ KeyArn = Annotated[
     ),
 ]
 KeyAlias = Annotated[
-    str,
-    matching(r"^alias/[A-Za-z0-9/_-]{1,250}$", "alias/NAME"),
-    AfterValidator(_of_ones_own),
+    str, matching(r"^alias/[A-Za-z0-9/_-]{1,250}$", "alias/NAME"), AfterValidator(_of_ones_own)
 ]
 TopicArn = Annotated[
     str,
@@ -163,7 +161,7 @@ class Network(_Table):
     endpoints: list[EndpointService] | None = Field(default=None, max_length=20)
     """The services that jobs reach there beside S3; by default those that jobs' roles may call."""
     vpc_id: VpcId | None = None
-    """The VPC of the subnets; the image builds run there too when it is given."""
+    """That of the subnets; the image builds run there too when it is given."""
     subnets: list[SubnetId] = Field(default=[], max_length=16)
     security_groups: list[SecurityGroupId] = Field(default=[], max_length=5)
     isolation: bool = False
@@ -210,7 +208,6 @@ class Notifications(_Table):
     """Who hears of a failure, a refused candidate and an inconclusive gate."""
 
     email: Email | None = None
-    """Subscribed to the topic; AWS asks that address to confirm."""
     topic_arn: TopicArn | None = None
     """An existing topic in place of a new one; who hears it is its owner's to say."""
 
@@ -228,8 +225,7 @@ class Bootstrap(_Table):
     """What the CDK itself needs in the account; by default one of the project's own."""
 
     qualifier: Qualifier | None = None
-    """That of an existing `cdk bootstrap`, whose execution policies are then not this project's
-    concern. Without it the project has its own, which can deploy nothing but the project."""
+    """That of an existing `cdk bootstrap`, whose execution policies are its owner's concern."""
     boundary: IamName | None = None
     """The permissions boundary of every role, where `qualifier` is given."""
 
@@ -252,11 +248,10 @@ class GitHub(_Table):
     environment: TokenText = "production"
     """The deployment environment whose jobs may assume the deploying role."""
     branch: TokenText = "main"
-    """The only branch whose jobs may."""
     workflow: Workflow = ".github/workflows/delivery.yml"
-    """The only workflow whose jobs may."""
+    """The only one, as is the branch, whose jobs may."""
     provider_arn: ProviderArn | None = None
-    """GitHub's identity provider, where the account has it already: an account can have one."""
+    """GitHub's identity provider, where the account has it already: it can have one."""
     session_hours: int = Field(default=1, ge=1, le=12)
     """The longest that a job may be the deploying role, and so follow an execution."""
 
@@ -276,9 +271,8 @@ class Source(_Table):
     region: Region
     project: Project
     bucket: BucketName | None = None
-    """The bucket there; by default as it is named without `names.bucket`."""
+    """By default as it is named without `names.bucket`."""
     repository_prefix: RepositoryPrefix | None = None
-    """What the repositories there begin with; by default the project's name."""
 
 
 class Images(_Table):
@@ -303,17 +297,15 @@ class Storage(_Table):
     retain: bool = True
     """Keep bucket, key, images and registered models when the stacks are destroyed."""
     key_arn: KeyArn | None = None
-    """An existing key, such as one that was kept, in place of a new one."""
+    """An existing one, as of the bucket, in place of a new one."""
     bucket: BucketName | None = None
-    """An existing bucket in place of a new one; its policy, its lifecycle and that it reports to
-    EventBridge are its owner's to say."""
+    """Its policy, its lifecycle and that it reports to EventBridge are then its owner's to say."""
     noncurrent_days: Days = 30
     """How long an overwritten or deleted object can still be brought back."""
     execution_days: Days = 365
-    """How long prepared data, gathered evidence and checkpoints are kept."""
+    """Of prepared data, gathered evidence and checkpoints."""
     training_days: Days = 365
-    """How long all that training jobs wrote is kept: models that were not registered, and evidence.
-    Registered models and verdicts are kept for good."""
+    """Of what training jobs wrote. Registered models and verdicts are kept for good."""
     log_days: LogDays = 90
 
 
@@ -362,11 +354,10 @@ class Settings(_Table):
     project: Project = "compilegate"
     """Prefix of every name. Two deployments in one account differ in it."""
     account: Account | None = None
-    """Refuses to deploy to any other account; without it, that of the credentials."""
+    """The only one to deploy to; without it, that of the credentials."""
     region: Region | None = None
-    """Without it, that of the credentials."""
     workloads: list[Text] = []
-    """Names of the workloads to deploy; without any, all in the folder `workloads/`."""
+    """Those to deploy; without any, all in the folder `workloads/`."""
     network: Network = Network()
     notifications: Notifications = Notifications()
     bootstrap: Bootstrap = Bootstrap()
