@@ -59,7 +59,6 @@ class ProjectNames:
     key_arn: str | None = None
     """The key, where it is not the project that makes it."""
     network: bool = False
-    """Whether a deployment makes a VPC for the jobs."""
     source: tuple[Arns, str, str] | None = None
     """The stage that models come from: its place, its project and its bucket."""
 

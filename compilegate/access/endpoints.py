@@ -36,8 +36,6 @@ DEFAULT = ("ecr.api", "ecr.dkr", "kms", "logs", "monitoring")
 
 @dataclass(frozen=True, kw_only=True)
 class Reached:
-    """What of the project jobs reach."""
-
     arns: Arns
     bucket_arns: Sequence[str]
     """The project's bucket, and the one that code is uploaded to."""

@@ -44,8 +44,6 @@ WRITE_LOGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What the statements are about."""
-
     workload: str
     arns: Arns
     bucket_arn: str
@@ -279,7 +277,6 @@ def write_logs(arns: Arns, group: str, *, because: str) -> Statement:
 
 
 def publish_metrics(*namespaces: str) -> Statement:
-    """Write metrics of these namespaces."""
     named = namespaces[0] if len(namespaces) == 1 else list(namespaces)
     return Statement(
         "PublishMetrics",

@@ -67,7 +67,6 @@ class Arns:
         return f"arn:{self.partition}:iam::{self.account}:role/{name}"
 
     def policy(self, name: str) -> str:
-        """A managed policy of the account's own."""
         return f"arn:{self.partition}:iam::{self.account}:policy/{name}"
 
 
@@ -94,11 +93,11 @@ class Statement:
         for resource in self.resources if self.because is None else ():
             if "*" in resource:
                 raise ValueError(
-                    f"{self.sid}: resource {resource}, allowed: a wildcard with `because`"
+                    f"{self.sid}: resource {resource} without a reason, allowed: a wildcard with "
+                    "`because`"
                 )
 
     def document(self) -> dict[str, Any]:
-        """The statement as IAM expects it."""
         return {
             "Sid": self.sid,
             "Effect": "Allow",
@@ -110,8 +109,6 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """What may assume it, and what it may do."""
-
     name: str
     description: str
     trust: dict[str, Any]

@@ -13,13 +13,10 @@ _DEPLOY = "deploy it with: make deploy"
 
 @dataclass(frozen=True)
 class StackOutputs:
-    """The outputs of one stack, by name."""
-
     stack: str
     values: Mapping[str, str]
 
     def __getitem__(self, name: str) -> str:
-        """Raises NotDeployedError for an output that the stack lacks."""
         if name not in self.values:
             raise NotDeployedError(
                 f"the stack {self.stack} has no output {name}: its deployment failed, or is of "

@@ -143,7 +143,6 @@ def _is_absent(error: ClientError) -> bool:
 
 
 def _refusal(what: str, error: ClientError) -> AwsError:
-    """The sentence for an error answer."""
     details, operation = error.response.get("Error", {}), error.operation_name
     code, said = details.get("Code", ""), _first_line(details.get("Message") or "no reason given")
     if _DENIED.fullmatch(code):
@@ -175,7 +174,6 @@ def _denial(what: str, operation: str, said: str) -> DeniedError:
 
 
 def no_region() -> AwsError:
-    """The sentence for a missing region, wherever it is noticed."""
     return AwsError("no AWS region is set; set AWS_REGION, or region in infra/settings.toml")
 
 

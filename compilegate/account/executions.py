@@ -22,6 +22,7 @@ from compilegate.account.errors import (
     asking,
 )
 from compilegate.account.object_store import download, names_below, parts_of
+from compilegate.account.registry import described_model
 from compilegate.account.session import AwsSession
 from compilegate.document.model import Scalar
 from compilegate.document.step_types import PROCESSING, REGISTER_MODEL
@@ -151,8 +152,7 @@ def execution_parameters(session: AwsSession, arn: str) -> dict[str, str]:
 
 
 def executions_of(session: AwsSession, pipeline: str, **since: Any) -> Iterator[dict[str, Any]]:
-    """The service's summaries of a pipeline's executions, newest first. Raises NotDeployedError,
-    AwsError."""
+    """The service's summaries of a pipeline's executions, newest first."""
     with asking(f"list the executions of {pipeline}"), absent_is(_no_pipeline(pipeline, session)):
         yield from session.listed(
             "sagemaker",
@@ -208,8 +208,7 @@ def past_executions(
 
 
 def read_execution(session: AwsSession, arn: str, home: Path = Path()) -> SageMakerExecution:
-    """The execution as it is now; its files are fetched into `home`. Raises VanishedError,
-    AwsError."""
+    """The execution as it is now; its files are fetched into `home`. Raises VanishedError."""
     client = session.client("sagemaker")
     with asking(f"read the execution {arn}"), absent_is(_vanished(arn)):
         # The status first: of an execution that has ended, the steps that follow are final.
@@ -310,7 +309,6 @@ class SageMakerExecutor:
     quiet_seconds: float = QUIET_SECONDS
 
     def start(self, pipeline: str, parameters: Mapping[str, Scalar]) -> str:
-        """Start an execution. Raises NotDeployedError when there is no such pipeline."""
         given = {name: str(value) for name, value in parameters.items()}
         token = request_token(pipeline, self.token)
         return start_execution(self.session, pipeline, given, token, self.at_once)
@@ -332,11 +330,9 @@ class SageMakerExecutor:
         return replace(ended, steps=steps)
 
     def read(self, reference: str) -> SageMakerExecution:
-        """The execution as it is now. Raises VanishedError."""
         return read_execution(self.session, reference, self.home)
 
     def stop(self, reference: str) -> None:
-        """Ask the service to stop it. Raises VanishedError."""
         stop_execution(self.session, reference)
 
     def fetch_verdict(self, result: ExecutionResult) -> bool:
@@ -371,7 +367,6 @@ class SageMakerExecutor:
         ]
 
     def when_stopped(self, _result: ExecutionResult) -> str:
-        """Why it may have been stopped."""
         return (
             "stopped by someone, or because an older one was running: executions must not overlap; "
             "the next one takes what had succeeded from the cache"
@@ -380,13 +375,10 @@ class SageMakerExecutor:
     def _model(self, arn: str) -> str:
         name = "/".join(arn.split("/")[-2:])
         try:
-            with asking(f"read the model package {name}"):
-                client = self.session.client("sagemaker")
-                package = client.describe_model_package(ModelPackageName=arn)
+            return f"{name}, {described_model(self.session, arn).approval}"
         except AwsError as error:
             # The verdict is known, and that a model was registered: its status changes neither.
             return f"{name} ({error})"
-        return f"{name}, {package.get('ModelApprovalStatus', 'without an approval status')}"
 
     def _processing_outputs(self, result: ExecutionResult) -> list[tuple[str, str]]:
         """What the processing steps of this execution have written, by name and URI: what is called
@@ -415,17 +407,16 @@ class SageMakerExecutor:
             return replace(step, failure=replace(failure, unread=str(error)))
 
     def _last_lines(self, step: StepResult) -> tuple[str, ...]:
-        """What the job printed last, oldest first; nothing where it has no log. Raises AwsError.
-
-        A job on several machines has a stream for each; the one that was written to last counts.
-        """
+        """What the job printed last, oldest first; nothing where it has no log. A job on several
+        machines has a stream for each; the one that was written to last counts."""
+        if "log" not in step.links:
+            return ()
         client, group = self.session.client("logs"), _log_group(step.type)
-        streams, events = [], []
+        events = []
         with asking(f"read the log of {step.job_name}"), absent_allowed():
-            if "log" in step.links:
-                streams = client.describe_log_streams(
-                    logGroupName=group, logStreamNamePrefix=f"{step.job_name}/"
-                )["logStreams"]
+            streams = client.describe_log_streams(
+                logGroupName=group, logStreamNamePrefix=f"{step.job_name}/"
+            )["logStreams"]
             if streams:
                 latest = max(streams, key=lambda stream: stream.get("lastEventTimestamp", 0))
                 events = client.get_log_events(

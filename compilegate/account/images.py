@@ -34,11 +34,8 @@ POLL_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """One build as the service describes it."""
-
     id: str
     image: str
-    """`REPOSITORY:TAG` that it builds."""
     status: str
     """`IN_PROGRESS`, `SUCCEEDED`, `FAILED`, `FAULT`, `TIMED_OUT` or `STOPPED`."""
     phase: str
@@ -65,9 +62,7 @@ class ImageStatus:
 
     image: ImageFolder
     used: bool
-    """Whether a workload needs it."""
     project: str
-    """The CodeBuild project."""
     variables: Mapping[str, str]
     """What a build of it is given; empty for a folder that is not deployed."""
     built: bool
@@ -140,10 +135,7 @@ def read_images(
 
 
 def unbuilt_images(session: AwsSession, images: Mapping[str, str]) -> list[str]:
-    """Which of these are not in their registry; a URI in the account's own by each name.
-
-    Raises AwsError.
-    """
+    """Which of these are not in their registry; a URI in the account's own by each name."""
     return [
         name
         for name, uri in images.items()
@@ -151,25 +143,31 @@ def unbuilt_images(session: AwsSession, images: Mapping[str, str]) -> list[str]:
     ]
 
 
-def build_image(session: AwsSession, status: ImageStatus) -> Build | None:
-    """Start the build of an image that is not there; whoever else starts it within five minutes
-    gets the same build. None where the account's quota lets no further one start. Raises AwsError.
+def start_builds(
+    session: AwsSession, waiting: dict[str, ImageStatus]
+) -> Iterator[tuple[str, Build]]:
+    """Start the builds of images that are not there; yields an image's name and its build.
+
+    What is started leaves `waiting`; where the account's quota lets no further one start, the rest
+    stays. Whoever else starts a build within five minutes gets the same.
     """
-    after = status.build.id if status.build is not None else "none"
-    token = hashlib.sha256(f"{status.deployed} after {after}".encode()).hexdigest()
-    variables = [{"name": name, "value": value} for name, value in status.variables.items()]
-    with asking(f"start the build of {status.image.name}"):
-        try:
-            answer = session.client("codebuild").start_build(
-                projectName=status.project,
-                idempotencyToken=token,
-                environmentVariablesOverride=variables,
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "AccountLimitExceededException":
-                return None
-            raise
-    return _build(answer["build"])
+    for image, status in list(waiting.items()):
+        after = status.build.id if status.build is not None else "none"
+        token = hashlib.sha256(f"{status.deployed} after {after}".encode()).hexdigest()
+        variables = [{"name": name, "value": value} for name, value in status.variables.items()]
+        with asking(f"start the build of {image}"):
+            try:
+                answer = session.client("codebuild").start_build(
+                    projectName=status.project,
+                    idempotencyToken=token,
+                    environmentVariablesOverride=variables,
+                )
+            except ClientError as error:
+                if error.response["Error"]["Code"] == "AccountLimitExceededException":
+                    return
+                raise
+        del waiting[image]
+        yield image, _build(answer["build"])
 
 
 def follow_builds(
@@ -179,21 +177,16 @@ def follow_builds(
     poll_seconds: float,
 ) -> Iterator[tuple[str, Build]]:
     """Wait until every build has ended; yields an image's name and its build whenever it reaches
-    another phase.
+    another phase. `waiting` are those for whose builds the quota had no room until now.
 
-    `builds` is by image; `waiting` are those for whose builds the quota had no room, which are
-    tried again until it has. Raises AwsError when AWS cannot be asked any longer; the builds then
-    go on.
+    Raises AwsError when AWS cannot be asked any longer; the builds then go on.
     """
     now, still = dict(builds), dict(waiting)
     while still or any(build.in_progress for build in now.values()):
         time.sleep(poll_seconds)
-        for image, status in list(still.items()):
-            if (started := build_image(session, status)) is None:
-                break
-            now[image] = started
-            del still[image]
-            yield image, started
+        for image, build in start_builds(session, still):
+            now[image] = build
+            yield image, build
         going = {build.id: image for image, build in now.items() if build.in_progress}
         for build in _read_builds(session, list(going)):
             image = going[build.id]
@@ -258,7 +251,6 @@ def _build(described: Mapping[str, Any]) -> Build:
 
 
 def _reasons(phases: list[Mapping[str, Any]]) -> Iterator[str]:
-    """What the phases say that did not succeed."""
     for phase in phases:
         if phase.get("phaseStatus") not in (None, "SUCCEEDED", "IN_PROGRESS"):
             said = " ".join(each.get("message", "") for each in phase.get("contexts", []))

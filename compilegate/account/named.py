@@ -70,7 +70,6 @@ class NamedPlace:
         return self.names.bucket(self.account, self.region)
 
     def role_arn(self, workload: str, kind: str) -> str:
-        """Of a role's `kind`: `training`, `processing`, `pipeline` or `schedule`."""
         return self.arns.role(f"{self.names.pipeline(workload)}-{kind}")
 
     def check(self, workload: Workload) -> None:
@@ -112,8 +111,6 @@ class NamedPlace:
 
 
 class _Given(BaseModel):
-    """What names a place."""
-
     model_config = ConfigDict(strict=True)
 
     account: Account
@@ -210,13 +207,11 @@ def approved_by_people(workload: Workload) -> bool:
 
 
 def arm_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
-    """Those of the image folders that training jobs run in."""
     used = {setup.image_folder for setup in workload.arms.values()}
     return [folder for folder in folders if folder in used]
 
 
 def processing_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
-    """Those that processing jobs run in."""
     return sorted({workload.kind.processing_image[1], GATE} & set(folders))
 
 
@@ -252,5 +247,4 @@ def serving_repositories(workload: Workload, region: str) -> list[EcrRepository]
 
 
 def repository_arns(arns: Arns, repositories: Iterable[EcrRepository]) -> list[str]:
-    """Their ARNs, in the accounts that they lie in."""
     return [arns.repository(each.name, each.account) for each in repositories]

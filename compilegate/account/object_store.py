@@ -43,7 +43,6 @@ def names_below(session: AwsSession, uri: str) -> list[str]:
 
 
 def object_at(session: AwsSession, uri: str) -> bytes | None:
-    """What lies at a URI; None where nothing does. Raises AwsError."""
     bucket, key = parts_of(uri)
     client = session.client("s3")
     with asking(f"read {uri}"):
@@ -108,7 +107,6 @@ def _upload(session: AwsSession, source: Path, uri: str, sent: Callable[[int], N
 
 
 def is_staged(session: AwsSession, data: RawData, uri: str) -> bool:
-    """Whether the raw data is there, all of it. Raises AwsError."""
     return data.is_whole(set(names_below(session, uri)))
 
 

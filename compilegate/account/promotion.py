@@ -48,8 +48,6 @@ class ImageInRegionError(CompilegateError):
 
 @dataclass(frozen=True)
 class Promotion:
-    """From one deployment to another."""
-
     source: Source
     session: AwsSession
     registry: Registry

@@ -13,7 +13,7 @@ from compilegate.account.errors import AwsError, absent_is, asking
 from compilegate.account.object_store import object_at
 from compilegate.account.session import AwsSession
 
-_VERSION = re.compile(
+VERSION = re.compile(
     r"(?:(?P<arn>arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}):model-package/)?"
     r"(?P<group>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})/(?P<version>[1-9][0-9]{0,8})"
 )
@@ -23,8 +23,6 @@ APPROVED, WAITING = "Approved", "PendingManualApproval"
 
 @dataclass(frozen=True)
 class RegisteredModel:
-    """One version of a model package group."""
-
     group: str
     version: int
     description: Mapping[str, Any]
@@ -56,7 +54,6 @@ class Registry:
     project: str
 
     def groups(self) -> list[str]:
-        """The project's groups, by name."""
         operation, member = "list_model_package_groups", "ModelPackageGroupSummaryList"
         ours = f"{self.project}-"
         with asking("list the model package groups"):
@@ -81,7 +78,7 @@ class Registry:
 
     def describe(self, reference: str) -> RegisteredModel:
         """The model that an ARN or GROUP/VERSION names, the project's name in front or not."""
-        found = _VERSION.fullmatch(reference)
+        found = VERSION.fullmatch(reference)
         if found is None:
             raise AwsError(f"{reference!r} is neither GROUP/VERSION nor a model package's ARN")
         if found["arn"]:
@@ -117,7 +114,6 @@ class Registry:
         return after
 
     def object_at(self, uri: str) -> bytes | None:
-        """What lies at a URI; None where nothing does. Raises AwsError."""
         return object_at(self.session, uri)
 
     def _full(self, group: str) -> str:

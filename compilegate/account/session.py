@@ -30,19 +30,15 @@ ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class AwsSession:
-    """Credentials and a region."""
-
     session: boto3.Session
     region: str
     config: Config
     """Time limits and retries of every client."""
 
     def in_region(self, region: str) -> AwsSession:
-        """The same credentials in another region."""
         return replace(self, region=region)
 
     def client(self, service: str) -> Any:
-        """The boto3 client of one service."""
         with configuring(f"speak to {service}"):
             return _client(self.session, service, self.region, self.config)
 
@@ -61,7 +57,6 @@ class AwsSession:
 
     @property
     def partition(self) -> str:
-        """`aws`, or that of China or the government's regions."""
         return str(self.session.get_partition_for_region(self.region))
 
 

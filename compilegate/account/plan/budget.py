@@ -29,7 +29,6 @@ class Bound:
     """The most that an execution can cost, its jobs tried once each and nothing from the cache."""
 
     rates: Mapping[str, float]
-    """US dollars an hour, by step."""
     usd_of: Mapping[str, float]
     """US dollars by step, each at its maximum runtime."""
     unknown: tuple[str, ...]
@@ -62,7 +61,6 @@ def bound_of(jobs: Sequence[PlannedJob], budget: Budget, region: str | None) -> 
 
 
 def _hourly_rate(instance_type: str, budget: Budget, region: str | None) -> float | None:
-    """What an hour of one instance costs: as declared, or else as the catalog has it."""
     price = price_of(instance_type, region)
     known = price.usd_per_hour if isinstance(price, Price) else None
     return budget.usd_per_hour.get(instance_type, known)

@@ -24,8 +24,6 @@ class PlanError(CompilegateError):
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """One step that takes instances."""
-
     step: str
     kind: str
     """What quotas and prices call it: `training`, `processing` or `transform`."""
@@ -49,7 +47,6 @@ def jobs_given(definition: Definition, given: Mapping[str, str]) -> list[Planned
 
 
 def jobs_of(definition: Definition, parameters: Mapping[str, Scalar]) -> list[PlannedJob]:
-    """The jobs of all steps that run one, in definition order."""
     return [
         _job(step, parameters)
         for step in definition.steps

@@ -33,17 +33,12 @@ class QuotaError(CompilegateError):
 
 @dataclass(frozen=True)
 class Quota:
-    """What the account is granted of one."""
-
     value: float
     page: str
-    """Where to ask for more."""
 
 
 @dataclass(frozen=True)
 class QuotaAnswer:
-    """What one quota says."""
-
     quota: str
     answer: Answer
     """`limits`: not everything that is ready can run at once; `forbids`: nothing of it can run."""
@@ -91,7 +86,6 @@ def check_quotas(
     quotas: Mapping[str, Quota],
     max_parallel_steps: int | None,
 ) -> list[QuotaAnswer]:
-    """`quotas` are SageMaker's."""
     graph = build_graph(definition)
     answers = []
     of_types, of_all = (dict.fromkeys(_quotas_of(job)[n] for job in jobs) for n in (0, 1))

@@ -27,7 +27,6 @@ class Names:
         self.build_project = f"{project}-images"
         """The CodeBuild project that builds every image folder."""
         self.toolkit_stack = f"CDKToolkit-{project}"
-        """The stack that `cdk bootstrap` makes."""
         self.qualifier = settings.bootstrap.qualifier or (
             f"cg{hashlib.sha256(project.encode()).hexdigest()[:8]}"
         )
@@ -51,7 +50,6 @@ class Names:
 
     @property
     def source_bucket(self) -> str | None:
-        """The bucket of the stage that models come from."""
         if (source := self.settings.source) is None:
             return None
         return source.bucket or f"{source.project}-{source.account}-{source.region}"
@@ -69,7 +67,6 @@ class Names:
         return f"{self.settings.project}-{workload}"
 
     def endpoint(self, workload: str) -> str:
-        """The endpoint that answers with a workload's models."""
         return self.pipeline(workload)
 
     def schedule(self, workload: str) -> str:

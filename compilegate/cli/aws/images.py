@@ -22,9 +22,9 @@ from compilegate.account.images import (
     Build,
     ImageStatus,
     base_digest,
-    build_image,
     follow_builds,
     read_images,
+    start_builds,
 )
 from compilegate.account.object_store import is_staged
 from compilegate.account.plan.quotas import QuotaAnswer, check_builds, read_quotas
@@ -145,28 +145,21 @@ def _start(
     account's quota. Refuses first what cannot be built."""
     if obstacles := [f"{each.image.name}: {each.obstacle}" for each in images if each.obstacle]:
         raise RefusalError(*obstacles)
-    missing = {each.image.name: each for each in images if each.state in ("missing", "failed")}
+    waiting = {each.image.name: each for each in images if each.state in ("missing", "failed")}
+    if not waiting:
+        click.echo("nothing to build")
     started: dict[str, Build] = {}
-    for name, image in missing.items():
-        build = build_image(account.session, image)
-        if build is None:
-            waiting = {name: image for name, image in missing.items() if name not in started}
-            _refuse_without_quota(account, len(waiting))
-            click.echo(f"{', '.join(waiting)}: waiting for room in the account's quota of builds")
-            return started, waiting
+    for name, build in start_builds(account.session, waiting):
         started[name] = build
         click.echo(f"{name}: build {build.id} started")
-    if not missing:
-        click.echo("nothing to build")
-    return started, {}
-
-
-def _refuse_without_quota(account: Account, builds: int) -> None:
-    """Refuse to wait for a quota of none, as a new account can have."""
-    with suppress(AwsError):  # it cannot be read: builds of others may take it up
-        found = _quota(account, builds)
-        if found.answer == "forbids":
-            raise RefusalError(f"{found.sentence}; then run this again")
+    if waiting:
+        # Not for a quota of none, as a new account can have. One that cannot be read may have room.
+        with suppress(AwsError):
+            found = _quota(account, len(waiting))
+            if found.answer == "forbids":
+                raise RefusalError(f"{found.sentence}; then run this again")
+        click.echo(f"{', '.join(waiting)}: waiting for room in the account's quota of builds")
+    return started, waiting
 
 
 def _quota(account: Account, builds: int) -> QuotaAnswer:
