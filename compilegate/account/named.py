@@ -41,7 +41,7 @@ DESCRIPTIONS = {
     "pipeline": "Start jobs and register models of",
     "schedule": "Start on schedule the pipeline of",
 }
-"""Of the roles, by kind, before the workload's name."""
+"""What the roles are for, by kind; the workload's name follows."""
 
 
 class RoleLimitError(CompilegateError):

@@ -303,9 +303,9 @@ class Storage(_Table):
     noncurrent_days: Days = 30
     """How long an overwritten or deleted object can still be brought back."""
     execution_days: Days = 365
-    """Of prepared data, gathered evidence and checkpoints."""
+    """How long prepared data, gathered evidence and checkpoints are kept."""
     training_days: Days = 365
-    """Of what training jobs wrote. Registered models and verdicts are kept for good."""
+    """The same for what training jobs wrote. Registered models and verdicts are kept for good."""
     log_days: LogDays = 90
 
 
@@ -317,10 +317,10 @@ class Roles(_Table):
     processing: RoleArn | None = None
     pipeline: RoleArn | None = None
     keeper: RoleArn | None = None
-    """Of the functions that report, start, decide and release."""
+    """For the functions that report, start, decide and release."""
     schedule: RoleArn | None = None
     serving: RoleArn | None = None
-    """Of endpoints and batch transforms."""
+    """For endpoints and batch transforms."""
 
 
 class Scheduling(_Table):

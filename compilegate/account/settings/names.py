@@ -17,7 +17,7 @@ class Names:
         project, given = settings.project, settings.names
         self.settings = settings
         self.tags = {PROJECT_TAG: project, **settings.tags}
-        """Of every resource and of every job, so that the bill can be split."""
+        """On every resource and every job, so that the bill can be split."""
         self.foundation_stack = f"{project}-foundation"
         self.network_stack = f"{project}-network"
         self.images_stack = f"{project}-images"
