@@ -22,10 +22,9 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from compilegate.access import Arns
-from compilegate.access.approver import approver_statements
 from compilegate.access.bootstrap import PROJECT_TAG, execution_role
 from compilegate.access.layout import checkpoints_prefix, executions_prefix, training_prefix
-from compilegate.access.sharing import of_bucket, of_key, of_repository
+from compilegate.access.sharing import approver_statements, of_bucket, of_key, of_repository
 from compilegate.account.named import repository_arns, serving_folders, serving_repositories
 from compilegate.account.settings import Names
 from compilegate.account.settings.declaration import Storage

@@ -19,7 +19,7 @@ from pathlib import Path
 from botocore.exceptions import BotoCoreError
 
 from compilegate.account.errors import DeniedError, NotDeployedError, absent_allowed, asking
-from compilegate.account.executions.calls import running_execution
+from compilegate.account.executions import running_execution
 from compilegate.account.session import AwsSession, open_session
 from compilegate.account.settings import SETTINGS_FILE
 from compilegate.errors import CompilegateError

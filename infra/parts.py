@@ -10,9 +10,9 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from compilegate.access import Statement
 from compilegate.access.jobs import MANY_OBJECTS
-from compilegate.access.role import LARGEST_POLICY
-from compilegate.access.statement import Statement
+from compilegate.access.policy import LARGEST_POLICY
 from compilegate.account.settings.declaration import Storage
 from compilegate.errors import CompilegateError
 from compilegate.infra.project import Project

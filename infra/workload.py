@@ -27,6 +27,7 @@ from compilegate.access.jobs import (
     Place,
     pipeline_statements,
     processing_statements,
+    schedule_statements,
     training_statements,
 )
 from compilegate.access.layout import (
@@ -37,7 +38,6 @@ from compilegate.access.layout import (
     verdicts_prefix,
 )
 from compilegate.access.sharing import group_policy
-from compilegate.access.starts import schedule_statements
 from compilegate.account.named import (
     approved_by_people,
     arm_folders,

@@ -4,7 +4,6 @@ The CDK app makes roles of them; `compilegate aws roles` prints them for those w
 themselves.
 """
 
-from compilegate.access.arns import Arns
-from compilegate.access.statement import Statement
+from compilegate.access.policy import Arns, Statement
 
 __all__ = ["Arns", "Statement"]

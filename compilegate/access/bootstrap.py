@@ -16,11 +16,12 @@ allowed, and the names of resources are the limit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from compilegate.access.arns import Arns
+from compilegate.access.policy import Arns
 
 Document = dict[str, Any]
 
@@ -29,10 +30,9 @@ PROJECT_TAG = "compilegate:project"
 UNTAGGED = {"Null": {f"aws:ResourceTag/{PROJECT_TAG}": "true"}}
 LARGEST_MANAGED_POLICY = 6_144
 """Characters that IAM takes, white space not counted."""
+GITHUB = "oidc-provider/token.actions.githubusercontent.com"
 PASSED_TO = ("codebuild", "lambda", "sagemaker", "scheduler", "vpc-flow-logs")
 """The services that roles of a project are made for."""
-
-
 USE_KEY = "CreateGrant Decrypt DescribeKey Encrypt GenerateDataKey ReEncrypt*"
 SEE_NETWORK = {
     "logs": "CreateLogDelivery DeleteLogDelivery",
@@ -59,20 +59,61 @@ class ProjectNames:
     key_arn: str | None = None
     """The key, where it is not the project that makes it."""
     network: bool = False
-    """Whether a deployment makes a VPC for the jobs."""
     source: tuple[Arns, str, str] | None = None
     """The stage that models come from: its place, its project and its bucket."""
-    provider_host: str = "token.actions.githubusercontent.com"
 
     @property
     def deployment(self) -> tuple[str, str]:
-        """The names of the policies of what CloudFormation may do."""
+        """Policies: what CloudFormation may do."""
         return f"{self.project}-deployment", f"{self.project}-deployment-access"
 
     @property
     def bound(self) -> str:
-        """The name of the policy that bounds the CDK's own roles."""
+        """A policy: what bounds the CDK's own roles."""
         return f"{self.project}-bootstrap"
+
+
+class _Scope:
+    """What the policies of one project are about, in one account and region."""
+
+    def __init__(self, arns: Arns, names: ProjectNames) -> None:
+        of, ours, bucket = arns.of_service, f"{names.project}-*", arns.bucket(names.bucket)
+        here, place = f"arn:{arns.partition}", f"{arns.account}-{arns.region}"
+        assets = arns.bucket(f"cdk-{names.qualifier}-assets-{place}")
+        kinds = ("endpoint", "endpoint-config", "model", "model-package", "model-package-group")
+        log_groups = ("codebuild", "lambda", "sagemaker/Endpoints")
+        self.keys = of("kms", "key/*")
+        self.roles = arns.role(f"{names.path}{ours}")
+        self.provider = f"{here}:iam::{arns.account}:{GITHUB}"
+        self.models = [arns.sagemaker(f"{kind}/{ours}") for kind in (*kinds, "pipeline")]
+        self.assets = [assets, f"{assets}/*"]
+        """The bucket that the CDK uploads to, and its objects."""
+        self.asked = {"StringEquals": {f"aws:RequestTag/{PROJECT_TAG}": names.project}}
+        """The request puts the project's tag on what it makes."""
+        self.had = {"StringEquals": {f"aws:ResourceTag/{PROJECT_TAG}": names.project}}
+        """The resource has the project's tag."""
+        self.ours = {
+            "s3": [bucket, f"{bucket}/*"],
+            "ecr": [arns.repository(f"{names.repository_prefix}/*")],
+            "sagemaker": self.models,
+            "lambda": [arns.function(ours)],
+            "cloudwatch": [
+                of("cloudwatch", f"alarm:{ours}"),
+                f"{here}:cloudwatch::{arns.account}:dashboard/{ours}",
+            ],
+            "codebuild": [of("codebuild", f"project/{ours}")],
+            "dynamodb": [of("dynamodb", f"table/{ours}")],
+            "events": [of("events", f"rule/{ours}")],
+            "logs": [arns.log_group(f"/aws/{kind}/{ours}") for kind in log_groups],
+            "scheduler": [
+                of("scheduler", f"schedule-group/{names.schedule_group}"),
+                of("scheduler", f"schedule/{names.schedule_group}/*"),
+            ],
+            "sns": [of("sns", f"{names.topic}*")],
+            "sqs": [of("sqs", ours)],
+            "budgets": [f"{here}:budgets::{arns.account}:budget/{ours}"],
+        }
+        """The project's resources, by the service whose actions they are for."""
 
 
 def policies(arns: Arns, names: ProjectNames) -> dict[str, Document]:
@@ -98,10 +139,10 @@ def execution_role(arns: Arns, qualifier: str) -> str:
 
 def services_policy(arns: Arns, names: ProjectNames) -> Document:
     """What CloudFormation may do with everything but keys, roles and the network."""
-    ours = _ours(arns, names)
+    scope = _Scope(arns, names)
     return _document(
-        _allow("Ours", _flat(ours), None, **dict.fromkeys(ours, "*")),
-        _allow("Assets", _assets(arns, names), s3="GetBucket* GetObject* ListBucket"),
+        _all_of(scope.ours),
+        _allow("Assets", scope.assets, s3="GetBucket* GetObject* ListBucket"),
         _allow("NoResource", ["*"], cloudwatch="DescribeAlarms", logs="DescribeLogGroups"),
         _read_version(arns, names),
     )
@@ -109,14 +150,14 @@ def services_policy(arns: Arns, names: ProjectNames) -> Document:
 
 def access_policy(arns: Arns, names: ProjectNames) -> Document:
     """What CloudFormation may do with keys, roles and the network."""
-    role, boundary = _roles(arns, names), arns.policy(f"{names.path}{names.boundary}")
+    scope, boundary = _Scope(arns, names), arns.policy(f"{names.path}{names.boundary}")
     services = [f"{each}.amazonaws.com" for each in PASSED_TO]
-    keys = arns.of_service("kms", "key/*")
+    keys, role = scope.keys, scope.roles
     return _document(
         _allow("MakeKey", ["*"], kms="CreateKey ListAliases"),
         # A key that is being made has no tag yet that could be asked for.
-        _allow("TagNewKey", [keys], {**_asked(names), **UNTAGGED}, kms="TagResource"),
-        _allow("Key", [keys], _had(names), kms="*"),
+        _allow("TagNewKey", [keys], {**scope.asked, **UNTAGGED}, kms="TagResource"),
+        _allow("Key", [keys], scope.had, kms="*"),
         *([] if names.key_arn is None else [_allow("TheirKey", [names.key_arn], kms=USE_KEY)]),
         _allow("NameKey", [arns.of_service("kms", names.key_alias), keys], kms="*Alias"),
         _allow(
@@ -133,21 +174,22 @@ def access_policy(arns: Arns, names: ProjectNames) -> Document:
             {"StringEquals": {"iam:PassedToService": services}},
             iam="PassRole",
         ),
-        _allow("TrustGitHub", [_provider(arns, names)], iam="*OpenIDConnectProvider*"),
-        *(_network(arns, names) if names.network else []),
+        _allow("TrustGitHub", [scope.provider], iam="*OpenIDConnectProvider*"),
+        *(_network(arns, names, scope) if names.network else []),
     )
 
 
 def bound_policy(arns: Arns, names: ProjectNames) -> Document:
     """The most that the CDK's own roles can do: to deploy this project's stacks, publish files, and
     be what CloudFormation deploys with. The other policies say how."""
+    scope = _Scope(arns, names)
     ours = {
-        **_ours(arns, names),
+        **scope.ours,
         "cloudformation": [
             arns.of_service("cloudformation", f"stack/{name}/*")
             for name in (f"{names.project}-*", f"CDKToolkit-{names.project}")
         ],
-        "iam": [_roles(arns, names), _provider(arns, names)],
+        "iam": [scope.roles, scope.provider],
     }
     no_resource = {
         "cloudformation": "GetTemplateSummary ValidateTemplate",
@@ -156,7 +198,7 @@ def bound_policy(arns: Arns, names: ProjectNames) -> Document:
         "logs": "DescribeLogGroups",
     }
     return _document(
-        _allow("Ours", [*_flat(ours), *_assets(arns, names)], None, **dict.fromkeys(ours, "*")),
+        _all_of(ours, *scope.assets),
         _allow("Deploy", [execution_role(arns, names.qualifier)], iam="PassRole"),
         _allow("NoResource", ["*"], **no_resource),
         *([_allow("Network", ["*"], ec2="*", **SEE_NETWORK)] if names.network else []),
@@ -164,42 +206,14 @@ def bound_policy(arns: Arns, names: ProjectNames) -> Document:
     )
 
 
-def _ours(arns: Arns, names: ProjectNames) -> dict[str, list[str]]:
-    """The project's resources, by the service whose actions they are for."""
-    of, ours, bucket = arns.of_service, f"{names.project}-*", arns.bucket(names.bucket)
-    group, logs = names.schedule_group, ("codebuild", "lambda", "sagemaker/Endpoints")
-    here = f"arn:{arns.partition}"
-    return {
-        "s3": [bucket, f"{bucket}/*"],
-        "ecr": [arns.repository(f"{names.repository_prefix}/*")],
-        "sagemaker": _models(arns, names),
-        "lambda": [arns.function(ours)],
-        "cloudwatch": [
-            of("cloudwatch", f"alarm:{ours}"),
-            f"{here}:cloudwatch::{arns.account}:dashboard/{ours}",
-        ],
-        "codebuild": [of("codebuild", f"project/{ours}")],
-        "dynamodb": [of("dynamodb", f"table/{ours}")],
-        "events": [of("events", f"rule/{ours}")],
-        "logs": [arns.log_group(f"/aws/{kind}/{ours}") for kind in logs],
-        "scheduler": [
-            of("scheduler", f"schedule-group/{group}"),
-            of("scheduler", f"schedule/{group}/*"),
-        ],
-        "sns": [of("sns", f"{names.topic}*")],
-        "sqs": [of("sqs", ours)],
-        "budgets": [f"{here}:budgets::{arns.account}:budget/{ours}"],
-    }
-
-
-def _network(arns: Arns, names: ProjectNames) -> list[Document]:
+def _network(arns: Arns, names: ProjectNames, scope: _Scope) -> list[Document]:
     """Make a network and change it: only what is made with the project's tag, or has it. No gateway
     to the internet is among that, and no tag can be put on what is there.
 
     EC2 asks for what is new, which has the tags of the request, and for what it is made in, which
     has tags of its own and none of the request's.
     """
-    asked, had, in_vpc = _asked(names), _had(names), ("route-table", "security-group", "subnet")
+    asked, had, in_vpc = scope.asked, scope.had, ("route-table", "security-group", "subnet")
     making = "CreateFlowLogs CreateRouteTable CreateSecurityGroup CreateSubnet"
 
     def every(*types: str) -> list[str]:
@@ -230,8 +244,8 @@ def _network(arns: Arns, names: ProjectNames) -> list[Document]:
 
 def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
     """The most that a role of the project can do."""
-    of, ours, bucket = arns.of_service, f"{names.project}-*", arns.bucket(names.bucket)
-    keys = of("kms", "key/*")
+    scope, of, ours = _Scope(arns, names), arns.of_service, f"{names.project}-*"
+    keys = scope.keys
     jobs = ("processing-job/pipelines-*", "training-job/pipelines-*", f"transform-job/{ours}")
     logs = ["sagemaker/", *(f"{kind}/{names.project}-" for kind in ("codebuild", "lambda", "vpc"))]
     cdk_roles = [
@@ -241,10 +255,10 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
     return _document(
         _allow(
             "Objects",
-            [bucket, f"{bucket}/*", *_assets(arns, names)],
+            [*scope.ours["s3"], *scope.assets],
             s3="*Object* AbortMultipartUpload GetBucket* ListBucket",
         ),
-        _allow("Key", [keys], _had(names), kms=USE_KEY)
+        _allow("Key", [keys], scope.had, kms=USE_KEY)
         if names.key_arn is None
         else _allow("Key", [names.key_arn], kms=USE_KEY),
         # The tag of a key counts only minutes after the key was made. Until then services may use
@@ -266,7 +280,7 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
             [arns.repository(f"{names.repository_prefix}/*")],
             ecr="CompleteLayerUpload InitiateLayerUpload PutImage UploadLayerPart",
         ),
-        _allow("Jobs", [*_models(arns, names), *map(arns.sagemaker, jobs)], sagemaker="*"),
+        _allow("Jobs", [*scope.models, *map(arns.sagemaker, jobs)], sagemaker="*"),
         *([] if names.source is None else _of_source(*names.source)),
         _allow(
             "Logs",
@@ -307,7 +321,7 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
         ),
         _allow(
             "PassRoles",
-            [_roles(arns, names), *names.given_roles],
+            [scope.roles, *names.given_roles],
             {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
             iam="PassRole",
         ),
@@ -337,6 +351,11 @@ def _document(*statements: Document) -> Document:
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
+def _all_of(ours: Mapping[str, list[str]], *more: str) -> Document:
+    resources = [*chain.from_iterable(ours.values()), *more]
+    return _allow("Ours", resources, None, **dict.fromkeys(ours, "*"))
+
+
 def _allow(
     sid: str, resources: Sequence[str], conditions: Document | None = None, **actions: str
 ) -> Document:
@@ -352,36 +371,3 @@ def _allow(
         "Resource": list(resources),
         **({"Condition": conditions} if conditions else {}),
     }
-
-
-def _asked(names: ProjectNames) -> Document:
-    """The request puts the project's tag on what it makes."""
-    return {"StringEquals": {f"aws:RequestTag/{PROJECT_TAG}": names.project}}
-
-
-def _had(names: ProjectNames) -> Document:
-    """The resource has the project's tag."""
-    return {"StringEquals": {f"aws:ResourceTag/{PROJECT_TAG}": names.project}}
-
-
-def _flat(resources: dict[str, list[str]]) -> list[str]:
-    return [arn for each in resources.values() for arn in each]
-
-
-def _models(arns: Arns, names: ProjectNames) -> list[str]:
-    kinds = ("endpoint", "endpoint-config", "model", "model-package", "model-package-group")
-    return [arns.sagemaker(f"{kind}/{names.project}-*") for kind in (*kinds, "pipeline")]
-
-
-def _assets(arns: Arns, names: ProjectNames) -> list[str]:
-    """The bucket that the CDK uploads to, and its objects."""
-    bucket = arns.bucket(f"cdk-{names.qualifier}-assets-{arns.account}-{arns.region}")
-    return [bucket, f"{bucket}/*"]
-
-
-def _roles(arns: Arns, names: ProjectNames) -> str:
-    return arns.role(f"{names.path}{names.project}-*")
-
-
-def _provider(arns: Arns, names: ProjectNames) -> str:
-    return f"arn:{arns.partition}:iam::{arns.account}:oidc-provider/{names.provider_host}"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compilegate.access.arns import Arns
 from compilegate.access.jobs import PULL, USE_KEY, WRITE_LOGS
+from compilegate.access.policy import Arns
 
 Allowed = dict[tuple[str, ...], Sequence[str]]
 """Resources by the actions on them."""
@@ -36,8 +36,6 @@ DEFAULT = ("ecr.api", "ecr.dkr", "kms", "logs", "monitoring")
 
 @dataclass(frozen=True, kw_only=True)
 class Reached:
-    """What of the project jobs reach."""
-
     arns: Arns
     bucket_arns: Sequence[str]
     """The project's bucket, and the one that code is uploaded to."""

@@ -6,11 +6,9 @@ another workload: neither its data and models nor the compiled code that later j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from compilegate.access import Arns, Statement
 from compilegate.access.layout import (
     checkpoints_prefix,
     data_prefix,
@@ -21,6 +19,7 @@ from compilegate.access.layout import (
     verdicts_prefix,
     workload_prefix,
 )
+from compilegate.access.policy import Arns, Statement
 
 WORKLOAD_TAG = "compilegate:workload"
 """The tag of every job, stack and resource that belongs to one workload."""
@@ -45,8 +44,6 @@ WRITE_LOGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What the statements are about."""
-
     workload: str
     arns: Arns
     bucket_arn: str
@@ -99,73 +96,77 @@ def pipeline_statements(
     """A pipeline: starts, follows and stops its jobs, reads the verdict, registers a model.
 
     `group` is the name of the model package group that it registers in, `posture_function` the ARN
-    of what its Lambda steps call. `approved_by_people` lets it register models only as waiting.
+    of what its Lambda steps call. `approved_by_people` lets it register models only as waiting:
+    whoever starts an execution chooses the status of its model, and could approve it by that.
     """
-    sagemaker = place.arns.sagemaker
-    return [
+    of_group = place.arns.sagemaker(f"model-package-group/{group}")
+    versions = place.arns.sagemaker(f"model-package/{group}/*")
+    passed_on = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+    registering = ["sagemaker:CreateModelPackage"]
+    waiting = {"StringEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}}
+    statements = [
         *_run_jobs(place),
-        _pass_role("PassTrainingRole", training_role_arn),
-        _pass_role("PassProcessingRole", processing_role_arn),
+        *(
+            Statement(sid, ["iam:PassRole"], [arn], conditions=passed_on)
+            for sid, arn in (
+                ("PassTrainingRole", training_role_arn),
+                ("PassProcessingRole", processing_role_arn),
+            )
+        ),
         Statement(
-            sid="RegisterModels",
-            actions=[
-                *([] if approved_by_people else ["sagemaker:CreateModelPackage"]),
+            "RegisterModels",
+            [
+                *([] if approved_by_people else registering),
                 "sagemaker:DescribeModelPackage",
                 "sagemaker:DescribeModelPackageGroup",
                 "sagemaker:ListModelPackages",
             ],
-            resources=[
-                sagemaker(f"model-package-group/{group}"),
-                sagemaker(f"model-package/{group}/*"),
-            ],
+            [of_group, versions],
             because=VERSIONS,
         ),
         Statement(
-            sid="TagNewModels",
-            actions=["sagemaker:AddTags"],
-            resources=[sagemaker(f"model-package/{group}/*")],
+            "TagNewModels",
+            ["sagemaker:AddTags"],
+            [versions],
             conditions={"StringEquals": {"sagemaker:TaggingAction": "CreateModelPackage"}},
             because=VERSIONS,
         ),
-        *(_register_as_waiting(sagemaker, group) if approved_by_people else []),
+    ]
+    if approved_by_people:
+        statements += [
+            Statement(
+                "RegisterAsWaiting", registering, [versions], conditions=waiting, because=VERSIONS
+            ),
+            # The request is asked for on the group, too, which has no status.
+            Statement("RegisterInGroup", registering, [of_group]),
+        ]
+    statements += [
         # CreateModelPackage looks up the model's image with the caller's permissions.
         Statement(
-            sid="SeeImagesOfModels",
-            actions=["ecr:BatchGetImage", "ecr:DescribeImages"],
-            resources=place.repository_arns,
+            "SeeImagesOfModels", ["ecr:BatchGetImage", "ecr:DescribeImages"], place.repository_arns
         ),
         Statement(
-            sid="ReadObjects",
-            actions=["s3:GetObject"],
-            resources=[f"{place.bucket_arn}/{workload_prefix(place.workload)}*"],
+            "ReadObjects",
+            ["s3:GetObject"],
+            [f"{place.bucket_arn}/{workload_prefix(place.workload)}*"],
             because=MANY_OBJECTS,
         ),
         _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"),
-        *([] if posture_function is None else [_invoke(posture_function)]),
     ]
+    if posture_function is not None:
+        calling = ["lambda:InvokeFunction"]
+        statements.append(Statement("AskThePosture", calling, [posture_function]))
+    return statements
 
 
-def _invoke(function: str) -> Statement:
-    return Statement(sid="AskThePosture", actions=["lambda:InvokeFunction"], resources=[function])
-
-
-def _register_as_waiting(sagemaker: Callable[[str], str], group: str) -> list[Statement]:
-    """Whoever starts an execution chooses with which status it registers its model: with this
-    limit nobody can approve a model by a parameter."""
+def schedule_statements(*, pipeline_arn: str, dead_letter_arn: str | None) -> list[Statement]:
+    """The scheduler: start this pipeline, and put failed starts into the queue, if there is one."""
+    starting = ("StartPipeline", "sagemaker:StartPipelineExecution", pipeline_arn)
+    keeping = ("KeepWhatFailed", "sqs:SendMessage", dead_letter_arn)
     return [
-        Statement(
-            sid="RegisterAsWaiting",
-            actions=["sagemaker:CreateModelPackage"],
-            resources=[sagemaker(f"model-package/{group}/*")],
-            conditions={"StringEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}},
-            because=VERSIONS,
-        ),
-        # The request is asked for on the group, too, which has no status.
-        Statement(
-            sid="RegisterInGroup",
-            actions=["sagemaker:CreateModelPackage"],
-            resources=[sagemaker(f"model-package-group/{group}")],
-        ),
+        Statement(sid, [action], [arn])
+        for sid, action, arn in (starting, keeping)
+        if arn is not None
     ]
 
 
@@ -176,29 +177,23 @@ def _run_jobs(place: Place) -> list[Statement]:
     are. Tags can: a job is only made with its workload's, and gets no other later.
     """
     asked = {f"aws:RequestTag/{WORKLOAD_TAG}": place.workload}
+    had = {f"aws:ResourceTag/{WORKLOAD_TAG}": place.workload}
     making = ["CreateProcessingJob", "CreateTrainingJob"]
-
-    def about_jobs(sid: str, actions: Sequence[str], conditions: Mapping[str, Any]) -> Statement:
-        return Statement(
-            sid=sid,
-            actions=[f"sagemaker:{action}" for action in actions],
-            resources=[
-                place.arns.sagemaker(f"{kind}-job/pipelines-*")
-                for kind in ("processing", "training")
-            ],
+    jobs = [place.arns.sagemaker(f"{kind}-job/pipelines-*") for kind in ("processing", "training")]
+    return [
+        Statement(
+            sid,
+            [f"sagemaker:{action}" for action in actions],
+            jobs,
             conditions={"StringEquals": conditions} if conditions else {},
             because=JOB_NAMES,
         )
-
-    return [
-        about_jobs("StartJobs", making, asked),
-        about_jobs("TagNewJobs", ["AddTags"], {**asked, "sagemaker:TaggingAction": making}),
-        about_jobs("SeeJobs", ["DescribeProcessingJob", "DescribeTrainingJob"], {}),
-        about_jobs(
-            "StopJobs",
-            ["StopProcessingJob", "StopTrainingJob"],
-            {f"aws:ResourceTag/{WORKLOAD_TAG}": place.workload},
-        ),
+        for sid, actions, conditions in (
+            ("StartJobs", making, asked),
+            ("TagNewJobs", ["AddTags"], {**asked, "sagemaker:TaggingAction": making}),
+            ("SeeJobs", ["DescribeProcessingJob", "DescribeTrainingJob"], {}),
+            ("StopJobs", ["StopProcessingJob", "StopTrainingJob"], had),
+        )
     ]
 
 
@@ -208,9 +203,9 @@ def _job_statements(place: Place, kind: str) -> list[Statement]:
         _use_key(place, *USE_KEY),
         # Only SageMaker itself, for the job's volume: a program could give the key to anybody.
         Statement(
-            sid="EncryptVolumes",
-            actions=["kms:CreateGrant"],
-            resources=[place.key_arn],
+            "EncryptVolumes",
+            ["kms:CreateGrant"],
+            [place.key_arn],
             conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
         ),
         *pull_images(place.repository_arns),
@@ -224,87 +219,69 @@ def _read(place: Place, prefixes: Sequence[str]) -> list[Statement]:
     """Read and list what lies below these prefixes, and read code."""
     return [
         Statement(
-            sid="ReadObjects",
-            actions=["s3:GetObject"],
-            resources=[
+            "ReadObjects",
+            ["s3:GetObject"],
+            [
                 *(f"{place.bucket_arn}/{prefix}*" for prefix in prefixes),
                 f"{place.assets_arn}/{place.code_prefix}*",
             ],
             because=MANY_OBJECTS,
         ),
         Statement(
-            sid="ListObjects",
-            actions=["s3:ListBucket"],
-            resources=[place.bucket_arn],
+            "ListObjects",
+            ["s3:ListBucket"],
+            [place.bucket_arn],
             conditions={"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in prefixes]}},
         ),
         # Code is named by its digest: without that, a list of digests says nothing.
         Statement(
-            sid="ListCode",
-            actions=["s3:ListBucket"],
-            resources=[place.assets_arn],
+            "ListCode",
+            ["s3:ListBucket"],
+            [place.assets_arn],
             conditions={"StringLike": {"s3:prefix": [f"{place.code_prefix}*"]}},
         ),
         Statement(
-            sid="FindBuckets",
-            actions=["s3:GetBucketLocation"],
-            resources=list(dict.fromkeys([place.bucket_arn, place.assets_arn])),
+            "FindBuckets",
+            ["s3:GetBucketLocation"],
+            list(dict.fromkeys([place.bucket_arn, place.assets_arn])),
         ),
     ]
 
 
 def _change(place: Place, sid: str, prefixes: Sequence[str], *actions: str) -> Statement:
     return Statement(
-        sid=sid,
-        actions=actions,
-        resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
-        because=MANY_OBJECTS,
+        sid, actions, [f"{place.bucket_arn}/{prefix}*" for prefix in prefixes], because=MANY_OBJECTS
     )
 
 
 def _use_key(place: Place, *actions: str) -> Statement:
-    return Statement(sid="UseKey", actions=actions, resources=[place.key_arn])
+    return Statement("UseKey", actions, [place.key_arn])
 
 
 def pull_images(repository_arns: Sequence[str]) -> list[Statement]:
     """Pull from these repositories, and no others."""
     return [
-        Statement(
-            sid="LogInToRegistry",
-            actions=["ecr:GetAuthorizationToken"],
-            resources=[ANY],
-            because=NO_RESOURCE,
-        ),
-        Statement(sid="PullImages", actions=PULL, resources=repository_arns),
+        Statement("LogInToRegistry", ["ecr:GetAuthorizationToken"], [ANY], because=NO_RESOURCE),
+        Statement("PullImages", PULL, repository_arns),
     ]
-
-
-def _pass_role(sid: str, role_arn: str) -> Statement:
-    return Statement(
-        sid=sid,
-        actions=["iam:PassRole"],
-        resources=[role_arn],
-        conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
-    )
 
 
 def write_logs(arns: Arns, group: str, *, because: str) -> Statement:
     """Write to a log group, and make it for the first one."""
     return Statement(
-        sid="WriteLogs",
-        actions=WRITE_LOGS,
-        resources=[arns.log_group(f"{group}{stream}") for stream in ("", ":log-stream:*")],
+        "WriteLogs",
+        WRITE_LOGS,
+        [arns.log_group(f"{group}{stream}") for stream in ("", ":log-stream:*")],
         because=because,
     )
 
 
 def publish_metrics(*namespaces: str) -> Statement:
-    """Write metrics of these namespaces."""
     named = namespaces[0] if len(namespaces) == 1 else list(namespaces)
     return Statement(
-        sid="PublishMetrics",
-        actions=["cloudwatch:PutMetricData"],
-        resources=[ANY],
+        "PublishMetrics",
+        ["cloudwatch:PutMetricData"],
+        [ANY],
         conditions={"StringEquals": {"cloudwatch:namespace": named}},
         because=NO_RESOURCE,
     )
@@ -312,8 +289,8 @@ def publish_metrics(*namespaces: str) -> Statement:
 
 def join_vpc() -> Statement:
     return Statement(
-        sid="JoinVpc",
-        actions=[
+        "JoinVpc",
+        [
             "ec2:CreateNetworkInterface",
             "ec2:CreateNetworkInterfacePermission",
             "ec2:DeleteNetworkInterface",
@@ -324,6 +301,6 @@ def join_vpc() -> Statement:
             "ec2:DescribeSubnets",
             "ec2:DescribeVpcs",
         ],
-        resources=[ANY],
+        [ANY],
         because=IN_A_VPC,
     )

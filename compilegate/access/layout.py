@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 PREFIX = "compilegate"
 """What every key begins with, unless a deployment says otherwise."""
-
-
 CODE_PREFIX = f"{PREFIX}/source/"
 """Code, where the project's own bucket holds it: each object is named by its digest."""
 
@@ -15,55 +15,37 @@ def assets_prefix(project: str, workload: str) -> str:
     return f"{PREFIX}/{project}/{workload}/"
 
 
-def training_prefix(workload: str) -> str:
-    """What training jobs write: models and evidence."""
-    return f"{PREFIX}/workloads/{workload}/training/"
-
-
-def checkpoints_prefix(workload: str) -> str:
-    """What training jobs leave for later ones: checkpoints and compiled code. Nobody else may
-    write here, because what lies here gets executed."""
-    return f"{PREFIX}/workloads/{workload}/checkpoints/"
-
-
-def executions_prefix(workload: str) -> str:
-    """What processing jobs write for their execution: prepared data, gathered evidence."""
-    return f"{PREFIX}/workloads/{workload}/executions/"
-
-
-def registered_prefix(workload: str) -> str:
-    """What processing jobs keep of the model that was registered last: its evidence."""
-    return f"{PREFIX}/workloads/{workload}/registered/"
-
-
-def models_prefix(workload: str) -> str:
-    """The models that were registered. They never expire."""
-    return f"{PREFIX}/workloads/{workload}/models/"
-
-
-def verdicts_prefix(workload: str) -> str:
-    """What the gate decided in each execution, and its reports. They never expire."""
-    return f"{PREFIX}/workloads/{workload}/verdicts/"
-
-
 def workload_prefix(workload: str) -> str:
     """Everything that belongs to a workload, but for its raw data."""
     return f"{PREFIX}/workloads/{workload}/"
 
 
+def _within(kind: str, workload: str) -> str:
+    return f"{workload_prefix(workload)}{kind}/"
+
+
+training_prefix = partial(_within, "training")
+"""What training jobs write: models and evidence."""
+checkpoints_prefix = partial(_within, "checkpoints")
+"""What training jobs leave for later ones: checkpoints and compiled code. Nobody else may write
+here, because what lies here gets executed."""
+executions_prefix = partial(_within, "executions")
+"""What processing jobs write for their execution: prepared data, gathered evidence."""
+registered_prefix = partial(_within, "registered")
+"""What processing jobs keep of the model that was registered last: its evidence."""
+models_prefix = partial(_within, "models")
+"""The models that were registered. They never expire."""
+verdicts_prefix = partial(_within, "verdicts")
+"""What the gate decided in each execution, and its reports. They never expire."""
+deliveries_prefix = partial(_within, "deliveries")
+"""What the keeper knows of deliveries: which came, and which still wait."""
+notices_prefix = partial(_within, "notices")
+"""What the keeper has sent, so that nothing is sent twice."""
+
+
 def data_prefix(workload: str | None = None) -> str:
     """Raw data, staged before an execution: of one workload, or of all."""
     return f"{PREFIX}/data/" if workload is None else f"{PREFIX}/data/{workload}/"
-
-
-def deliveries_prefix(workload: str) -> str:
-    """What the keeper knows of deliveries: which came, and which still wait."""
-    return f"{PREFIX}/workloads/{workload}/deliveries/"
-
-
-def notices_prefix(workload: str) -> str:
-    """What the keeper has sent, so that nothing is sent twice."""
-    return f"{PREFIX}/workloads/{workload}/notices/"
 
 
 def requests_prefix(workload: str) -> str:

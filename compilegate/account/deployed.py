@@ -1,4 +1,4 @@
-"""What is deployed: the stacks' outputs and the pipelines. Nothing about the account is guessed."""
+"""The outputs of the deployed stacks. Nothing about the account is guessed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compilegate.account.errors import NotDeployedError, absent_is, asking
-from compilegate.account.executions.calls import no_pipeline
 from compilegate.account.session import AwsSession
 
 _DEPLOY = "deploy it with: make deploy"
@@ -14,13 +13,10 @@ _DEPLOY = "deploy it with: make deploy"
 
 @dataclass(frozen=True)
 class StackOutputs:
-    """The outputs of one stack, by name."""
-
     stack: str
     values: Mapping[str, str]
 
     def __getitem__(self, name: str) -> str:
-        """Raises NotDeployedError for an output that the stack lacks."""
         if name not in self.values:
             raise NotDeployedError(
                 f"the stack {self.stack} has no output {name}: its deployment failed, or is of "
@@ -37,23 +33,5 @@ def read_outputs(session: AwsSession, stack: str) -> StackOutputs:
     with asking(f"read the stack {stack}"), absent_is(missing):
         client = session.client("cloudformation")
         (described,) = client.describe_stacks(StackName=stack)["Stacks"]
-    return StackOutputs(
-        stack,
-        {entry["OutputKey"]: entry["OutputValue"] for entry in described.get("Outputs", [])},
-    )
-
-
-@dataclass(frozen=True)
-class DeployedPipeline:
-    """What DescribePipeline says about it."""
-
-    name: str
-    definition: str
-    """JSON."""
-
-
-def read_pipeline(session: AwsSession, name: str) -> DeployedPipeline:
-    """Raises NotDeployedError when there is no such pipeline, AwsError."""
-    with asking(f"read the pipeline {name}"), absent_is(no_pipeline(name, session)):
-        answer = session.client("sagemaker").describe_pipeline(PipelineName=name)
-    return DeployedPipeline(answer["PipelineName"], answer["PipelineDefinition"])
+    outputs = described.get("Outputs", [])
+    return StackOutputs(stack, {each["OutputKey"]: each["OutputValue"] for each in outputs})

@@ -6,6 +6,7 @@ one sentence that says what was asked for, what came back and what to do.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,18 +59,24 @@ _NO_ANSWER = (
     WebPageError,
 )
 _RENEW = "sign in again, or set AWS_PROFILE, and try again"
-_EXPIRED = re.compile(r"ExpiredToken(Exception)?|RequestExpired|TokenRefreshRequired")
-_NOT_ACCEPTED = re.compile(
+_REFUSALS = {
+    r"ExpiredToken(Exception)?|RequestExpired|TokenRefreshRequired": (
+        f"the AWS credentials have expired; {_RENEW}"
+    ),
     r"AuthFailure|IncompleteSignature|InvalidSignatureException|SignatureDoesNotMatch|"
-    r"InvalidAccessKeyId|InvalidClientTokenId|MissingAuthenticationToken|UnrecognizedClientException"
-)
-_THROTTLED = re.compile(
+    r"InvalidAccessKeyId|InvalidClientTokenId|MissingAuthenticationToken|"
+    r"UnrecognizedClientException": f"AWS does not accept the credentials ({{code}}); {_RENEW}",
+    # An answer to HEAD has no body that could hold a code, so its status stands for one.
+    r"400": "{operation} was refused without a reason, as S3 does when credentials have expired; "
+    f"{_RENEW}",
     r"Throttl(ed|ing)(Exception)?|RequestThrottled|TooManyRequestsException|SlowDown|"
-    r"LimitExceededException|RequestLimitExceeded"
-)
+    r"LimitExceededException|RequestLimitExceeded": (
+        "AWS refused {operation} as too frequent ({code}), even at attempt {tries}; try again later"
+    ),
+    r".*": "{operation} was refused ({code}): {said}",
+}
+"""Why nothing came of a request, by the code of the answer."""
 _DENIED = re.compile(r"AccessDenied(Exception)?|UnauthorizedOperation|Forbidden|403")
-_WITHOUT_REASON = "400"
-"""An answer to HEAD has no body that could hold a code, so its status stands for one."""
 _ABSENT = re.compile(r"does not exist|could not find|not found|no such", re.IGNORECASE)
 _DENIED_ACTION = re.compile(
     r"not authorized to perform:? (?P<action>\S+)(?: on resource:? (?P<resource>\S+))?"
@@ -86,8 +93,16 @@ def asking(what: str) -> Iterator[None]:
         yield
     except ClientError as error:
         raise _refusal(what, error) from error
+    except boto.NoRegionError as error:
+        raise no_region() from error
+    except _MISSING_CREDENTIALS as error:
+        raise AwsError(
+            f"cannot {what}: there are no AWS credentials ({error}); {_RENEW}"
+        ) from error
+    except _NO_ANSWER as error:
+        raise _unreachable(what, _first_line(error)) from error
     except BotoCoreError as error:
-        raise _failure(what, error) from error
+        raise AwsError(f"cannot {what}: {_first_line(error)}") from error
 
 
 @contextmanager
@@ -103,28 +118,23 @@ def configuring(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def absent_is(absence: AwsError) -> Iterator[None]:
-    """Within `asking`: raise this one when the service says that what was named is not there."""
+def absent_is(absence: AwsError | None) -> Iterator[None]:
+    """Within `asking`: raise this one when the service says that what was named is not there, or,
+    without one, go on behind the block."""
     try:
         yield
     except ClientError as error:
-        if is_absent(error):
-            raise absence from error
-        raise
-
-
-@contextmanager
-def absent_allowed() -> Iterator[None]:
-    """Within `asking`: go on behind the block when what was named is not there."""
-    try:
-        yield
-    except ClientError as error:
-        if not is_absent(error):
+        if not _is_absent(error):
             raise
+        if absence is not None:
+            raise absence from error
 
 
-def is_absent(error: ClientError) -> bool:
-    """Whether a service says that what was named does not exist: each says it in its own way."""
+absent_allowed = functools.partial(absent_is, None)
+
+
+def _is_absent(error: ClientError) -> bool:
+    """Each service says in its own way that something does not exist."""
     details = error.response.get("Error", {})
     code, message = details.get("Code", ""), details.get("Message", "")
     if code in {"404", "NoSuchKey", "NoSuchBucket"} or "NotFound" in code:
@@ -132,43 +142,18 @@ def is_absent(error: ClientError) -> bool:
     return code in {"ValidationException", "ValidationError"} and bool(_ABSENT.search(message))
 
 
-def _failure(what: str, error: BotoCoreError) -> AwsError:
-    """The sentence for a request that got no answer, or was never sent."""
-    if isinstance(error, boto.NoRegionError):
-        return no_region()
-    if isinstance(error, _MISSING_CREDENTIALS):
-        return AwsError(f"cannot {what}: there are no AWS credentials ({error}); {_RENEW}")
-    if isinstance(error, _NO_ANSWER):
-        return _unreachable(what, _first_line(error))
-    return AwsError(f"cannot {what}: {_first_line(error)}")
-
-
 def _refusal(what: str, error: ClientError) -> AwsError:
-    """The sentence for an error answer."""
     details, operation = error.response.get("Error", {}), error.operation_name
     code, said = details.get("Code", ""), _first_line(details.get("Message") or "no reason given")
     if _DENIED.fullmatch(code):
         return _denial(what, operation, said)
     if code.isdecimal() and int(code) >= SERVER_FAULTS:
         return _unreachable(what, f"{code} {said}")
-    if _EXPIRED.fullmatch(code):
-        why = f"the AWS credentials have expired; {_RENEW}"
-    elif _NOT_ACCEPTED.fullmatch(code):
-        why = f"AWS does not accept the credentials ({code}); {_RENEW}"
-    elif code == _WITHOUT_REASON:
-        why = (
-            f"{operation} was refused without a reason, as S3 does when credentials have expired; "
-            f"{_RENEW}"
-        )
-    elif _THROTTLED.fullmatch(code):
-        tries = 1 + int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
-        why = (
-            f"AWS refused {operation} as too frequent ({code}), even at attempt {tries}; "
-            "try again later"
-        )
-    else:
-        why = f"{operation} was refused ({code}): {said}"
-    return AwsError(f"cannot {what}: {why}")
+    tries = 1 + int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
+    why = next(text for codes, text in _REFUSALS.items() if re.fullmatch(codes, code))
+    return AwsError(
+        f"cannot {what}: {why.format(operation=operation, code=code, tries=tries, said=said)}"
+    )
 
 
 def _unreachable(what: str, instead: str) -> AwsError:
@@ -189,7 +174,6 @@ def _denial(what: str, operation: str, said: str) -> DeniedError:
 
 
 def no_region() -> AwsError:
-    """The sentence for a missing region, wherever it is noticed."""
     return AwsError("no AWS region is set; set AWS_REGION, or region in infra/settings.toml")
 
 

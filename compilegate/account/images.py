@@ -28,22 +28,14 @@ State = Literal["built", "building", "failed", "missing", "stale", "unused"]
 """`missing` was never built as it is deployed; `stale` is not deployed as it is now."""
 
 SEVERITIES = ("CRITICAL", "HIGH", "MEDIUM", "LOW", "INFORMATIONAL", "UNDEFINED")
-
 POLL_SECONDS = 10.0
 """Between two looks at builds that take minutes."""
 
 
-class NoRoomError(AwsError):
-    """The account's quota, which can be none, lets no further build run or queue now."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """One build as the service describes it."""
-
     id: str
     image: str
-    """`REPOSITORY:TAG` that it builds."""
     status: str
     """`IN_PROGRESS`, `SUCCEEDED`, `FAILED`, `FAULT`, `TIMED_OUT` or `STOPPED`."""
     phase: str
@@ -70,9 +62,7 @@ class ImageStatus:
 
     image: ImageFolder
     used: bool
-    """Whether a workload needs it."""
     project: str
-    """The CodeBuild project."""
     variables: Mapping[str, str]
     """What a build of it is given; empty for a folder that is not deployed."""
     built: bool
@@ -88,16 +78,16 @@ class ImageStatus:
             return "unused"
         if self.variables.get("TAG") != self.image.tag:
             return "stale"
-        if self.built or self.build is None:
-            return "built" if self.built else "missing"
-        if self.build.in_progress:
+        if self.built:
+            return "built"
+        if self.build is not None and self.build.in_progress:
             return "building"
-        return "failed" if self.build.failed else "missing"
+        return "failed" if self.build is not None and self.build.failed else "missing"
 
     @property
     def deployed(self) -> str:
         """`REPOSITORY:TAG` that the deployed pipelines use."""
-        return "{REPOSITORY}:{TAG}".format_map(self.variables) if self.variables else ""
+        return "{REPOSITORY}:{TAG}".format_map(self.variables)
 
     @property
     def obstacle(self) -> str | None:
@@ -115,44 +105,37 @@ class ImageStatus:
 
 
 def read_images(
-    session: AwsSession,
-    names: Names,
-    folders: Mapping[str, ImageFolder],
-    used: Collection[str],
+    session: AwsSession, names: Names, folders: Mapping[str, ImageFolder], used: Collection[str]
 ) -> list[ImageStatus]:
     """What the account has of each folder; `used` are those that workloads need.
 
     Raises NotDeployedError when the images were never deployed, and AwsError.
     """
     outputs = read_outputs(session, names.images_stack).values
+    builds: dict[str, Build] | None = None
     found = []
     for name, image in folders.items():
-        variables = json.loads(outputs.get(f"Build{output_suffix(name)}", "{}"))
-        place = (variables["REPOSITORY"], variables["TAG"]) if variables else None
-        built = place is not None and _is_there(session, *place)
         status = ImageStatus(
             image=image,
             used=name in used,
             project=names.build_project,
-            variables=variables,
-            built=built,
-            findings=_findings(session, *place) if place is not None and built else None,
+            variables=json.loads(outputs.get(f"Build{output_suffix(name)}", "{}")),
+            built=False,
         )
+        if status.variables:
+            place = (status.variables["REPOSITORY"], status.variables["TAG"])
+            if _is_there(session, *place):
+                status = replace(status, built=True, findings=_findings(session, *place))
+            else:
+                if builds is None:
+                    builds = _latest_builds(session, names.build_project)
+                status = replace(status, build=builds.get(status.deployed))
         found.append(status)
-    if not any(status.variables and not status.built for status in found):
-        return found
-    builds = _latest_builds(session, names.build_project)
-    return [
-        status if status.built else replace(status, build=builds.get(status.deployed))
-        for status in found
-    ]
+    return found
 
 
 def unbuilt_images(session: AwsSession, images: Mapping[str, str]) -> list[str]:
-    """Which of these are not in their registry; a URI in the account's own by each name.
-
-    Raises AwsError.
-    """
+    """Which of these are not in their registry; a URI in the account's own by each name."""
     return [
         name
         for name, uri in images.items()
@@ -160,27 +143,31 @@ def unbuilt_images(session: AwsSession, images: Mapping[str, str]) -> list[str]:
     ]
 
 
-def build_image(session: AwsSession, status: ImageStatus) -> Build:
-    """Start the build of an image that is not there; whoever else starts it within five minutes
-    gets the same build. Raises NoRoomError where the account's quota lets no further one start,
-    AwsError.
+def start_builds(
+    session: AwsSession, waiting: dict[str, ImageStatus]
+) -> Iterator[tuple[str, Build]]:
+    """Start the builds of images that are not there; yields an image's name and its build.
+
+    What is started leaves `waiting`; where the account's quota lets no further one start, the rest
+    stays. Whoever else starts a build within five minutes gets the same.
     """
-    after = status.build.id if status.build is not None else "none"
-    token = hashlib.sha256(f"{status.deployed} after {after}".encode()).hexdigest()
-    with asking(f"start the build of {status.image.name}"):
-        try:
-            answer = session.client("codebuild").start_build(
-                projectName=status.project,
-                idempotencyToken=token,
-                environmentVariablesOverride=[
-                    {"name": name, "value": value} for name, value in status.variables.items()
-                ],
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "AccountLimitExceededException":
-                raise NoRoomError(error.response["Error"]["Message"]) from error
-            raise
-    return _build(answer["build"])
+    for image, status in list(waiting.items()):
+        after = status.build.id if status.build is not None else "none"
+        token = hashlib.sha256(f"{status.deployed} after {after}".encode()).hexdigest()
+        variables = [{"name": name, "value": value} for name, value in status.variables.items()]
+        with asking(f"start the build of {image}"):
+            try:
+                answer = session.client("codebuild").start_build(
+                    projectName=status.project,
+                    idempotencyToken=token,
+                    environmentVariablesOverride=variables,
+                )
+            except ClientError as error:
+                if error.response["Error"]["Code"] == "AccountLimitExceededException":
+                    return
+                raise
+        del waiting[image]
+        yield image, _build(answer["build"])
 
 
 def follow_builds(
@@ -190,22 +177,16 @@ def follow_builds(
     poll_seconds: float,
 ) -> Iterator[tuple[str, Build]]:
     """Wait until every build has ended; yields an image's name and its build whenever it reaches
-    another phase.
+    another phase. `waiting` are those for whose builds the quota had no room until now.
 
-    `builds` is by image; `waiting` are those for whose builds the quota had no room, which are
-    tried again until it has. Raises AwsError when AWS cannot be asked any longer; the builds then
-    go on.
+    Raises AwsError when AWS cannot be asked any longer; the builds then go on.
     """
     now, still = dict(builds), dict(waiting)
     while still or any(build.in_progress for build in now.values()):
         time.sleep(poll_seconds)
-        for image, status in list(still.items()):
-            try:
-                now[image] = build_image(session, status)
-            except NoRoomError:
-                break
-            del still[image]
-            yield image, now[image]
+        for image, build in start_builds(session, still):
+            now[image] = build
+            yield image, build
         going = {build.id: image for image, build in now.items() if build.in_progress}
         for build in _read_builds(session, list(going)):
             image = going[build.id]
@@ -215,10 +196,9 @@ def follow_builds(
 
 
 def _is_there(session: AwsSession, repository: str, tag: str) -> bool:
+    named = {"repositoryName": repository, "imageIds": [{"imageTag": tag}]}
     with asking(f"look for {repository}:{tag}"), absent_allowed():
-        session.client("ecr").describe_images(
-            repositoryName=repository, imageIds=[{"imageTag": tag}]
-        )
+        session.client("ecr").describe_images(**named)
         return True
     return False
 
@@ -226,10 +206,9 @@ def _is_there(session: AwsSession, repository: str, tag: str) -> bool:
 def _findings(session: AwsSession, repository: str, tag: str) -> Mapping[str, int] | None:
     """What the scan of an image found; None if it was not scanned, or the scan is still running."""
     answer: Mapping[str, Any] = {}
+    named = {"repositoryName": repository, "imageId": {"imageTag": tag}}
     with asking(f"read the scan of {repository}:{tag}"), absent_allowed():
-        answer = session.client("ecr").describe_image_scan_findings(
-            repositoryName=repository, imageId={"imageTag": tag}
-        )
+        answer = session.client("ecr").describe_image_scan_findings(**named)
     if answer.get("imageScanStatus", {}).get("status") not in ("COMPLETE", "ACTIVE"):
         return None
     counts = answer.get("imageScanFindings", {}).get("findingSeverityCounts", {})
@@ -257,10 +236,8 @@ def _read_builds(session: AwsSession, ids: list[str]) -> list[Build]:
 
 
 def _build(described: Mapping[str, Any]) -> Build:
-    variables = {
-        entry["name"]: entry["value"]
-        for entry in described.get("environment", {}).get("environmentVariables", [])
-    }
+    environment = described.get("environment", {}).get("environmentVariables", [])
+    variables = {entry["name"]: entry["value"] for entry in environment}
     ended = described.get("endTime")
     return Build(
         id=described["id"],
@@ -274,7 +251,6 @@ def _build(described: Mapping[str, Any]) -> Build:
 
 
 def _reasons(phases: list[Mapping[str, Any]]) -> Iterator[str]:
-    """What the phases say that did not succeed."""
     for phase in phases:
         if phase.get("phaseStatus") not in (None, "SUCCEEDED", "IN_PROGRESS"):
             said = " ".join(each.get("message", "") for each in phase.get("contexts", []))
@@ -297,14 +273,17 @@ def base_digest(session: AwsSession, image: ImageFolder) -> str:
     repository, tag = ecr_repository(uri), uri.rpartition(":")[2]
     if repository is None:
         return _registry_digest(uri)
-    client = replace(session, region=repository.region).client("ecr")
     with asking(f"look up {repository.name}:{tag} in the registry of {repository.account}"):
-        found = client.batch_get_image(
-            registryId=repository.account,
-            repositoryName=repository.name,
-            imageIds=[{"imageTag": tag}],
-            acceptedMediaTypes=list(MANIFESTS),
-        )["images"]
+        found = (
+            session.in_region(repository.region)
+            .client("ecr")
+            .batch_get_image(
+                registryId=repository.account,
+                repositoryName=repository.name,
+                imageIds=[{"imageTag": tag}],
+                acceptedMediaTypes=list(MANIFESTS),
+            )["images"]
+        )
     if not found:
         raise AwsError(f"{repository.host}/{repository.name} has no image {tag}")
     return str(found[0]["imageId"]["imageDigest"])

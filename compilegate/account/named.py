@@ -18,11 +18,11 @@ from compilegate.access.jobs import (
     Place,
     pipeline_statements,
     processing_statements,
+    schedule_statements,
     training_statements,
 )
 from compilegate.access.layout import CODE_PREFIX
-from compilegate.access.role import Role, trust_of
-from compilegate.access.starts import schedule_statements
+from compilegate.access.policy import Role, trust_of
 from compilegate.account.registry import WAITING
 from compilegate.account.settings import Names, SettingsError, read_settings
 from compilegate.account.settings.declaration import Account, KeyArn, Region
@@ -34,6 +34,14 @@ from compilegate.pipelines.deployment import Deployment
 from compilegate.pipelines.requests.images import GATE
 from compilegate.workload import AWS_IMAGE, Workload
 from compilegate.workload.parameters import APPROVAL
+
+DESCRIPTIONS = {
+    "training": "Training jobs of",
+    "processing": "Prepare, gather and gate jobs of",
+    "pipeline": "Start jobs and register models of",
+    "schedule": "Start on schedule the pipeline of",
+}
+"""What the roles are for, by kind; the workload's name follows."""
 
 
 class RoleLimitError(CompilegateError):
@@ -50,28 +58,19 @@ class NamedPlace:
     key_arn: str
 
     @property
-    def arns(self) -> Arns:
-        return Arns(partition=self.partition, region=self.region, account=self.account)
-
-    @property
     def partition(self) -> str:
         return str(boto3.Session().get_partition_for_region(self.region))
+
+    @property
+    def arns(self) -> Arns:
+        return Arns.of(self)
 
     @property
     def bucket(self) -> str:
         return self.names.bucket(self.account, self.region)
 
-    def role(self, workload: str, kind: str) -> str:
-        """The name of a role: `training`, `processing`, `pipeline` or `schedule`."""
-        return f"{self.names.pipeline(workload)}-{kind}"
-
     def role_arn(self, workload: str, kind: str) -> str:
-        return self.arns.role(self.role(workload, kind))
-
-    def image(self, folder: str, tag: str) -> str:
-        suffix = "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
-        registry = f"{self.account}.dkr.ecr.{self.region}.{suffix}"
-        return f"{registry}/{self.names.repository(folder)}:{tag}"
+        return self.arns.role(f"{self.names.pipeline(workload)}-{kind}")
 
     def check(self, workload: Workload) -> None:
         """Raises SettingsError for what needs more than roles and a pipeline."""
@@ -92,12 +91,17 @@ class NamedPlace:
         Raises SettingsError.
         """
         self.check(workload)
+        suffix = "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
+        registry = f"{self.account}.dkr.ecr.{self.region}.{suffix}"
         return Deployment(
             region=self.region,
             bucket=self.bucket,
             training_role_arn=self.role_arn(workload.name, "training"),
             processing_role_arn=self.role_arn(workload.name, "processing"),
-            images={folder: self.image(folder, tag) for folder, tag in image_tags.items()},
+            images={
+                folder: f"{registry}/{self.names.repository(folder)}:{tag}"
+                for folder, tag in image_tags.items()
+            },
             kms_key=self.key_arn,
             network=network_of(self.names.settings),
             name_prefix=self.names.pipeline(""),
@@ -107,8 +111,6 @@ class NamedPlace:
 
 
 class _Given(BaseModel):
-    """What names a place."""
-
     model_config = ConfigDict(strict=True)
 
     account: Account
@@ -129,10 +131,9 @@ def given_place(
         "region": region or declared.region,
         "key": key or declared.storage.key_arn,
     }
-    said = {name: value for name, value in options.items() if value is not None}
     given = checked(
         f"--account, --region and --key, or account, region and storage.key_arn in {settings}",
-        said,
+        {name: value for name, value in options.items() if value is not None},
         _Given,
         SettingsError,
     )
@@ -147,59 +148,51 @@ def named_roles(place: NamedPlace, workload: Workload, folders: Collection[str])
     `folders` are the project's image folders. Raises RoleLimitError.
     """
     name, arns, names = workload.name, place.arns, place.names
-    bucket = arns.bucket(place.bucket)
 
     def pulled(own: Collection[str], of_aws: Iterable[EcrRepository] = ()) -> list[str]:
         ours = [arns.repository(names.repository(folder)) for folder in own]
         return [*ours, *repository_arns(arns, of_aws)]
 
-    training = pulled(arm_folders(workload, folders), aws_repositories([workload], place.region))
-    serving = pulled(serving_folders(workload), serving_repositories(workload, place.region))
-    about = Place(
+    trained_in = pulled(arm_folders(workload, folders), aws_repositories([workload], place.region))
+    served_in = pulled(serving_folders(workload), serving_repositories(workload, place.region))
+    jobs = Place(
         workload=name,
         arns=arns,
-        bucket_arn=bucket,
-        assets_arn=bucket,
+        bucket_arn=arns.bucket(place.bucket),
+        assets_arn=arns.bucket(place.bucket),
         code_prefix=CODE_PREFIX,
         key_arn=place.key_arn,
-        repository_arns=training,
+        repository_arns=trained_in,
         in_vpc=names.settings.network.in_vpc,
     )
-    processing = replace(about, repository_arns=pulled(processing_folders(workload, folders)))
-    whole = replace(about, repository_arns=[*training, *serving])
+    processing = replace(jobs, repository_arns=pulled(processing_folders(workload, folders)))
     statements = {
-        "training": ("Training jobs of", training_statements(about)),
-        "processing": (
-            "Prepare, gather and gate jobs of",
-            processing_statements(processing, deliveries=[]),
-        ),
-        "pipeline": (
-            "Start jobs and register models of",
-            pipeline_statements(
-                whole,
-                group=names.model_package_group(workload),
-                training_role_arn=place.role_arn(name, "training"),
-                processing_role_arn=place.role_arn(name, "processing"),
-                approved_by_people=approved_by_people(workload),
-            ),
+        "training": training_statements(jobs),
+        "processing": processing_statements(processing, deliveries=[]),
+        "pipeline": pipeline_statements(
+            replace(jobs, repository_arns=[*trained_in, *served_in]),
+            group=names.model_package_group(workload),
+            training_role_arn=place.role_arn(name, "training"),
+            processing_role_arn=place.role_arn(name, "processing"),
+            approved_by_people=approved_by_people(workload),
         ),
     }
     trust = dict.fromkeys(statements, trust_of("sagemaker", place.account))
     if workload.schedule is not None:
         pipeline = arns.sagemaker(f"pipeline/{names.pipeline(name)}")
-        starts = schedule_statements(pipeline_arn=pipeline, dead_letter_arn=None)
-        statements["schedule"] = ("Start on schedule the pipeline of", starts)
+        starting = schedule_statements(pipeline_arn=pipeline, dead_letter_arn=None)
         # A group for each workload: each is a configuration of its own.
         group = arns.of_service("scheduler", f"schedule-group/{names.schedule(name)}")
+        statements["schedule"] = starting
         trust["schedule"] = trust_of("scheduler", place.account, group)
     roles = {
         kind: Role(
-            name=place.role(name, kind),
-            description=f"{what} {name}",
+            name=f"{names.pipeline(name)}-{kind}",
+            description=f"{DESCRIPTIONS[kind]} {name}",
             trust=trust[kind],
             statements=may,
         )
-        for kind, (what, may) in statements.items()
+        for kind, may in statements.items()
     }
     if faults := [fault for role in roles.values() for fault in role.faults]:
         raise RoleLimitError(*faults)
@@ -214,13 +207,11 @@ def approved_by_people(workload: Workload) -> bool:
 
 
 def arm_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
-    """Those of the image folders that training jobs run in."""
     used = {setup.image_folder for setup in workload.arms.values()}
     return [folder for folder in folders if folder in used]
 
 
 def processing_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
-    """Those that processing jobs run in."""
     return sorted({workload.kind.processing_image[1], GATE} & set(folders))
 
 
@@ -237,12 +228,13 @@ def aws_repositories(workloads: Iterable[Workload], region: str) -> list[EcrRepo
     Raises UnknownImageError if AWS has no such image there.
     """
     found = {
-        ecr_repository(stack.image.uri(region))
+        repository
         for workload in workloads
         for setup in workload.arms.values()
         if setup.image_folder == AWS_IMAGE and (stack := setup.known_stack) is not None
+        if (repository := ecr_repository(stack.image.uri(region))) is not None
     }
-    return sorted((each for each in found if each is not None), key=lambda each: each.name)
+    return sorted(found, key=lambda each: each.name)
 
 
 def serving_repositories(workload: Workload, region: str) -> list[EcrRepository]:
@@ -251,10 +243,8 @@ def serving_repositories(workload: Workload, region: str) -> list[EcrRepository]
     serving = workload.serving
     if serving is None or not serving.in_image_of_aws:
         return []
-    found = ecr_repository(serving.base_image.uri(region))
-    return [] if found is None else [found]
+    return [found] if (found := ecr_repository(serving.base_image.uri(region))) else []
 
 
 def repository_arns(arns: Arns, repositories: Iterable[EcrRepository]) -> list[str]:
-    """Their ARNs, in the accounts that they lie in."""
     return [arns.repository(each.name, each.account) for each in repositories]

@@ -8,6 +8,7 @@ account's bucket. The image is not: it must lie in the region that serves the mo
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,8 +48,6 @@ class ImageInRegionError(CompilegateError):
 
 @dataclass(frozen=True)
 class Promotion:
-    """From one deployment to another."""
-
     source: Source
     session: AwsSession
     registry: Registry
@@ -69,54 +68,39 @@ class Promotion:
         )
         if there.approval != APPROVED:
             raise AwsError(
-                f"{there.group}/{there.version} of account {self.source.account} is "
-                f"{there.approval}, allowed: a model that is {APPROVED} there"
+                f"{there.name} of account {source.account} is {there.approval}, allowed: a model "
+                f"that is {APPROVED} there"
             )
         for model in self.registry.models(group):
             if model.metadata.get(PROMOTED_FROM) == there.arn:
                 return model, False
-        request = self._request(there, f"{self.registry.project}-{group}")
-        with asking(f"register {there.group}/{there.version}"):
-            made = self.session.client("sagemaker").create_model_package(**request)
-        return described_model(self.session, str(made["ModelPackageArn"])), True
-
-    def _request(self, there: RegisteredModel, group: str) -> dict[str, Any]:
-        """What registers it here, once all that it names lies here."""
         kept = {key: there.description[key] for key in _KEPT if there.description.get(key)}
-        kept = self._with_images_of_this_region(kept)
+        for container in _containers(kept):
+            self._take_image_of_this_region(container)
         moved = {uri: self._copied(uri) for uri in dict.fromkeys(_uris(there))}
         if "verdict" in there.metadata:
             for name in REPORTS:
                 self._copied(f"{there.metadata['verdict'].rpartition('/')[0]}/{name}", needed=False)
-        return {
-            **_replaced(kept, moved),
-            "ModelPackageGroupName": group,
-            "ModelApprovalStatus": WAITING,
-            "CustomerMetadataProperties": {
-                **_replaced(dict(there.metadata), moved),
-                PROMOTED_FROM: there.arn,
-            },
-            # Two people who promote the same model at once get the same version.
-            "ClientToken": hashlib.sha256(there.arn.encode()).hexdigest()[:36],
-        }
+        metadata = {**_replaced(there.metadata, moved), PROMOTED_FROM: there.arn}
+        with asking(f"register {there.name}"):
+            made = self.session.client("sagemaker").create_model_package(
+                **_replaced(kept, moved),
+                ModelPackageGroupName=f"{self.registry.project}-{group}",
+                ModelApprovalStatus=WAITING,
+                CustomerMetadataProperties=metadata,
+                # Two people who promote the same model at once get the same version.
+                ClientToken=hashlib.sha256(there.arn.encode()).hexdigest()[:36],
+            )
+        return described_model(self.session, str(made["ModelPackageArn"])), True
 
-    def _with_images_of_this_region(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+    def _take_image_of_this_region(self, container: dict[str, Any]) -> None:
         """SageMaker takes only images that lie in the region of the model. Raises
         ImageInRegionError."""
-        specification = dict(kept.get("InferenceSpecification", {}))
-        containers = []
-        for container in specification.get("Containers", []):
-            image = container.get("Image", "")
-            found = self._image_here(image)
+        before = container.get("Image", "")
+        container["Image"] = self._image_here(before)
+        if container["Image"] != before:
             # A digest that the service added belongs to the image that it looked up there.
-            same = found == image
-            containers.append(
-                {k: v for k, v in container.items() if same or k != "ImageDigest"}
-                | ({} if same else {"Image": found})
-            )
-        if not containers:
-            return dict(kept)
-        return {**kept, "InferenceSpecification": {**specification, "Containers": containers}}
+            container.pop("ImageDigest", None)
 
     def _image_here(self, uri: str) -> str:
         repository, region = ecr_repository(uri), self.session.region
@@ -126,10 +110,9 @@ class Promotion:
             return self._replicated(uri, repository)
         name = uri.partition("/")[2]
         for image in base_images():
-            if image.name == name and image.hosts.get(repository.region) == repository.host:
-                if region in image.hosts:
-                    return image.uri(region)
-                break
+            theirs = image.name == name and image.hosts.get(repository.region) == repository.host
+            if theirs and region in image.hosts:
+                return image.uri(region)
         raise ImageInRegionError(
             f"the model is served in {uri}, and no image of that name is known in {region}, where "
             "SageMaker would need it; serve it in another image, or keep both stages in one region"
@@ -138,21 +121,19 @@ class Promotion:
     def _replicated(self, uri: str, there: EcrRepository) -> str:
         """The same image, by its digest, in this region's registry of the account that built it."""
         region, name = self.session.region, there.name
-        wanted = uri.removeprefix(f"{there.host}/{name}")
-        digest = self._digest(there.region, name, wanted)
+        digest = self._digest(there.region, name, uri.removeprefix(f"{there.host}/{name}"))
         if digest is not None and self._digest(region, name, f"@{digest}") == digest:
             return f"{there.host.replace(there.region, region)}/{name}@{digest}"
-        rules = (
-            f'{{"rules": [{{"destinations": [{{"region": "{region}", "registryId": '
-            f'"{there.account}"}}], "repositoryFilters": [{{"filter": "{name}", "filterType": '
-            '"PREFIX_MATCH"}]}]}'
-        )
+        rule = {
+            "destinations": [{"region": region, "registryId": there.account}],
+            "repositoryFilters": [{"filter": name, "filterType": "PREFIX_MATCH"}],
+        }
         raise ImageInRegionError(
             f"the model is served in {uri}, which is not in the registry of {there.account} in "
             f"{region}, expected there by the same digest; replicate it from {there.region}: "
             f"aws ecr put-replication-configuration --region {there.region} "
-            f"--replication-configuration '{rules}', push the image once more, and let the roles "
-            "here pull it there (docs/stages.md)"
+            f"--replication-configuration '{json.dumps({'rules': [rule]})}', push the image once "
+            "more, and let the roles here pull it there (docs/stages.md)"
         )
 
     def _digest(self, region: str, repository: str, named: str) -> str | None:
@@ -183,9 +164,16 @@ class Promotion:
         return target
 
 
+def _containers(description: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = description.get("InferenceSpecification", {}).get(
+        "Containers", []
+    )
+    return found
+
+
 def _uris(model: RegisteredModel) -> Iterator[str]:
     """All that a model needs to be what it is: its archives, its verdict, what is drawn of it."""
-    for container in model.description.get("InferenceSpecification", {}).get("Containers", []):
+    for container in _containers(model.description):
         if "ModelDataUrl" in container:
             yield str(container["ModelDataUrl"])
     statistics = model.description.get("ModelMetrics", {}).get("ModelQuality", {}).get("Statistics")

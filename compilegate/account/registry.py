@@ -10,10 +10,10 @@ from typing import Any
 
 from compilegate.access import Arns
 from compilegate.account.errors import AwsError, absent_is, asking
-from compilegate.account.object_store import parts_of
+from compilegate.account.object_store import object_at
 from compilegate.account.session import AwsSession
 
-_VERSION = re.compile(
+VERSION = re.compile(
     r"(?:(?P<arn>arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}):model-package/)?"
     r"(?P<group>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})/(?P<version>[1-9][0-9]{0,8})"
 )
@@ -23,12 +23,14 @@ APPROVED, WAITING = "Approved", "PendingManualApproval"
 
 @dataclass(frozen=True)
 class RegisteredModel:
-    """One version of a model package group."""
-
     group: str
     version: int
     description: Mapping[str, Any]
     """What DescribeModelPackage answers, with times as text."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.group}/{self.version}"
 
     @property
     def arn(self) -> str:
@@ -41,8 +43,7 @@ class RegisteredModel:
     @property
     def metadata(self) -> Mapping[str, str]:
         """What the pipeline said of it: its workload, arm, seed, verdict."""
-        said: Mapping[str, str] = self.description.get("CustomerMetadataProperties") or {}
-        return said
+        return self.description.get("CustomerMetadataProperties") or {}
 
 
 @dataclass(frozen=True)
@@ -53,31 +54,31 @@ class Registry:
     project: str
 
     def groups(self) -> list[str]:
-        """The project's groups, by name."""
+        operation, member = "list_model_package_groups", "ModelPackageGroupSummaryList"
+        ours = f"{self.project}-"
         with asking("list the model package groups"):
-            groups = self.session.listed(
-                "sagemaker",
-                "list_model_package_groups",
-                "ModelPackageGroupSummaryList",
-                NameContains=f"{self.project}-",
-            )
+            groups = self.session.listed("sagemaker", operation, member, NameContains=ours)
             found = [str(group["ModelPackageGroupName"]) for group in groups]
-        return sorted(name for name in found if name.startswith(f"{self.project}-"))
+        return sorted(name for name in found if name.startswith(ours))
 
     def models(self, group: str) -> list[RegisteredModel]:
         """Every version of a group, oldest first. Raises AwsError for an unknown group."""
-        name = self._full(group)
-        if name not in self.groups():
-            there = ", ".join(self.groups()) or "none"
+        name, groups = self._full(group), self.groups()
+        if name not in groups:
             raise AwsError(
                 f"there is no model package group {name} in account {self.session.account}, "
-                f"{self.session.region}; there are: {there}"
+                f"{self.session.region}; there are: {', '.join(groups) or 'none'}"
             )
-        return sorted(self._listed(name), key=lambda each: each.version)
+        operation, member = "list_model_packages", "ModelPackageSummaryList"
+        with asking(f"list the models of {name}"):
+            listed = self.session.listed("sagemaker", operation, member, ModelPackageGroupName=name)
+            arns = [str(package["ModelPackageArn"]) for package in listed]
+        found = [described_model(self.session, arn) for arn in arns]
+        return sorted(found, key=lambda each: each.version)
 
     def describe(self, reference: str) -> RegisteredModel:
         """The model that an ARN or GROUP/VERSION names, the project's name in front or not."""
-        found = _VERSION.fullmatch(reference)
+        found = VERSION.fullmatch(reference)
         if found is None:
             raise AwsError(f"{reference!r} is neither GROUP/VERSION nor a model package's ARN")
         if found["arn"]:
@@ -97,49 +98,26 @@ class Registry:
             return before
         said = before.description.get("ModelPackageStatus", COMPLETED)
         if said != COMPLETED:
-            raise AwsError(
-                f"{before.group}/{before.version} is {said}, allowed: a model that is {COMPLETED}"
-            )
+            raise AwsError(f"{before.name} is {said}, allowed: a model that is {COMPLETED}")
         request = {"ModelPackageArn": before.arn, "ModelApprovalStatus": status}
         if reason is not None:
             request["ApprovalDescription"] = reason
-        with asking(f"decide about {before.group}/{before.version}"):
+        with asking(f"decide about {before.name}"):
             self.session.client("sagemaker").update_model_package(**request)
         after = described_model(self.session, before.arn)
         # The service has no condition on what was there before, so it is asked what is there now.
         if after.approval != status:
             raise AwsError(
-                f"{after.group}/{after.version} is {after.approval} now: somebody else decided at "
-                "the same time; look at it with: compilegate models show "
-                f"{after.group}/{after.version} --aws"
+                f"{after.name} is {after.approval} now: somebody else decided at the same time; "
+                f"look at it with: compilegate models show {after.name} --aws"
             )
         return after
 
     def object_at(self, uri: str) -> bytes | None:
-        """What lies at a URI; None where nothing does. Raises AwsError."""
-        bucket, key = parts_of(uri)
-        client = self.session.client("s3")
-        with asking(f"read {uri}"):
-            # Listed first: a role that may list its prefixes alone gets 403 for a missing object.
-            found = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents")
-            if not found or found[0]["Key"] != key:
-                return None
-            body: bytes = client.get_object(Bucket=bucket, Key=key)["Body"].read()
-        return body
+        return object_at(self.session, uri)
 
     def _full(self, group: str) -> str:
         return group if group.startswith(f"{self.project}-") else f"{self.project}-{group}"
-
-    def _listed(self, group: str) -> list[RegisteredModel]:
-        with asking(f"list the models of {group}"):
-            packages = self.session.listed(
-                "sagemaker",
-                "list_model_packages",
-                "ModelPackageSummaryList",
-                ModelPackageGroupName=group,
-            )
-            arns = [str(package["ModelPackageArn"]) for package in packages]
-        return [described_model(self.session, arn) for arn in arns]
 
 
 def described_model(session: AwsSession, arn: str) -> RegisteredModel:

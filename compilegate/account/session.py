@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache, cached_property
+from importlib import metadata
 from typing import Any
 
 import boto3
@@ -30,21 +30,17 @@ ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class AwsSession:
-    """Credentials and a region."""
-
     session: boto3.Session
     region: str
     config: Config
     """Time limits and retries of every client."""
 
     def in_region(self, region: str) -> AwsSession:
-        """The same credentials in another region."""
         return replace(self, region=region)
 
     def client(self, service: str) -> Any:
-        """A boto3 client of one service."""
         with configuring(f"speak to {service}"):
-            return self.session.client(service, region_name=self.region, config=self.config)
+            return _client(self.session, service, self.region, self.config)
 
     def listed(
         self, service: str, operation: str, member: str, **request: Any
@@ -61,7 +57,6 @@ class AwsSession:
 
     @property
     def partition(self) -> str:
-        """`aws`, or that of China or the government's regions."""
         return str(self.session.get_partition_for_region(self.region))
 
 
@@ -89,29 +84,23 @@ def open_session(region: str | None, account: str | None = None) -> AwsSession:
     return opened
 
 
+@cache
+def _client(session: boto3.Session, service: str, region: str, config: Config) -> Any:
+    return session.client(service, region_name=region, config=config)
+
+
 def _config(core: botocore.session.Session) -> Config:
     """What the user has set for retries counts; else patience, because CI waits for this."""
     profile = core.get_scoped_config()
-    given = any(
-        name in profile or variable in os.environ
-        for name, variable in (
-            ("retry_mode", "AWS_RETRY_MODE"),
-            ("max_attempts", "AWS_MAX_ATTEMPTS"),
-        )
-    )
+    given = {"retry_mode", "max_attempts"} & profile.keys()
+    given |= {"AWS_RETRY_MODE", "AWS_MAX_ATTEMPTS"} & os.environ.keys()
+    installed = {each.version for each in metadata.distributions(name="compilegate")}
     return Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
-        user_agent_extra=f"compilegate/{_version()}",
+        user_agent_extra=f"compilegate/{next(iter(installed), 'unknown')}",
         **({} if given else {"retries": {"mode": "adaptive", "total_max_attempts": ATTEMPTS}}),
     )
-
-
-def _version() -> str:
-    try:
-        return version("compilegate")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 _REQUEST_IDS = {"x-amzn-requestid", "x-amzn-request-id", "x-amz-request-id"}

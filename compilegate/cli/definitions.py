@@ -128,15 +128,16 @@ def _write_deployed_jobs(
     output: Path | None,
 ) -> None:
     """Write jobs of a deployed workload, and say how they are started and followed."""
-    from compilegate.account.deployed import read_outputs, read_pipeline  # noqa: PLC0415  boto3
+    from compilegate.account.deployed import read_outputs  # noqa: PLC0415  boto3
+    from compilegate.account.executions import read_pipeline  # noqa: PLC0415
     from compilegate.cli.places import open_account  # noqa: PLC0415
 
     if output is None:
         raise click.UsageError("--aws needs --output FILE")
     account = open_account(project)
     stack = read_outputs(account.session, account.names.workload_stack(name))
-    pipeline = read_pipeline(account.session, stack["PipelineName"])
-    definition = jobs_of(read_definition(pipeline.definition)[0])
+    deployed = read_pipeline(account.session, stack["PipelineName"])
+    definition = jobs_of(read_definition(deployed)[0])
     print_or_write(write_definition(definition), output)
     call = f"aws sagemaker {{}} --region {account.session.region} --pipeline-name {name}-{kind}"
     click.echo(f"{output}: {counted(definition.steps, 'job')}; start and follow with:")

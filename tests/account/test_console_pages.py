@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.account.errors import AwsError
-from compilegate.account.executions.calls import StartedJob, is_execution_arn, known, request_token
+from compilegate.account.executions import is_execution_arn, job_pages, known, request_token
 from compilegate.execution.status import ExecutionStatus, StepStatus
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:pipeline/topics/execution/abcdef123456"
@@ -29,12 +29,11 @@ ARN = "arn:aws:sagemaker:us-east-1:123456789012:pipeline/topics/execution/abcdef
     ],
 )
 def test_a_job_has_its_page_in_the_console_of_its_partition(arn: str, page: str | None) -> None:
-    assert StartedJob(arn).page == page
+    assert job_pages(arn).get("job") == page
 
 
 def test_a_jobs_log_is_found_by_its_name() -> None:
-    log = StartedJob("arn:aws:sagemaker:us-east-1:123456789012:training-job/x-1").log
-    assert log is not None
+    log = job_pages("arn:aws:sagemaker:us-east-1:123456789012:training-job/x-1")["log"]
     assert log.endswith(
         "#logsV2:log-groups/log-group/$252Faws$252Fsagemaker$252FTrainingJobs"
         "$3FlogStreamNameFilter$3Dx-1$252F"

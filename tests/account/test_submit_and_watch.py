@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from compilegate.account.executions.executor import SageMakerExecutor
+from compilegate.account.executions import SageMakerExecutor
 from compilegate.account.session import open_session
 from compilegate.cli.terminal.progress import ProgressLines
 from compilegate.execution.events import Event, StillRunning

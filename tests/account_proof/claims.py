@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from compilegate.account import executions as calls
 from compilegate.account.deployed import read_outputs
-from compilegate.account.executions import calls
 from compilegate.errors import CompilegateError
 from tests.account_proof.trial import GPU, PROJECTS, SECOND, WORKLOAD, Trial, carry_out
 
@@ -309,7 +309,7 @@ def _stop(trial: Trial, arn: str) -> None:
 
 
 def _steps(trial: Trial) -> list[dict[str, Any]]:
-    return list(calls.list_steps(trial.sagemaker, trial.execution))
+    return list(calls.list_steps(trial.session, trial.execution))
 
 
 def _training_job(trial: Trial, workload: str = WORKLOAD) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 from compilegate.access import Arns
 from compilegate.access.bootstrap import PROJECT_TAG
-from compilegate.account.executions import calls
+from compilegate.account import executions as calls
 from compilegate.account.session import AwsSession
 from compilegate.account.settings import Names, Settings
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import botocore.session
 import pytest
 
-from compilegate.account.plan.jobs import KINDS
 from compilegate.document.step_types import STEP_TYPES
 from compilegate.local.checks import JOB_REQUESTS
 from compilegate.local.run import INLINE_STEPS
@@ -20,10 +19,6 @@ def test_the_local_runner_has_one_way_to_run_each_type_of_step() -> None:
     others = [name for name, known in STEP_TYPES.items() if known.function or known.by_command]
     assert sorted([*JOB_REQUESTS, *INLINE_STEPS, *others]) == sorted(STEP_TYPES)
     assert set(JOB_REQUESTS) == {name for name, known in STEP_TYPES.items() if known.job_name}
-
-
-def test_a_plan_knows_the_quotas_and_prices_of_each_type_of_step_that_runs_a_job() -> None:
-    assert set(KINDS) == {name for name, known in STEP_TYPES.items() if known.job_name}
 
 
 @pytest.mark.parametrize("name", CALLING)

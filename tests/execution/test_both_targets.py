@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.account.executions.executor import SageMakerExecutor
+from compilegate.account.executions import SageMakerExecutor
 from compilegate.account.session import open_session
 from compilegate.cli.terminal.outcome import show_outcome
 from compilegate.errors import CompilegateError

@@ -13,7 +13,7 @@ from compilegate.access.endpoints import DEFAULT, SERVICES_OF, STORAGE
 from tests.infra.access.engine import Question, endpoint, refused
 from tests.infra.access.test_definition_and_roles import all_steps
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
-from tests.infra.test_templates import GOLDEN, PROJECT, normalised, of_type, synthesized
+from tests.infra.test_templates import GOLDEN, PROJECT, normalised, synthesized
 
 pytestmark = pytest.mark.slow
 
@@ -138,7 +138,8 @@ def test_the_settings_choose_what_is_made(
     )
 
     def all_of(type: str) -> list[dict[str, Any]]:
-        return [each["Properties"] for each in of_type(made, f"AWS::EC2::{type}")]
+        found = made["Resources"].values()
+        return [each["Properties"] for each in found if each["Type"] == f"AWS::EC2::{type}"]
 
     first_zones = [{"Fn::Select": [n, {"Fn::GetAZs": ""}]} for n in range(len(blocks))]
     subnets = [(one["CidrBlock"], one["AvailabilityZone"]) for one in all_of("Subnet")]

@@ -92,7 +92,7 @@ def test_who_names_no_stage_gets_the_first(tmp_path: Path, monkeypatch: pytest.M
     ("raw", "stage", "sentence"),
     [
         (DECLARED, "production", "there is no stage 'production', allowed: dev, prod (COMPIL"),
-        ({"project": "news"}, "prod", "there is no stage 'prod', and no [stages] at all"),
+        ({"project": "news"}, "prod", "there is no stage 'prod', allowed: none"),
         ({"stages": ["dev"]}, None, "stages: found no tables, allowed: a table [stages.NAME] each"),
         (changed(prod={"from": "test"}), "dev", "stages.prod.from: found 'test', allowed: another"),
         (

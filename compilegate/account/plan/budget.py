@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from compilegate.account.errors import asking
-from compilegate.account.executions.calls import executions_since, list_steps
+from compilegate.account.executions import executions_of, list_steps
 from compilegate.account.plan.jobs import PlannedJob
 from compilegate.account.session import AwsSession
 from compilegate.catalog import Price, price_of
@@ -27,42 +26,44 @@ class BudgetError(CompilegateError):
 
 @dataclass(frozen=True)
 class Bound:
-    """The most that an execution can cost, its jobs tried once each."""
+    """The most that an execution can cost, its jobs tried once each and nothing from the cache."""
 
-    usd: float
     rates: Mapping[str, float]
-    """US dollars an hour, by step."""
+    usd_of: Mapping[str, float]
+    """US dollars by step, each at its maximum runtime."""
     unknown: tuple[str, ...]
     """Why the bound misses jobs."""
 
+    @property
+    def usd(self) -> float:
+        return sum(self.usd_of.values())
+
 
 def bound_of(jobs: Sequence[PlannedJob], budget: Budget, region: str | None) -> Bound:
-    """Every job at its maximum runtime, nothing from the cache."""
     rates: dict[str, float] = {}
+    usd_of: dict[str, float] = {}
     unknown: dict[str, None] = {}
-    usd = 0.0
     for job in jobs:
-        rate = hourly_rate(job.instance_type, budget, region)
+        rate = _hourly_rate(job.instance_type, budget, region)
         if rate is None:
+            where = f" in {region}" if region else ""
             unknown[
-                f"there is no price of {job.instance_type}"
-                f"{f' in {region}' if region else ''}: declare it in [budget.usd_per_hour]"
+                f"there is no price of {job.instance_type}{where}: declare it in "
+                "[budget.usd_per_hour]"
             ] = None
             continue
         rates[job.step] = rate * job.instances
         if job.max_seconds is None:
             unknown[f"the step {job.step} has no maximum runtime"] = None
         else:
-            usd += rates[job.step] * job.max_seconds / 3600
-    return Bound(usd, rates, tuple(unknown))
+            usd_of[job.step] = rates[job.step] * job.max_seconds / 3600
+    return Bound(rates, usd_of, tuple(unknown))
 
 
-def hourly_rate(instance_type: str, budget: Budget, region: str | None) -> float | None:
-    """What an hour of one instance costs: as declared, or else as the catalog has it."""
-    if instance_type in budget.usd_per_hour:
-        return budget.usd_per_hour[instance_type]
+def _hourly_rate(instance_type: str, budget: Budget, region: str | None) -> float | None:
     price = price_of(instance_type, region)
-    return price.usd_per_hour if isinstance(price, Price) else None
+    known = price.usd_per_hour if isinstance(price, Price) else None
+    return budget.usd_per_hour.get(instance_type, known)
 
 
 def budget_faults(
@@ -116,19 +117,13 @@ def spent_this_month(
     A step's time includes what AWS does not charge, such as the search for machines, so that this
     is no less than the bill of the jobs. Raises AwsError.
     """
-    client = session.client("sagemaker")
     first = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     usd = 0.0
     with asking(f"read what the executions of {pipeline} took this month"):
-        for summary in executions_since(session, pipeline, CreatedAfter=first):
-            steps = list_steps(client, summary["PipelineExecutionArn"])
-            usd += sum(_step_usd(step, rates, now) for step in steps)
+        for summary in executions_of(session, pipeline, CreatedAfter=first):
+            for step in list_steps(session, summary["PipelineExecutionArn"]):
+                started = step.get("StartTime")
+                if started is not None and "CacheHitResult" not in step:
+                    seconds = ((step.get("EndTime") or now) - started).total_seconds()
+                    usd += rates.get(step["StepName"], 0.0) * max(seconds, 0.0) / 3600
     return usd
-
-
-def _step_usd(step: Mapping[str, Any], rates: Mapping[str, float], now: datetime) -> float:
-    started = step.get("StartTime")
-    if "CacheHitResult" in step or started is None:
-        return 0.0
-    seconds = ((step.get("EndTime") or now) - started).total_seconds()
-    return rates.get(step["StepName"], 0.0) * max(seconds, 0.0) / 3600

@@ -4,34 +4,29 @@ refuses of that. Pure but for the list of instance types, which botocore brings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import botocore.session
 
 from compilegate.document.model import Definition, Scalar, Step, parameter_values
-from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM
+from compilegate.document.step_types import STEP_TYPES
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.requests.keys_network_tags import volume_key_faults
 
-Kind = Literal["training", "processing", "transform"]
-KINDS: Mapping[str, Kind] = {
-    TRAINING: "training",
-    PROCESSING: "processing",
-    TRANSFORM: "transform",
-}
-"""What quotas and prices call the job of each type of step that runs one."""
+
+class PlanError(CompilegateError):
+    """A definition cannot be executed as asked; a line for each reason."""
 
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """One step that takes instances."""
-
     step: str
-    kind: Kind
+    kind: str
+    """What quotas and prices call it: `training`, `processing` or `transform`."""
     instance_type: str
     instances: int
     max_seconds: int | None
@@ -39,19 +34,6 @@ class PlannedJob:
     spot: bool
     max_wait_seconds: int | None
     """How long a spot job may take in all, the waiting for machines included."""
-
-
-def jobs_of(definition: Definition, parameters: Mapping[str, Scalar]) -> list[PlannedJob]:
-    """The jobs of all steps that run one, in definition order."""
-    return [
-        _job(step, parameters)
-        for step in definition.steps
-        if step.type in STEP_TYPES and STEP_TYPES[step.type].job_name is not None
-    ]
-
-
-class PlanError(CompilegateError):
-    """A definition cannot be executed as asked; a line for each reason."""
 
 
 def jobs_given(definition: Definition, given: Mapping[str, str]) -> list[PlannedJob]:
@@ -64,38 +46,11 @@ def jobs_given(definition: Definition, given: Mapping[str, str]) -> list[Planned
     return jobs
 
 
-def job_faults(jobs: Sequence[PlannedJob]) -> list[str]:
-    """A sentence for each thing that parameters make of jobs and that the service refuses, when a
-    job's turn has come and everything before it was paid for."""
-    types = {job.instance_type for job in jobs if job.kind == "training"}
-    return [*map(_unknown_type, sorted(types - training_instance_types())), *_runtime_faults(jobs)]
-
-
-def _unknown_type(found: str) -> str:
-    close = get_close_matches(found, training_instance_types(), n=1)
-    meant = f"; did you mean {close[0]!r}?" if close else ""
-    return f"the instance type is {found!r}, which SageMaker does not know{meant}"
-
-
-@cache
-def training_instance_types() -> frozenset[str]:
-    """The types that the API accepts, as botocore publishes them."""
-    service = botocore.session.get_session().get_service_model("sagemaker")
-    return frozenset(service.shape_for("TrainingInstanceType").enum)
-
-
-def _runtime_faults(jobs: Iterable[PlannedJob]) -> list[str]:
-    """What is longer than a spot job may take in all."""
-    waits = [
-        (job.max_wait_seconds, job.max_seconds, job.step)
-        for job in jobs
-        if job.spot and job.max_wait_seconds is not None and job.max_seconds is not None
-    ]
+def jobs_of(definition: Definition, parameters: Mapping[str, Scalar]) -> list[PlannedJob]:
     return [
-        f"the maximum runtime is {runtime} seconds, allowed: {wait}, within which the spot job "
-        f"{step} has to wait and run"
-        for wait, runtime, step in sorted(waits)[:1]
-        if runtime > wait
+        _job(step, parameters)
+        for step in definition.steps
+        if step.type in STEP_TYPES and STEP_TYPES[step.type].job_name is not None
     ]
 
 
@@ -111,7 +66,7 @@ def _job(step: Step, parameters: Mapping[str, Scalar]) -> PlannedJob:
     )
     return PlannedJob(
         step=step.name,
-        kind=KINDS[step.type],
+        kind=step.type.lower(),
         instance_type=str(_value(resources.get("InstanceType", "unknown"), parameters)),
         instances=int(_value(resources.get("InstanceCount", 1), parameters)),
         max_seconds=runtime,
@@ -125,3 +80,30 @@ def _value(value: Any, parameters: Mapping[str, Scalar]) -> Any:
     if isinstance(value, dict) and str(value.get("Get", "")).startswith("Parameters."):
         return parameters[value["Get"].removeprefix("Parameters.")]
     return value
+
+
+@cache
+def training_instance_types() -> frozenset[str]:
+    """The types that the API accepts, as botocore publishes them."""
+    service = botocore.session.get_session().get_service_model("sagemaker")
+    return frozenset(service.shape_for("TrainingInstanceType").enum)
+
+
+def job_faults(jobs: Sequence[PlannedJob]) -> list[str]:
+    """A sentence for each thing that parameters make of jobs and that the service refuses, when a
+    job's turn has come and everything before it was paid for."""
+    types = {job.instance_type for job in jobs if job.kind == "training"}
+    faults = []
+    for found in sorted(types - training_instance_types()):
+        close = get_close_matches(found, training_instance_types(), n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        faults.append(f"the instance type is {found!r}, which SageMaker does not know{meant}")
+    for job in jobs:
+        runtime, wait = job.max_seconds, job.max_wait_seconds
+        if job.spot and runtime is not None and wait is not None and runtime > wait:
+            return [
+                *faults,
+                f"the maximum runtime is {runtime} seconds, allowed: {wait}, within which the spot "
+                f"job {job.step} has to wait and run",
+            ]
+    return faults

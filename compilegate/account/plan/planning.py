@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import Literal
 
 from compilegate.access.endpoints import GATEWAYS, reached_services
-from compilegate.account.deployed import StackOutputs, read_pipeline
+from compilegate.account.deployed import StackOutputs
 from compilegate.account.errors import AwsError, NotDeployedError
+from compilegate.account.executions import read_pipeline
 from compilegate.account.plan.budget import bound_of, over_budget
 from compilegate.account.plan.jobs import PlanError, PlannedJob, jobs_given
 from compilegate.account.plan.quotas import (
@@ -35,8 +36,7 @@ NOT_DEPLOYED = "arn:aws:iam::000000000000:role/not-deployed"
 """Stands for the roles of a workload that has no stack yet."""
 _HOURS_A_MONTH = 730
 USD_PER_ENDPOINT_HOUR = {"us-east-1": 0.010, "us-west-2": 0.010, "eu-west-1": 0.011}
-"""What one interface endpoint costs in one zone (`VpcEndpoint-Hours`), November 2026; a region that
-is not here has a price that nobody looked up."""
+"""What one interface endpoint costs in one zone (`VpcEndpoint-Hours`), November 2026."""
 USD_PER_ENDPOINT_GIGABYTE = 0.010
 """What passes an interface costs this in these regions; what passes a gateway costs nothing."""
 
@@ -88,12 +88,11 @@ def make_plan(
         raise PlanError(*faults)
     jobs = jobs_given(planned, given)
     try:
-        deployed = json.loads(read_pipeline(session, pipeline).definition)
+        deployed = json.loads(read_pipeline(session, pipeline))
     except NotDeployedError:
         deployed = None
-    answers, quotas_unknown = ask_quotas(
-        session, planned, jobs, workload.compute.max_parallel_steps
-    )
+    most = workload.compute.max_parallel_steps
+    answers, quotas_unknown = ask_quotas(session, planned, jobs, most)
     if unbuilt and quotas_unknown is None:
         try:
             of_builds = read_quotas(session, "codebuild")
@@ -108,11 +107,7 @@ def make_plan(
         definition="not deployed" if deployed is None else "same" if same else "changed",
         jobs=tuple(jobs),
         most_usd=bound.usd,
-        usd_of={
-            job.step: bound.rates[job.step] * job.max_seconds / 3600
-            for job in jobs
-            if job.step in bound.rates and job.max_seconds is not None
-        },
+        usd_of=bound.usd_of,
         unknown=bound.unknown,
         quotas=(check_size(len(definition)), *answers),
         quotas_unknown=quotas_unknown,
@@ -130,18 +125,12 @@ def network_cost(declared: Network, region: str) -> str | None:
     endpoints = sum(service not in GATEWAYS for service in services)
     if endpoints == 0:
         return "Network: 0.00 USD a month, gateways cost nothing"
-    counted = f"{endpoints} interface endpoints in {declared.zone_count} zones"
-    hourly = USD_PER_ENDPOINT_HOUR.get(region)
-    if hourly is None:
-        known = ", ".join(f"{usd} USD in {where}" for where, usd in USD_PER_ENDPOINT_HOUR.items())
-        return (
-            f"Network: {counted}, by the hour whether or not anything trains; the price in "
-            f"{region} is not known here ({known}, each and an hour)"
-        )
-    usd = endpoints * declared.zone_count * hourly * _HOURS_A_MONTH
+    where = region if region in USD_PER_ENDPOINT_HOUR else "us-east-1"
+    usd = endpoints * declared.zone_count * USD_PER_ENDPOINT_HOUR[where] * _HOURS_A_MONTH
     return (
-        f"Network: {usd:,.2f} USD a month in {region} for {counted}, whether or not anything "
-        f"trains, and {USD_PER_ENDPOINT_GIGABYTE} USD for each GB that passes them"
+        f"Network: {usd:,.2f} USD a month at the prices of {where} for {endpoints} interface "
+        f"endpoints in {declared.zone_count} zones, whether or not anything trains, and "
+        f"{USD_PER_ENDPOINT_GIGABYTE} USD for each GB that passes them"
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compilegate.account.errors import AwsError, asking
-from compilegate.account.executions.calls import console
+from compilegate.account.executions import console
 from compilegate.account.plan.jobs import PlannedJob
 from compilegate.account.session import AwsSession
 from compilegate.document.graph import build_graph, most_in_parallel
@@ -23,8 +23,6 @@ LONGEST_TRAINING = "Longest run time for a training job"
 LARGEST_TRAINING = "Maximum number of instances per training job"
 LARGEST_DEFINITION = 1_048_576
 """Characters that CreatePipeline takes."""
-QUEUED_FOR_EACH = 5
-"""Builds that CodeBuild queues for each that may run: its user guide, "Builds in AWS CodeBuild"."""
 
 Answer = Literal["allows", "limits", "forbids", "unknown"]
 
@@ -35,35 +33,28 @@ class QuotaError(CompilegateError):
 
 @dataclass(frozen=True)
 class Quota:
-    """What the account is granted of one."""
-
     value: float
     page: str
-    """Where to ask for more."""
 
 
 @dataclass(frozen=True)
 class QuotaAnswer:
-    """What one quota says."""
-
     quota: str
     answer: Answer
     """`limits`: not everything that is ready can run at once; `forbids`: nothing of it can run."""
     sentence: str
     at_once: int | None = None
-    """The most steps in parallel that it lets run, where it limits them."""
+    """The most that it lets run in parallel, where it limits that."""
 
 
 def read_quotas(session: AwsSession, service: str = "sagemaker") -> dict[str, Quota]:
     """By name, those of one of `SERVICES`. Raises AwsError."""
     place = f"{console(session.partition, session.region)}/servicequotas/home/services/{service}"
+    listing = ("service-quotas", "list_service_quotas", "Quotas")
     with asking(f"read the account's quotas of {SERVICES[service]}"):
-        listed = session.listed(
-            "service-quotas", "list_service_quotas", "Quotas", ServiceCode=service
-        )
         return {
             each["QuotaName"]: Quota(each["Value"], f"{place}/quotas/{each['QuotaCode']}")
-            for each in listed
+            for each in session.listed(*listing, ServiceCode=service)
             if "Value" in each
         }
 
@@ -95,14 +86,31 @@ def check_quotas(
     quotas: Mapping[str, Quota],
     max_parallel_steps: int | None,
 ) -> list[QuotaAnswer]:
-    """`quotas` are SageMaker's."""
-    return [
-        *_instance_answers(definition, jobs, quotas, max_parallel_steps),
-        *_single_job_answers(jobs, quotas),
-    ]
+    graph = build_graph(definition)
+    answers = []
+    of_types, of_all = (dict.fromkeys(_quotas_of(job)[n] for job in jobs) for n in (0, 1))
+    for name in [*of_types, *(name for name in of_all if name in quotas)]:
+        counted = [job for job in jobs if name in _quotas_of(job)]
+        at_once = most_in_parallel(graph, [job.step for job in counted])
+        if max_parallel_steps is not None:
+            at_once = min(at_once, max_parallel_steps)
+        each = max(job.instances for job in counted)
+        answers.append(
+            _answer(
+                name,
+                quotas.get(name),
+                f"{at_once * each} needed at once",
+                each=each,
+                needed=at_once * each,
+                forbids="no such job can start: name another instance type",
+                limits="aws submit runs {most} steps at a time: set max_parallel_steps = {most} in "
+                "[compute] for other starts",
+            )
+        )
+    return [*answers, *_single_job_answers(jobs, quotas)]
 
 
-def quota_names(job: PlannedJob) -> tuple[str, str]:
+def _quotas_of(job: PlannedJob) -> tuple[str, str]:
     """The quotas that a job's instances count against, as Service Quotas calls them: that of its
     instance type, and that of the account for all jobs of the kind, four in a new account."""
     kind = "spot training" if job.spot else job.kind
@@ -112,43 +120,19 @@ def quota_names(job: PlannedJob) -> tuple[str, str]:
     )
 
 
-def _instance_answers(
-    definition: Definition,
-    jobs: Sequence[PlannedJob],
-    quotas: Mapping[str, Quota],
-    max_parallel_steps: int | None,
-) -> Iterator[QuotaAnswer]:
-    graph = build_graph(definition)
-    of_types, of_all = (dict.fromkeys(quota_names(job)[n] for job in jobs) for n in (0, 1))
-    for quota in [*of_types, *(name for name in of_all if name in quotas)]:
-        counted = [job for job in jobs if quota in quota_names(job)]
-        at_once = most_in_parallel(graph, [job.step for job in counted])
-        if max_parallel_steps is not None:
-            at_once = min(at_once, max_parallel_steps)
-        each = max(job.instances for job in counted)
-        yield _instance_answer(quota, quotas.get(quota), each, at_once * each)
-
-
-def _instance_answer(name: str, quota: Quota | None, each: int, needed: int) -> QuotaAnswer:
+def _answer(
+    name: str, quota: Quota | None, what: str, *, each: int, needed: int, forbids: str, limits: str
+) -> QuotaAnswer:
+    """`each` is what one needs, `needed` what all need that are ready together."""
     if quota is None:
-        return QuotaAnswer(name, "unknown", f"{name}: {needed} needed; the account lists no limit")
-    said = f"{name}: {needed} needed at once, allowed: {quota.value:.0f}"
-    if quota.value < each:
-        return QuotaAnswer(
-            name,
-            "forbids",
-            f"{said}; no such job can start: name another instance type, or ask for more at "
-            f"{quota.page}",
-        )
+        return QuotaAnswer(name, "unknown", f"{name}: {what}; the account lists no limit")
+    said = f"{name}: {what}, allowed: {quota.value:.0f}"
+    most = int(quota.value // each)
+    if most < 1:
+        return QuotaAnswer(name, "forbids", f"{said}; {forbids}, or ask for more at {quota.page}")
     if quota.value < needed:
-        most = int(quota.value // each)
-        return QuotaAnswer(
-            name,
-            "limits",
-            f"{said}; aws submit runs {most} steps at a time: set max_parallel_steps = {most} in "
-            f"[compute] for other starts, or ask for more at {quota.page}",
-            most,
-        )
+        slower = f"{said}; {limits.format(most=most)}, or ask for more at {quota.page}"
+        return QuotaAnswer(name, "limits", slower, most)
     return QuotaAnswer(name, "allows", said)
 
 
@@ -173,13 +157,11 @@ def _single_job_answers(
 
 def check_size(characters: int) -> QuotaAnswer:
     """The one limit on a definition that cannot be raised."""
-    fits = characters <= LARGEST_DEFINITION
-    return QuotaAnswer(
-        "size of a pipeline definition",
-        "allows" if fits else "forbids",
-        f"the definition has {characters:,} characters, allowed: {LARGEST_DEFINITION:,}"
-        + ("" if fits else "; declare fewer arms or seeds"),
-    )
+    said = f"the definition has {characters:,} characters, allowed: {LARGEST_DEFINITION:,}"
+    name = "size of a pipeline definition"
+    if characters <= LARGEST_DEFINITION:
+        return QuotaAnswer(name, "allows", said)
+    return QuotaAnswer(name, "forbids", f"{said}; declare fewer arms or seeds")
 
 
 def check_builds(machine: str, images: int, quotas: Mapping[str, Quota]) -> QuotaAnswer:
@@ -187,22 +169,12 @@ def check_builds(machine: str, images: int, quotas: Mapping[str, Quota]) -> Quot
     the settings: `medium`, `large` or `2xlarge`."""
     kind = "2XLarge" if machine == "2xlarge" else machine.capitalize()
     name = f"Concurrently running builds for Linux/{kind} environment"
-    quota = quotas.get(name)
-    if quota is None:
-        return QuotaAnswer(
-            name, "unknown", f"{name}: {images} images to build; the account lists no limit"
-        )
-    said = f"{name}: {images} images to build, allowed at once: {quota.value:.0f}"
-    if quota.value < 1:
-        return QuotaAnswer(
-            name,
-            "forbids",
-            f"{said}; no image can be built: ask for more at {quota.page}",
-        )
-    if images <= quota.value:
-        return QuotaAnswer(name, "allows", said)
-    waits = "the others are queued"
-    if images > quota.value * (1 + QUEUED_FOR_EACH):
-        queued = f"{QUEUED_FOR_EACH * quota.value:.0f} more are queued"
-        waits = f"{queued}, and the rest is started later"
-    return QuotaAnswer(name, "limits", f"{said}; {waits}")
+    return _answer(
+        name,
+        quotas.get(name),
+        f"{images} images to build at once",
+        each=1,
+        needed=images,
+        forbids="no image can be built: choose another build_machine",
+        limits="the others wait",
+    )

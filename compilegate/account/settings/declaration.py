@@ -16,7 +16,14 @@ from pydantic import (
 
 from compilegate.declaration_errors import matching
 
+LARGEST_BLOCK, SMALLEST_BLOCK = 16, 22
+"""Prefix lengths: VPC takes none above /16, and eight subnets of less than /22 hold few jobs."""
+PRIVATE_BLOCKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+DEFAULT_ZONES, MOST_ZONES = 2, 6
 _RESERVED = ("aws:", "compilegate:", "alias/aws/")
+_NAME = "[A-Za-z0-9+=,.@_/-]"
+"""What IAM takes in a name or a path."""
+_IAM = r"arn:aws[a-z-]*:iam::[0-9]{12}"
 
 
 def _of_ones_own(name: str) -> str:
@@ -26,27 +33,20 @@ def _of_ones_own(name: str) -> str:
     return name
 
 
-LARGEST_BLOCK, SMALLEST_BLOCK = 16, 22
-"""Prefix lengths: VPC takes none above /16, and eight subnets of less than /22 hold few jobs."""
-DEFAULT_ZONES, MOST_ZONES = 2, 6
-
-
 def _private_block(text: str) -> str:
-    allowed = (
-        f"a private block of addresses from /{LARGEST_BLOCK} to /{SMALLEST_BLOCK}, as in "
-        "10.64.0.0/16"
-    )
     try:
         block = ipaddress.IPv4Network(text)
+        private = any(block.subnet_of(ipaddress.IPv4Network(each)) for each in PRIVATE_BLOCKS)
+        fits = private and LARGEST_BLOCK <= block.prefixlen <= SMALLEST_BLOCK
     except ValueError:
-        raise ValueError(f"found {text!r}, allowed: {allowed}") from None
-    private = any(block.subnet_of(ipaddress.IPv4Network(each)) for each in PRIVATE_BLOCKS)
-    if not (private and LARGEST_BLOCK <= block.prefixlen <= SMALLEST_BLOCK):
-        raise ValueError(f"found {text!r}, allowed: {allowed}")
-    return str(block)
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"found {text!r}, allowed: a private block of addresses from /{LARGEST_BLOCK} to "
+            f"/{SMALLEST_BLOCK}, as in 10.64.0.0/16"
+        )
+    return str(ipaddress.IPv4Network(text))
 
-
-PRIVATE_BLOCKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 
 Project = Annotated[
     str, matching(r"^[a-z][a-z0-9]*$", "small letters and digits, a letter first", max_length=20)
@@ -54,14 +54,15 @@ Project = Annotated[
 """Without a hyphen, so that no project's name and workload read like another project's."""
 Account = Annotated[str, matching(r"^[0-9]{12}$", "twelve digits")]
 Region = Annotated[str, matching(r"^[a-z]{2}(-[a-z]+)+-[0-9]$", "a region such as us-east-1")]
-Days = Annotated[int, Field(ge=1, le=3650)]
 Zone = Annotated[str, matching(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "a zone such as us-east-1a")]
+Block = Annotated[str, AfterValidator(_private_block)]
 EndpointService = Annotated[
     str,
     matching(
         r"^[a-z][a-z0-9-]*(\.[a-z0-9-]+)*$", "what stands behind com.amazonaws.REGION., as ecr.api"
     ),
 ]
+VpcId = Annotated[str, matching(r"^vpc-[0-9a-f]+$", "vpc-ID")]
 SubnetId = Annotated[str, matching(r"^subnet-[0-9a-f]+$", "subnet-ID")]
 SecurityGroupId = Annotated[str, matching(r"^sg-[0-9a-f]+$", "sg-ID")]
 KeyArn = Annotated[
@@ -71,27 +72,22 @@ KeyArn = Annotated[
         "arn:aws:kms:REGION:ACCOUNT:key/ID",
     ),
 ]
-Email = Annotated[str, matching(r"^[^@\s]+@[^@\s]+\.[^@\s]+$", "an address such as a@example.com")]
-Repository = Annotated[
+KeyAlias = Annotated[
+    str, matching(r"^alias/[A-Za-z0-9/_-]{1,250}$", "alias/NAME"), AfterValidator(_of_ones_own)
+]
+TopicArn = Annotated[
     str,
     matching(
-        r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$|^[A-Za-z0-9._-]+@[0-9]+/[A-Za-z0-9._-]+@[0-9]+$",
-        "OWNER/NAME, or OWNER@ID/NAME@ID",
+        r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$",
+        "arn:aws:sns:REGION:ACCOUNT:NAME",
     ),
+]
+RoleArn = Annotated[str, matching(rf"^{_IAM}:role/{_NAME}+$", "arn:aws:iam::ACCOUNT:role/NAME")]
+PrincipalArn = Annotated[
+    str, matching(rf"^{_IAM}:(role|user)/{_NAME}+$", "the ARN of a role or a user")
 ]
 ProviderArn = Annotated[
-    str,
-    matching(
-        r"^arn:aws[a-z-]*:iam::[0-9]{12}:oidc-provider/.+$",
-        "arn:aws:iam::ACCOUNT:oidc-provider/HOST",
-    ),
-]
-PrincipalArn = Annotated[
-    str,
-    matching(
-        r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[A-Za-z0-9+=,.@_/-]+$",
-        "the ARN of a role or a user",
-    ),
+    str, matching(rf"^{_IAM}:oidc-provider/.+$", "arn:aws:iam::ACCOUNT:oidc-provider/HOST")
 ]
 Reader = Annotated[
     str,
@@ -100,28 +96,50 @@ Reader = Annotated[
         "the ARN of a role, where * stands for any text, or an organisation, o-ID",
     ),
 ]
-RoleArn = Annotated[
+Email = Annotated[str, matching(r"^[^@\s]+@[^@\s]+\.[^@\s]+$", "an address such as a@example.com")]
+GitHubRepository = Annotated[
     str,
-    StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+$"),
+    matching(
+        r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$|^[A-Za-z0-9._-]+@[0-9]+/[A-Za-z0-9._-]+@[0-9]+$",
+        "OWNER/NAME, or OWNER@ID/NAME@ID",
+    ),
 ]
-TopicArn = Annotated[
-    str, StringConstraints(pattern=r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$")
-]
-BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$")]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
-Environment = Annotated[
+TokenText = Annotated[
     str, matching(r"^[A-Za-z0-9._/-]+$", "letters, digits and . _ / -", max_length=250)
 ]
 """What stands for itself in the subject of a token."""
-TagKey = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/=+@ -]{1,128}$"), AfterValidator(_of_ones_own)
+Workflow = Annotated[
+    str, matching(r"^\.github/workflows/[A-Za-z0-9._-]+\.ya?ml$", ".github/workflows/NAME.yml")
 ]
-TagValue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/=+@ -]{0,250}$")]
-KeyAlias = Annotated[
+BucketName = Annotated[
+    str, matching(r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$", "3 to 63 small letters, digits and hyphens")
+]
+RepositoryPrefix = Annotated[
     str,
-    StringConstraints(pattern=r"^alias/[A-Za-z0-9/_-]{1,250}$"),
+    matching(
+        r"^[a-z0-9]+(?:[._/-][a-z0-9]+)*$", "small letters, digits and . _ / -", max_length=200
+    ),
+]
+ScheduleGroup = Annotated[
+    str, matching(r"^[0-9a-zA-Z._-]{1,64}$", "at most 64 letters, digits and . _ -")
+]
+TopicName = Annotated[
+    str, matching(r"^[A-Za-z0-9_-]{1,256}$", "at most 256 letters, digits and _ -")
+]
+IamPath = Annotated[str, matching(rf"^/{_NAME}{{1,200}}/$", "a path between slashes, as in /ml/")]
+IamName = Annotated[str, matching(rf"^{_NAME}{{1,128}}$", "the name of a policy")]
+Qualifier = Annotated[str, matching(r"^[a-z0-9]{1,10}$", "at most ten small letters and digits")]
+Digest = Annotated[str, matching(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 digits")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
+TagKey = Annotated[
+    str,
+    matching(r"^[A-Za-z0-9_.:/=+@ -]{1,128}$", "letters, digits, spaces and _ . : / = + @ -"),
     AfterValidator(_of_ones_own),
 ]
+TagValue = Annotated[
+    str, matching(r"^[A-Za-z0-9_.:/=+@ -]{0,250}$", "letters, digits, spaces and _ . : / = + @ -")
+]
+Days = Annotated[int, Field(ge=1, le=3650)]
 LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 3653]
 """What CloudWatch Logs can keep a log group for."""
 
@@ -137,14 +155,13 @@ class Network(_Table):
 
     create: bool = False
     """Make a VPC for the jobs, with private subnets and without a way to the internet."""
-    cidr: Annotated[str, AfterValidator(_private_block)] = "10.64.0.0/16"
-    """The addresses of that VPC."""
+    cidr: Block = "10.64.0.0/16"
     zones: list[Zone] = Field(default=[], max_length=MOST_ZONES)
     """Its availability zones; by default the account's first two in the region."""
     endpoints: list[EndpointService] | None = Field(default=None, max_length=20)
     """The services that jobs reach there beside S3; by default those that jobs' roles may call."""
-    vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")] | None = None
-    """The VPC of the subnets; the image builds run there too when it is given."""
+    vpc_id: VpcId | None = None
+    """That of the subnets; the image builds run there too when it is given."""
     subnets: list[SubnetId] = Field(default=[], max_length=16)
     security_groups: list[SecurityGroupId] = Field(default=[], max_length=5)
     isolation: bool = False
@@ -161,18 +178,14 @@ class Network(_Table):
         return len(self.zones) or DEFAULT_ZONES
 
     @model_validator(mode="after")
-    def _subnets_and_groups_come_together(self) -> Self:
-        if bool(self.subnets) != bool(self.security_groups):
-            given, missing = (
-                ("subnets", "security_groups") if self.subnets else ("security_groups", "subnets")
-            )
-            raise ValueError(f"{given} is given and {missing} is not, allowed: both or neither")
-        if self.vpc_id is not None and not self.subnets:
-            raise ValueError("vpc_id is given and subnets is not, allowed: both or neither")
-        return self
-
-    @model_validator(mode="after")
     def _a_vpc_is_made_or_named(self) -> Self:
+        for given, missing in (
+            ("subnets", "security_groups"),
+            ("security_groups", "subnets"),
+            ("vpc_id", "subnets"),
+        ):
+            if getattr(self, given) and not getattr(self, missing):
+                raise ValueError(f"{given} is given and {missing} is not, allowed: both or neither")
         if self.create and self.subnets:
             raise ValueError(
                 "create is true and subnets is given, allowed: one of the two, a VPC that is made "
@@ -195,7 +208,6 @@ class Notifications(_Table):
     """Who hears of a failure, a refused candidate and an inconclusive gate."""
 
     email: Email | None = None
-    """Subscribed to the topic; AWS asks that address to confirm."""
     topic_arn: TopicArn | None = None
     """An existing topic in place of a new one; who hears it is its owner's to say."""
 
@@ -212,12 +224,9 @@ class Notifications(_Table):
 class Bootstrap(_Table):
     """What the CDK itself needs in the account; by default one of the project's own."""
 
-    qualifier: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,10}$")] | None = None
-    """That of an existing `cdk bootstrap`, whose execution policies are then not this project's
-    concern. Without it the project has its own, which can deploy nothing but the project."""
-    boundary: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_/-]{1,128}$")] | None = (
-        None
-    )
+    qualifier: Qualifier | None = None
+    """That of an existing `cdk bootstrap`, whose execution policies are its owner's concern."""
+    boundary: IamName | None = None
     """The permissions boundary of every role, where `qualifier` is given."""
 
     @model_validator(mode="after")
@@ -233,19 +242,16 @@ class Bootstrap(_Table):
 class GitHub(_Table):
     """The repository whose workflows may deploy and submit, by OpenID Connect and without keys."""
 
-    repository: Repository
+    repository: GitHubRepository
     """As GitHub writes it into its tokens: `owner/name`, or with the numbers of both,
     `owner@123456/name@456789`, for repositories made or renamed since July 2026."""
-    environment: Environment = "production"
+    environment: TokenText = "production"
     """The deployment environment whose jobs may assume the deploying role."""
-    branch: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$")] = "main"
-    """The only branch whose jobs may."""
-    workflow: Annotated[
-        str, StringConstraints(pattern=r"^\.github/workflows/[A-Za-z0-9._-]+\.ya?ml$")
-    ] = ".github/workflows/delivery.yml"
-    """The only workflow whose jobs may."""
+    branch: TokenText = "main"
+    workflow: Workflow = ".github/workflows/delivery.yml"
+    """The only one, as is the branch, whose jobs may."""
     provider_arn: ProviderArn | None = None
-    """GitHub's identity provider, where the account has it already: an account can have one."""
+    """GitHub's identity provider, where the account has it already: it can have one."""
     session_hours: int = Field(default=1, ge=1, le=12)
     """The longest that a job may be the deploying role, and so follow an execution."""
 
@@ -264,11 +270,9 @@ class Source(_Table):
     account: Account
     region: Region
     project: Project
-    """The project's name there."""
-    bucket: Annotated[str, StringConstraints(min_length=3, max_length=63)] | None = None
-    """The bucket there; by default as it is named without `names.bucket`."""
-    repository_prefix: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
-    """What the repositories there begin with; by default the project's name."""
+    bucket: BucketName | None = None
+    """By default as it is named without `names.bucket`."""
+    repository_prefix: RepositoryPrefix | None = None
 
 
 class Images(_Table):
@@ -276,7 +280,7 @@ class Images(_Table):
 
     base: dict[str, Text] = {}
     """Base image URI by image folder, in place of the Deep Learning Container of the catalog."""
-    pinned: dict[str, Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]] = {}
+    pinned: dict[str, Digest] = {}
     """Digest by base image, as `images.lock.toml` beside the settings has it; what stands here
     counts more."""
     build_timeout_minutes: int = Field(default=60, ge=5, le=480)
@@ -293,17 +297,15 @@ class Storage(_Table):
     retain: bool = True
     """Keep bucket, key, images and registered models when the stacks are destroyed."""
     key_arn: KeyArn | None = None
-    """An existing key, such as one that was kept, in place of a new one."""
+    """An existing one, as of the bucket, in place of a new one."""
     bucket: BucketName | None = None
-    """An existing bucket in place of a new one; its policy, its lifecycle and that it reports to
-    EventBridge are its owner's to say."""
+    """Its policy, its lifecycle and that it reports to EventBridge are then its owner's to say."""
     noncurrent_days: Days = 30
     """How long an overwritten or deleted object can still be brought back."""
     execution_days: Days = 365
     """How long prepared data, gathered evidence and checkpoints are kept."""
     training_days: Days = 365
-    """How long all that training jobs wrote is kept: models that were not registered, and evidence.
-    Registered models and verdicts are kept for good."""
+    """The same for what training jobs wrote. Registered models and verdicts are kept for good."""
     log_days: LogDays = 90
 
 
@@ -315,10 +317,10 @@ class Roles(_Table):
     processing: RoleArn | None = None
     pipeline: RoleArn | None = None
     keeper: RoleArn | None = None
-    """Of the functions that report, start, decide and release."""
+    """For the functions that report, start, decide and release."""
     schedule: RoleArn | None = None
     serving: RoleArn | None = None
-    """Of endpoints and batch transforms."""
+    """For endpoints and batch transforms."""
 
 
 class Scheduling(_Table):
@@ -332,7 +334,6 @@ class ProjectBudget(_Table):
     """What the whole project may cost: AWS counts it by tag, and tells; it stops nothing."""
 
     month_usd: Annotated[float, Field(gt=0, le=10_000_000, allow_inf_nan=False)] | None = None
-    """A budget of AWS for everything with the project's tag."""
 
 
 class NameOverrides(_Table):
@@ -340,17 +341,10 @@ class NameOverrides(_Table):
 
     bucket: BucketName | None = None
     key_alias: KeyAlias | None = None
-    repository_prefix: (
-        Annotated[
-            str, StringConstraints(pattern=r"^[a-z0-9]+(?:[._/-][a-z0-9]+)*$", max_length=200)
-        ]
-        | None
-    ) = None
-    schedule_group: Annotated[str, StringConstraints(pattern=r"^[0-9a-zA-Z._-]{1,64}$")] | None = (
-        None
-    )
-    topic: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,256}$")] | None = None
-    path: Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9+=,.@_/-]{1,200}/$")] | None = None
+    repository_prefix: RepositoryPrefix | None = None
+    schedule_group: ScheduleGroup | None = None
+    topic: TopicName | None = None
+    path: IamPath | None = None
     """The path in IAM of every role, and of the policies of `make bootstrap`, as in `/ml/`."""
 
 
@@ -360,11 +354,10 @@ class Settings(_Table):
     project: Project = "compilegate"
     """Prefix of every name. Two deployments in one account differ in it."""
     account: Account | None = None
-    """Refuses to deploy to any other account; without it, that of the credentials."""
+    """The only one to deploy to; without it, that of the credentials."""
     region: Region | None = None
-    """Without it, that of the credentials."""
     workloads: list[Text] = []
-    """Names of the workloads to deploy; without any, all in the folder `workloads/`."""
+    """Those to deploy; without any, all in the folder `workloads/`."""
     network: Network = Network()
     notifications: Notifications = Notifications()
     bootstrap: Bootstrap = Bootstrap()
@@ -381,7 +374,6 @@ class Settings(_Table):
     scheduling: Scheduling = Scheduling()
     budget: ProjectBudget = ProjectBudget()
     dashboard: bool = True
-    """A dashboard of CloudWatch for the project. An account has three for nothing."""
     names: NameOverrides = NameOverrides()
     stages: dict[str, dict[str, Any]] = {}
     """Stages by name; read before the rest, so that there are none in the settings of one."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, RootModel, StringConstraints
+from pydantic import BaseModel, ConfigDict, RootModel
 
+from compilegate.account.settings.declaration import Digest
 from compilegate.declaration_errors import read_toml
 from compilegate.errors import CompilegateError
 from compilegate.job.files import write_text
@@ -32,7 +32,7 @@ class LockError(CompilegateError):
 class _Pin(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    digest: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+    digest: Digest
 
 
 class _Lock(RootModel[dict[str, _Pin]]):

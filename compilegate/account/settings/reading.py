@@ -43,8 +43,6 @@ def read_settings(path: Path) -> Settings:
         raw = parsed_toml(path, SettingsError)
         settings = settings_of(path, raw, os.environ.get(STAGE_VARIABLE))
     pinned = {**read_pins(path), **settings.images.pinned}
-    if not pinned:
-        return settings
     images = settings.images.model_copy(update={"pinned": pinned})
     return settings.model_copy(update={"images": images})
 
@@ -54,16 +52,15 @@ def settings_of(path: Path, raw: Mapping[str, Any], stage: str | None) -> Settin
 
     All stages are checked, whichever is chosen. Raises SettingsError.
     """
-    rest = {key: value for key, value in raw.items() if key != "stages"}
     tables = stages_of(path, raw)
-    if not tables:
-        if stage:
-            raise SettingsError(f"{path}: there is no stage {stage!r}, and no [stages] at all")
-        return checked(path, rest, Settings, SettingsError)
     if stage and stage not in tables:
         raise SettingsError(
-            f"{path}: there is no stage {stage!r}, allowed: {', '.join(tables)} ({STAGE_VARIABLE})"
+            f"{path}: there is no stage {stage!r}, allowed: {', '.join(tables) or 'none'} "
+            f"({STAGE_VARIABLE})"
         )
+    if not tables:
+        rest = {key: value for key, value in raw.items() if key != "stages"}
+        return checked(path, rest, Settings, SettingsError)
     found = {
         name: checked(f"{path}, stage {name}", table, Settings, SettingsError)
         for name, table in tables.items()
@@ -114,9 +111,7 @@ def _problems(name: str, merged: Mapping[str, Table]) -> Iterator[str]:
         others = ", ".join(other for other in merged if other != name) or "none"
         yield f"stages.{name}.from: found {source!r}, allowed: another stage ({others})"
     for other, theirs in merged.items():
-        if other >= name:
-            continue
-        if _place(theirs) == _place(table):
+        if other < name and _place(theirs) == _place(table):
             yield (
                 f"stages.{name}: goes to the same account, region and project as {other}, allowed: "
                 "stages that differ in one of the three"
@@ -136,12 +131,11 @@ def _settled(name: str, merged: Mapping[str, Table]) -> Table:
         names = merged[before].get("names", {})
         named = {key: names[key] for key in ("bucket", "repository_prefix") if key in names}
         table["source"] = {"account": account, "region": region, "project": project, **named}
+    later = [_place(other) for other in merged.values() if other.get("from") == name]
     readers = [
         # A pattern: the role need not be there yet, and the partition is not known here.
         f"arn:*:iam::{account}:role/{project}{CI_DEPLOY}"
-        for account, _, project in (
-            _place(other) for other in merged.values() if other.get("from") == name
-        )
+        for account, _, project in later
         if account != table["account"]
     ]
     table["readers"] = sorted({*table.get("readers", []), *readers})
@@ -155,16 +149,9 @@ def network_of(settings: Settings, made: MadeNetwork | None = None) -> Network |
     are in none.
     """
     declared = settings.network
+    subnets, groups = declared.subnets, declared.security_groups
     if declared.create and made is not None:
-        return Network(
-            subnets=made.subnets,
-            security_group_ids=[made.security_group],
-            isolation=declared.isolation,
-        )
-    if not declared.subnets and not declared.isolation:
+        subnets, groups = list(made.subnets), [made.security_group]
+    if not subnets and not declared.isolation:
         return None
-    return Network(
-        subnets=declared.subnets,
-        security_group_ids=declared.security_groups,
-        isolation=declared.isolation,
-    )
+    return Network(subnets=subnets, security_group_ids=groups, isolation=declared.isolation)

@@ -7,28 +7,28 @@ import json
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from compilegate.access.layout import verdicts_prefix
-from compilegate.account.deployed import read_outputs, read_pipeline
-from compilegate.account.executions.calls import (
+from compilegate.account.deployed import read_outputs
+from compilegate.account.executions import (
+    SageMakerExecutor,
     execution_parameters,
     is_execution_arn,
     latest_executions,
+    read_pipeline,
     running_execution,
     stop_execution,
 )
-from compilegate.account.executions.executor import SageMakerExecutor
 from compilegate.account.named import approved_by_people
-from compilegate.account.object_store import stage_raw_data
+from compilegate.account.object_store import object_at, stage_raw_data
 from compilegate.account.plan.budget import BudgetError, over_budget
 from compilegate.account.plan.jobs import jobs_given
 from compilegate.account.plan.quotas import ask_quotas, most_at_once
-from compilegate.account.registry import WAITING, Registry
+from compilegate.account.registry import WAITING
 from compilegate.account.session import AwsSession, open_session
 from compilegate.cli.checks import refuse_infeasible
 from compilegate.cli.options import (
@@ -99,15 +99,16 @@ def submit_command(
         with refusing_os_errors():
             project.home.mkdir(parents=True, exist_ok=True)
     account = open_account(project)
-    ready = _prepared(account, declared, path, given, repeats=token is not None)
+    repeats = token is not None
+    pipeline, added, at_once = _prepared(account, declared, path, given, repeats=repeats)
     executor = SageMakerExecutor(
         session=account.session,
         home=project.home,
         token=token,
-        at_once=ready.at_once,
+        at_once=at_once,
         poll_seconds=poll_seconds(),
     )
-    arn = executor.start(ready.pipeline, {**given, **ready.added})
+    arn = executor.start(pipeline, {**given, **added})
     if wait:
         from compilegate.cli.measured import expectations  # noqa: PLC0415  reads tables
 
@@ -183,22 +184,12 @@ def upload_command(project: Project, workload: str | None, *, all_of_them: bool)
         click.echo(_staged(account, each, path))
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """What a start is made of besides what was given."""
-
-    pipeline: str
-    added: Mapping[str, str]
-    """Parameters that only the account knows."""
-    at_once: int | None
-    """The most parallel steps that quotas allow, where they limit that."""
-
-
 def _prepared(
     account: Account, workload: Workload, path: Path, given: Mapping[str, str], *, repeats: bool
-) -> _Ready:
-    """Refuse a start that cannot succeed, and upload the raw data. A start that `repeats` a token
-    may overlap: it finds its execution."""
+) -> tuple[str, Mapping[str, str], int | None]:
+    """Refuse a start that cannot succeed, and upload the raw data; returns the pipeline, parameters
+    that only the account knows, and the most parallel steps where quotas limit that. A start that
+    `repeats` a token may overlap: it finds its execution."""
     session = account.session
     if given.get(APPROVAL, WAITING) != WAITING and approved_by_people(workload):
         raise RefusalError(
@@ -206,16 +197,16 @@ def _prepared(
             f"models of {workload.name}, whose file declares no other approval in [registry]"
         )
     stack = read_outputs(session, account.names.workload_stack(workload.name))
-    pipeline = read_pipeline(session, stack["PipelineName"])
-    running = None if repeats else running_execution(session, pipeline.name)
+    pipeline = stack["PipelineName"]
+    definition, _ = read_definition(read_pipeline(session, pipeline))
+    running = None if repeats else running_execution(session, pipeline)
     if running is not None:
         raise RefusalError(
-            f"{pipeline.name} is already executing, and executions do not overlap; follow it with: "
+            f"{pipeline} is already executing, and executions do not overlap; follow it with: "
             f"compilegate aws watch {running}"
         )
-    definition, _ = read_definition(pipeline.definition)
     jobs = jobs_given(definition, given)
-    if faults := over_budget(session, pipeline.name, workload, jobs, datetime.now(UTC)):
+    if faults := over_budget(session, pipeline, workload, jobs, datetime.now(UTC)):
         raise BudgetError(*faults)
     answers, unknown = ask_quotas(session, definition, jobs, workload.compute.max_parallel_steps)
     if unknown is not None:
@@ -230,10 +221,10 @@ def _prepared(
             click.echo(f"the raw data has changed since the deployment: {DATA}={data}", err=True)
             added[DATA] = data
     if ATTEMPT not in given and ATTEMPT in {each.name for each in definition.parameters}:
-        attempt = _attempt(account, workload.name, pipeline.name)
+        attempt = _attempt(account, workload.name, pipeline)
         if attempt > 1:
             added[ATTEMPT] = str(attempt)
-    return _Ready(pipeline.name, added, at_once)
+    return pipeline, added, at_once
 
 
 def _attempt(account: Account, workload: str, pipeline: str) -> int:
@@ -244,8 +235,7 @@ def _attempt(account: Account, workload: str, pipeline: str) -> int:
         return 1
     before = int(execution_parameters(account.session, latest[0]).get(ATTEMPT, "1"))
     folder = f"{verdicts_prefix(workload)}{latest[0].rpartition('/')[2]}"
-    registry = Registry(account.session, account.names.settings.project)
-    notice = registry.object_at(f"s3://{account.bucket}/{folder}/{NOTICE_FILE}")
+    notice = object_at(account.session, f"s3://{account.bucket}/{folder}/{NOTICE_FILE}")
     if notice is None or not json.loads(notice).get("lost"):
         return before
     click.echo(
@@ -296,8 +286,7 @@ def _find_execution(project: Project, arn_or_workload: str) -> tuple[AwsSession,
         return open_session(arn_or_workload.split(":")[3]), arn_or_workload
     if ":" in arn_or_workload or "/" in arn_or_workload:
         raise click.UsageError(
-            f"{arn_or_workload!r} is neither a workload's name nor the ARN of an "
-            "execution "
+            f"{arn_or_workload!r} is neither a workload's name nor the ARN of an execution "
             "(arn:aws:sagemaker:REGION:ACCOUNT:pipeline/PIPELINE/execution/ID)"
         )
     account = open_account(project)

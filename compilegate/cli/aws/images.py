@@ -9,6 +9,7 @@ import datetime
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,11 +21,10 @@ from compilegate.account.images import (
     POLL_SECONDS,
     Build,
     ImageStatus,
-    NoRoomError,
     base_digest,
-    build_image,
     follow_builds,
     read_images,
+    start_builds,
 )
 from compilegate.account.object_store import is_staged
 from compilegate.account.plan.quotas import QuotaAnswer, check_builds, read_quotas
@@ -145,30 +145,21 @@ def _start(
     account's quota. Refuses first what cannot be built."""
     if obstacles := [f"{each.image.name}: {each.obstacle}" for each in images if each.obstacle]:
         raise RefusalError(*obstacles)
-    missing = {each.image.name: each for each in images if each.state in ("missing", "failed")}
-    started: dict[str, Build] = {}
-    try:
-        for name, image in missing.items():
-            started[name] = build_image(account.session, image)
-            click.echo(f"{name}: build {started[name].id} started")
-    except NoRoomError as error:
-        waiting = {name: image for name, image in missing.items() if name not in started}
-        _refuse_without_quota(account, len(waiting))
-        click.echo(f"{', '.join(waiting)}: waiting for room in the account's quota ({error})")
-        return started, waiting
-    if not missing:
+    waiting = {each.image.name: each for each in images if each.state in ("missing", "failed")}
+    if not waiting:
         click.echo("nothing to build")
-    return started, {}
-
-
-def _refuse_without_quota(account: Account, builds: int) -> None:
-    """Refuse to wait for a quota of none, as a new account can have."""
-    try:
-        found = _quota(account, builds)
-    except AwsError:
-        return  # it cannot be read: builds of others may take it up
-    if found.answer == "forbids":
-        raise RefusalError(f"{found.sentence}; then run this again")
+    started: dict[str, Build] = {}
+    for name, build in start_builds(account.session, waiting):
+        started[name] = build
+        click.echo(f"{name}: build {build.id} started")
+    if waiting:
+        # Not for a quota of none, as a new account can have. One that cannot be read may have room.
+        with suppress(AwsError):
+            found = _quota(account, len(waiting))
+            if found.answer == "forbids":
+                raise RefusalError(f"{found.sentence}; then run this again")
+        click.echo(f"{', '.join(waiting)}: waiting for room in the account's quota of builds")
+    return started, waiting
 
 
 def _quota(account: Account, builds: int) -> QuotaAnswer:

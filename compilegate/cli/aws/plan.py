@@ -12,8 +12,9 @@ from pathlib import Path
 import click
 
 from compilegate.access import Arns
-from compilegate.account.deployed import StackOutputs, read_outputs, read_pipeline
+from compilegate.account.deployed import StackOutputs, read_outputs
 from compilegate.account.errors import AwsError, NotDeployedError
+from compilegate.account.executions import read_pipeline
 from compilegate.account.images import unbuilt_images
 from compilegate.account.plan.budget import BudgetError
 from compilegate.account.plan.jobs import jobs_given
@@ -140,7 +141,7 @@ def _deployed_quotas(project: Project, account: Account) -> Iterator[str]:
         except NotDeployedError as error:
             yield f"{workload.name}: {error}"
             continue
-        definition, _ = read_definition(deployed.definition)
+        definition, _ = read_definition(deployed)
         jobs = jobs_given(definition, {})
         answers = check_quotas(definition, jobs, quotas, workload.compute.max_parallel_steps)
         yield f"{workload.name}: {_quota_sentence(answers, None)}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import click
 
 from compilegate.account.named import given_place, named_roles
 from compilegate.account.promotion import Promotion
-from compilegate.account.registry import Registry
+from compilegate.account.registry import VERSION, Registry
 from compilegate.account.settings import STAGE_VARIABLE
 from compilegate.cli.options import (
     Project,
@@ -23,8 +22,6 @@ from compilegate.cli.options import (
 from compilegate.cli.places import open_account
 from compilegate.cli.terminal.errors import RefusalError
 from compilegate.pipelines.staging import image_folders
-
-_MODEL = re.compile(r"(?P<group>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})/(?P<version>[1-9][0-9]{0,8})")
 
 
 @click.command("roles")
@@ -83,8 +80,8 @@ def promote_command(project: Project, model: str) -> None:
     stage's own approval. GROUP/VERSION is the model's name there, without the project's in front.
     A model that came before is not copied again.
     """
-    found = _MODEL.fullmatch(model)
-    if found is None:
+    found = VERSION.fullmatch(model)
+    if found is None or found["arn"]:
         raise click.UsageError(f"MODEL is {model!r}, expected GROUP/VERSION, such as news-topics/3")
     account = open_account(project)
     names, source = account.names, account.names.settings.source

@@ -98,7 +98,7 @@ def test_after_a_deployment_the_plan_says_what_a_change_costs_and_lacks(
     assert "| 4 training | ml.g5.xlarge | 24.0 h | $135.17 |" in lines
     assert f"- **FORBIDDEN**: {TRAINING}: 4 needed at once, allowed: 0" in done.stdout
     assert "/servicequotas/home/services/sagemaker/quotas/L-" in done.stdout
-    assert f"- **limited**: {BUILDS}: 2 images to build, allowed at once: 1" in done.stdout
+    assert f"- **limited**: {BUILDS}: 2 images to build at once, allowed: 1" in done.stdout
     assert "Quotas: 1 of 4 forbid an execution, 1 unknown" in lines
 
     told = compilegate(aws, project, "aws", "plan", "--quotas")

@@ -138,15 +138,23 @@ def test_what_a_job_cannot_be_is_said(parameters: dict[str, Any], said: str | No
 @pytest.mark.parametrize(
     ("declared", "region", "sentence"),
     [
-        (Network(create=True), "us-east-1", "73.00 USD a month in us-east-1 for 5 interface"),
+        (
+            Network(create=True),
+            "us-east-1",
+            "73.00 USD a month at the prices of us-east-1 for 5 interface",
+        ),
         (
             Network(create=True, zones=["eu-west-1a", "eu-west-1b", "eu-west-1c"]),
             "eu-west-1",
-            "120.45 USD a month in eu-west-1 for 5 interface endpoints in 3 zones",
+            "120.45 USD a month at the prices of eu-west-1 for 5 interface endpoints in 3 zones",
         ),
         (Network(create=True, endpoints=["dynamodb"]), "us-east-1", "0.00 USD a month"),
         (Network(create=True, isolation=True), "us-east-1", "0.00 USD a month"),
-        (Network(create=True, endpoints=["sts"]), "sa-east-1", "sa-east-1 is not known here"),
+        (
+            Network(create=True, endpoints=["sts"]),
+            "sa-east-1",
+            "at the prices of us-east-1 for 1 interface",
+        ),
         (Network(subnets=["subnet-1"], security_groups=["sg-1"]), "us-east-1", None),
         (Network(), "us-east-1", None),
     ],
