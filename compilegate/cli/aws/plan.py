@@ -19,7 +19,7 @@ from compilegate.account.images import unbuilt_images
 from compilegate.account.plan.budget import BudgetError
 from compilegate.account.plan.jobs import jobs_given
 from compilegate.account.plan.planning import Plan, make_plan, target_deployment, target_sources
-from compilegate.account.plan.quotas import QuotaAnswer, check_quotas, read_quotas
+from compilegate.account.plan.quotas import QuotaAnswer, QuotaError, check_quotas, read_quotas
 from compilegate.cli.checks import image_bases, refuse_infeasible
 from compilegate.cli.definitions import compiled
 from compilegate.cli.options import (
@@ -87,13 +87,14 @@ def command(
       compilegate aws plan --quotas                          as `make deploy` does at its end
 
     Says whether this checkout's definition is the deployed one, the maximum cost, and which of the
-    account's quotas are too low. Nothing is written or started.
+    account's quotas are too low. Nothing is written or started. With --quotas, the exit status is 2
+    where a workload that starts by itself would fail.
     """
     if only_quotas is (workload is not None):
         raise click.UsageError("name one workload, or give --quotas")
     account = open_account(project)
     if workload is None:
-        click.echo("\n".join(_deployed_quotas(project, account)))
+        _say_deployed_quotas(project, account)
         return
     given = parameter_pairs(parameters)
     declared, path = project.load(workload)
@@ -128,24 +129,42 @@ def command(
         raise BudgetError(*plan.over_budget)
 
 
-def _deployed_quotas(project: Project, account: Account) -> Iterator[str]:
-    """What the quotas say to each deployed workload, as it is deployed."""
+def _say_deployed_quotas(project: Project, account: Account) -> None:
+    """Print what the quotas say to each deployed workload, as it is deployed.
+
+    Raises QuotaError for those that start by themselves and would fail: nobody is there who could
+    run fewer steps at a time, as `aws submit` does.
+    """
     try:
         quotas = read_quotas(account.session)
     except AwsError as error:
-        yield f"Quotas: not known ({error})"
+        click.echo(f"Quotas: not known ({error})")
         return
+    failing: list[str] = []
     for workload, _ in project.deployed_workloads(account.names.settings):
+        name = workload.name
         try:
-            deployed = read_pipeline(account.session, account.names.pipeline(workload.name))
+            deployed = read_pipeline(account.session, account.names.pipeline(name))
         except NotDeployedError as error:
-            yield f"{workload.name}: {error}"
+            click.echo(f"{name}: {error}")
             continue
         definition, _ = read_definition(deployed)
         jobs = jobs_given(definition, {})
         answers = check_quotas(definition, jobs, quotas, workload.compute.max_parallel_steps)
-        yield f"{workload.name}: {_quota_sentence(answers, None)}"
-        yield from (f"  {mark}: {said}" for mark, said in _marked(answers) if mark != "ok")
+        click.echo(f"{name}: {_quota_sentence(answers, None)}")
+        for mark, said in _marked(answers):
+            if mark != "ok":
+                click.echo(f"  {mark}: {said}")
+        starts = (workload.schedule, workload.new_data)
+        if any(each is not None and each.enabled for each in starts) and any(
+            each.answer in ("forbids", "limits") for each in answers
+        ):
+            failing.append(
+                f"{name} starts by itself and would fail: change [compute], or ask for more, as "
+                "said above"
+            )
+    if failing:
+        raise QuotaError(*failing)
 
 
 def _unbuilt(account: Account, workload: Workload, deployment: Deployment) -> list[str]:

@@ -105,6 +105,12 @@ def test_after_a_deployment_the_plan_says_what_a_change_costs_and_lacks(
     assert told.returncode == 0, told.stderr
     assert told.stdout.startswith("topics: Quotas: 1 of 2 forbid an execution, 1 unknown\n")
     assert f"  FORBIDDEN: {TRAINING}: 4 needed at once, allowed: 0" in told.stdout
+    with declared.open("a") as file:
+        file.write('\n[schedule]\nexpression = "rate(7 days)"\nenabled = true\n')
+    failing = compilegate(aws, project, "aws", "plan", "--quotas")
+    assert failing.returncode == 2
+    assert failing.stdout == told.stdout
+    assert failing.stderr.startswith("error: topics starts by itself and would fail: ")
 
 
 @pytest.mark.long
