@@ -72,8 +72,13 @@ def test_models_come_from_the_stage_before_which_lets_them_be_read() -> None:
     assert dev.readers == [f"arn:*:iam::{PROD}:role/news-ci-deploy"]
     assert Names(prod).ci_deploy_role == "news-ci-deploy"
     assert (dev.source, prod.readers) == (None, [])
-    named = changed(dev={"names": {"bucket": "our-models"}})
-    assert Names(settings_of(FILE, named, "prod")).source_bucket == "our-models"
+    for key in ("names", "storage"):
+        named = changed(dev={key: {"bucket": "our-models"}})
+        assert Names(settings_of(FILE, named, "prod")).source_bucket == "our-models"
+    under = changed(prod={"names": {"path": "/teams/news/"}})
+    assert settings_of(FILE, under, "dev").readers == [
+        f"arn:*:iam::{PROD}:role/teams/news/news-ci-deploy"
+    ]
 
 
 def test_who_names_no_stage_gets_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

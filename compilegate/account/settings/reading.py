@@ -130,14 +130,16 @@ def _settled(name: str, merged: Mapping[str, Table]) -> Table:
         account, region, project = _place(merged[before])
         names = merged[before].get("names", {})
         named = {key: names[key] for key in ("bucket", "repository_prefix") if key in names}
+        if "bucket" in (storage := merged[before].get("storage", {})):
+            named["bucket"] = storage["bucket"]
         table["source"] = {"account": account, "region": region, "project": project, **named}
-    later = [_place(other) for other in merged.values() if other.get("from") == name]
-    readers = [
-        # A pattern: the role need not be there yet, and the partition is not known here.
-        f"arn:*:iam::{account}:role/{project}{CI_DEPLOY}"
-        for account, _, project in later
-        if account != table["account"]
-    ]
+    readers = []
+    for other in merged.values():
+        account, _, project = _place(other)
+        if other.get("from") == name and account != table["account"]:
+            # A pattern: the role need not be there yet, and the partition is not known here.
+            path = other.get("names", {}).get("path", "/")
+            readers.append(f"arn:*:iam::{account}:role{path}{project}{CI_DEPLOY}")
     table["readers"] = sorted({*table.get("readers", []), *readers})
     return table
 
