@@ -171,8 +171,7 @@ class Trial:
         return [*named, *(arn for arn in tagged if not LASTING.search(arn))]
 
     def emptying(self) -> Iterator[Callable[[], object]]:
-        """What stands in the way of the stacks' removal: executions, models and objects; images go
-        with their repositories, since nothing is retained."""
+        """What stands in the way of the stacks' removal: executions, models, images, objects."""
         yield self._settle
         for pipeline in self.mine("pipeline"):
             yield partial(self._stop, pipeline)
@@ -180,6 +179,10 @@ class Trial:
             for package in self.packages(group):
                 arn = package["ModelPackageArn"]
                 yield partial(self.sagemaker.delete_model_package, ModelPackageName=arn)
+        for repository in self.mine("repository"):
+            if ids := self.listed("ecr list_images imageIds[]", repositoryName=repository):
+                delete = self.client("ecr").batch_delete_image
+                yield partial(delete, repositoryName=repository, imageIds=ids)
         for bucket in self.mine("bucket"):
             if not bucket.startswith("cdk-"):  # the CDK deploys from its own
                 yield partial(self._empty, bucket)
