@@ -27,9 +27,9 @@ from compilegate.access.bootstrap import (
     ProjectNames,
     policies,
 )
-from compilegate.account.errors import AwsError
 from compilegate.account.session import AwsSession, open_session
 from compilegate.account.settings import SETTINGS_FILE, Names, SettingsError, read_settings
+from compilegate.errors import CompilegateError
 
 READY, NEVER, FAILED, OUTDATED = 0, 1, 2, 3
 NOT_ALLOWED = ("AccessDenied", "AccessDeniedException")
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         if arguments == ["--check"]:
             return check(session, Names(settings))
         print(*make(session, Names(settings)), sep="\n")
-    except (AwsError, BotoCoreError, ClientError, SettingsError) as error:
+    except (BotoCoreError, ClientError, CompilegateError) as error:
         print(f"The policies of the bootstrap cannot be used: {error}", file=sys.stderr)
         return FAILED
     return READY

@@ -15,7 +15,6 @@ import json
 from typing import Any
 
 import aws_cdk as cdk
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
@@ -200,9 +199,9 @@ def serving_role(
     workload: Workload,
     serving: Served,
     foundation: FoundationStack,
-) -> iam.IRole:
-    """A served model: reads its own workload's models, pulls its image, writes its log; in a batch
-    transform it reads requests and writes answers."""
+) -> str:
+    """The ARN of the role of a served model: it reads its own workload's models, pulls its image,
+    writes its log; in a batch transform it reads requests and writes answers."""
     settings, arns = project.settings, Arns.of(cdk.Stack.of(scope))
     bucket, key = foundation.bucket_arn, foundation.key.key_arn
     reads, answers = [models_prefix(workload.name)], [answers_prefix(workload.name)]
@@ -213,9 +212,11 @@ def serving_role(
         log = "TransformJobs"
         writes = [may_objects("WriteAnswers", *WRITE, bucket=bucket, below=answers)]
     repositories = [*foundation.serving_arns([workload]), *foundation.promoted_arns([workload])]
-    return scoped_role(
+    name = f"{project.names.pipeline(workload.name)}-serving"
+    scoped_role(
         scope,
         "ServingRole",
+        name=name,
         given=settings.roles.serving,
         trusted=service_principal(scope, "sagemaker"),
         description=f"Models of {workload.name} that answer requests",
@@ -242,6 +243,8 @@ def serving_role(
             *([join_vpc()] if settings.network.in_vpc else []),
         ],
     )
+    # By its name: an export could not be removed while the endpoint's stack is there.
+    return settings.roles.serving or arns.role(f"{project.names.path.removeprefix('/')}{name}")
 
 
 def batch_input(workload: Workload, serving: Served) -> str:

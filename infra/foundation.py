@@ -23,21 +23,28 @@ from constructs import Construct
 
 from compilegate.access import Arns
 from compilegate.access.bootstrap import PROJECT_TAG, execution_role
-from compilegate.access.layout import checkpoints_prefix, executions_prefix, training_prefix
-from compilegate.access.sharing import approver_statements, of_bucket, of_key, of_repository
+from compilegate.access.jobs import ANY, NO_RESOURCE
+from compilegate.access.layout import (
+    checkpoints_prefix,
+    executions_prefix,
+    training_prefix,
+    verdicts_prefix,
+)
+from compilegate.access.sharing import of_bucket, of_key, of_repository
 from compilegate.account.named import repository_arns, serving_folders, serving_repositories
-from compilegate.account.settings import Names
 from compilegate.account.settings.declaration import Storage
 from compilegate.account.settings.names import output_suffix
 from compilegate.infra.parts import (
     acknowledge,
+    may,
+    may_objects,
     outputs,
     removal_policy,
     scoped_role,
     service_principal,
     stack_options,
 )
-from compilegate.infra.project import Project
+from compilegate.infra.project import WAITING, Project
 from compilegate.workload import Workload
 
 PER_CENT = ((80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
@@ -90,15 +97,17 @@ class FoundationStack(cdk.Stack):
         ]
 
     def promoted_arns(self, workloads: Iterable[Workload]) -> list[str]:
-        """The same in the stage before: a model that was promoted is served in the image that it
-        was tried in."""
-        source, settings = self._project.settings.source, self._project.settings
+        """The same of the stage before: a model that was promoted is served in the image that it
+        was tried in. SageMaker wants that in this region, where another stage's are replicated."""
+        source = self._project.settings.source
         if source is None:
             return []
-        names = Names(settings.model_copy(update={"project": source.project}))
-        there = Arns(partition=self.partition, region=source.region, account=source.account)
+        prefix = source.repository_prefix or source.project
         folders = {folder for each in workloads for folder in serving_folders(each)}
-        return [there.repository(names.repository(folder)) for folder in sorted(folders)]
+        return [
+            self._arns.repository(f"{prefix}/{folder}", source.account)
+            for folder in sorted(folders)
+        ]
 
     @property
     def assets_bucket_name(self) -> str:
@@ -358,18 +367,40 @@ class FoundationStack(cdk.Stack):
         if not settings.approval.trusted:
             return None
         people = (iam.ArnPrincipal(arn) for arn in settings.approval.trusted)
+        versions = self._arns.sagemaker(f"model-package/{settings.project}-*/*")
+        numbered = "Groups come and go with workloads, and their versions are numbered"
+        # With a status, so that no other member of a package can be changed alone.
+        decisions = {"sagemaker:ModelApprovalStatus": [WAITING, "Approved", "Rejected"]}
         return scoped_role(
             self,
             "Approver",
             # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
             trusted=iam.CompositePrincipal(*people),
             description="People who approve models: look at them, approve, reject",
-            statements=approver_statements(
-                arns=self._arns,
-                project=settings.project,
-                bucket_arn=self.bucket_arn,
-                key_arn=self.key.key_arn,
-            ),
+            statements=[
+                may(
+                    "Decide",
+                    "sagemaker:UpdateModelPackage",
+                    on=[versions],
+                    when={"StringEquals": decisions},
+                    because=numbered,
+                ),
+                may("SeeModels", "sagemaker:DescribeModelPackage", on=[versions], because=numbered),
+                may(
+                    "FindModels",
+                    "sagemaker:ListModelPackageGroups",
+                    "sagemaker:ListModelPackages",
+                    on=[ANY],
+                    because=NO_RESOURCE,
+                ),
+                may_objects(
+                    "ReadVerdicts",
+                    "s3:GetObject",
+                    bucket=self.bucket_arn,
+                    below=[verdicts_prefix("*")],
+                ),
+                may("UseKey", "kms:Decrypt", on=[self.key.key_arn]),
+            ],
         )
 
     def _share(self, readers: Sequence[str]) -> None:

@@ -38,7 +38,7 @@ def main() -> int:
             raise SettingsError(f"{SETTINGS_FILE}: github is missing, expected for a CI's deploys")
         repository = "/".join(part.partition("@")[0] for part in github.repository.split("/"))
         missing = list(_missing(github, repository))
-    except (GitHubError, SettingsError) as error:
+    except CompilegateError as error:
         print(f"The environment's protection could not be checked: {error}", file=sys.stderr)
         return 2
     for sentence in missing:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
@@ -82,7 +83,7 @@ class ImagesStack(cdk.Stack):
         super().__init__(
             scope, id, **stack_options(project, env, "Compilegate: the builds of its images")
         )
-        names, settings, arns = project.names, project.settings, Arns.of(self)
+        names, arns = project.names, Arns.of(self)
         registry = f"{self.account}.dkr.ecr.{self.region}.{self.url_suffix}"
         self.image_uris: Mapping[str, str] = {
             name: f"{registry}/{names.repository(name)}:{image.tag}"
@@ -120,16 +121,19 @@ class ImagesStack(cdk.Stack):
                 f"bases without a digest: {', '.join(sorted(unpinned))}; nothing is built on them "
                 "before: compilegate aws images --pin --missing",
             )
+        self._build(self._role(project, foundation, folders), project, foundation, registry)
 
-        printed = f"/aws/codebuild/{names.build_project}"
-        logs = foundation.log_group(self, "Logs", printed)
-        repositories = foundation.repository_arns(list(project.built_images))
-        network = settings.network
-        role = scoped_role(
+    def _role(
+        self, project: Project, foundation: FoundationStack, folders: Sequence[str]
+    ) -> iam.IRole:
+        """Reads the folders, pulls the bases, pushes to the repositories."""
+        arns, network = Arns.of(self), project.settings.network
+        repositories = foundation.repository_arns(project.built_images)
+        return scoped_role(
             self,
             "Role",
             trusted=service_principal(self, "codebuild"),
-            description=f"Build the images of {settings.project}",
+            description=f"Build the images of {project.settings.project}",
             statements=[
                 # A project without workloads has no image, and IAM takes no empty list.
                 *(
@@ -152,12 +156,18 @@ class ImagesStack(cdk.Stack):
                     "WriteLogs",
                     "logs:CreateLogStream",
                     "logs:PutLogEvents",
-                    on=[arns.log_group(f"{printed}:log-stream:*")],
+                    on=[arns.log_group(f"{_log(project)}:log-stream:*")],
                     because="CodeBuild names the stream after the build",
                 ),
                 *(_join_vpc(arns, network.subnets) if network.vpc_id else []),
             ],
         )
+
+    def _build(
+        self, role: iam.IRole, project: Project, foundation: FoundationStack, registry: str
+    ) -> None:
+        names, settings, network = project.names, project.settings, project.settings.network
+        logs = foundation.log_group(self, "Logs", _log(project))
         build = codebuild.CfnProject(
             self,
             "Project",
@@ -194,6 +204,11 @@ class ImagesStack(cdk.Stack):
             "AwsSolutions-CB3",
             "`docker build` needs a privileged container; nothing else is run in it.",
         )
+
+
+def _log(project: Project) -> str:
+    """The log group of the builds."""
+    return f"/aws/codebuild/{project.names.build_project}"
 
 
 def _join_vpc(arns: Arns, subnets: Sequence[str]) -> list[Statement]:

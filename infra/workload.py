@@ -89,8 +89,8 @@ from compilegate.workload.file import Schedule
 
 EXECUTION_NAMES = "SageMaker names an execution when it starts"
 LARGEST_ENVIRONMENT = 4_000
-"""Characters: Lambda allows 4 KB for all variables of a function. A template has about as many as
-CloudFormation makes of them."""
+"""Characters. Lambda allows 4 KB for all variables of a function; what stands in a template for a
+value of CloudFormation is about as long as the value."""
 
 
 class EnvironmentSizeError(CompilegateError):
@@ -133,7 +133,7 @@ class WorkloadStack(cdk.Stack):
         self.serving_role_arn = ""
         if self._serving is not None:
             served = (project, self._workload, self._serving, foundation)
-            self.serving_role_arn = serving_role(self, *served).role_arn
+            self.serving_role_arn = serving_role(self, *served)
             if self._answers:
                 watch_endpoint(self, *served)
         keeper = self._keeper(definition, network_of(project.settings, network))

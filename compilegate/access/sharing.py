@@ -1,5 +1,4 @@
-"""What those may do with models who neither train nor serve them: approvers, and a later stage that
-brings them to it. Pure.
+"""What a later stage may read here, to bring models to it. Pure.
 
 Only with what was registered and the verdicts on it: no data, no checkpoints, and no code. A reader
 is a role of another account or an organisation; what its own account does not allow, it may not.
@@ -10,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compilegate.access.jobs import ANY, MANY_OBJECTS, NO_RESOURCE
 from compilegate.access.layout import models_prefix, verdicts_prefix
-from compilegate.access.policy import Arns, Statement
+from compilegate.access.policy import Arns
 
 CI_DEPLOY = "-ci-deploy"
 """What the name of CI's deploying role ends with, behind the project's: a stage before names it."""
@@ -24,43 +22,7 @@ READ_MODELS = ("sagemaker:DescribeModelPackage", "sagemaker:ListModelPackages")
 BY_S3 = {"StringLike": {"kms:ViaService": "s3.*.amazonaws.com*"}}
 """A key opens objects of S3 and nothing else; which objects, the bucket's policy says."""
 
-OF_THE_PROJECT = "Groups come and go with workloads, and their versions are numbered"
-DECISIONS = ("Approved", "PendingManualApproval", "Rejected")
-
 Document = dict[str, Any]
-
-
-def approver_statements(
-    *, arns: Arns, project: str, bucket_arn: str, key_arn: str
-) -> list[Statement]:
-    """An approver: look at models and the verdicts on them, and decide."""
-    versions = arns.sagemaker(f"model-package/{project}-*/*")
-    return [
-        Statement(
-            "Decide",
-            ["sagemaker:UpdateModelPackage"],
-            [versions],
-            # So that no other member of a package can be changed alone.
-            conditions={"StringEquals": {"sagemaker:ModelApprovalStatus": list(DECISIONS)}},
-            because=OF_THE_PROJECT,
-        ),
-        Statement(
-            "SeeModels", ["sagemaker:DescribeModelPackage"], [versions], because=OF_THE_PROJECT
-        ),
-        Statement(
-            "FindModels",
-            ["sagemaker:ListModelPackageGroups", "sagemaker:ListModelPackages"],
-            [ANY],
-            because=NO_RESOURCE,
-        ),
-        Statement(
-            "ReadVerdicts",
-            ["s3:GetObject"],
-            [f"{bucket_arn}/{verdicts_prefix('*')}*"],
-            because=MANY_OBJECTS,
-        ),
-        Statement("UseKey", ["kms:Decrypt"], [key_arn]),
-    ]
 
 
 def of_bucket(bucket_arn: str, readers: Sequence[str], partition: str) -> list[Document]:

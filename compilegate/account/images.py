@@ -308,7 +308,7 @@ def _registry_digest(uri: str) -> str:
             token = _token(error.headers.get("WWW-Authenticate", ""))
             request.add_header("Authorization", f"Bearer {token}")
             answer = urllib.request.urlopen(request, timeout=SECONDS)  # noqa: S310
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise AwsError(f"cannot look up the digest of {uri}: {error}") from error
     with answer:
         digest = str(answer.headers.get("Docker-Content-Digest"))

@@ -15,6 +15,7 @@ from compilegate.infra.keeper.settings import Limits
 
 EXECUTING = "Executing"
 RUNNING = (EXECUTING, "Stopping")
+LARGEST_PAGE = 100
 _NOT_RUNNING = ("ConflictException", "ResourceNotFound", "ValidationException")
 """How SageMaker answers a request to stop an execution that has already ended."""
 
@@ -85,7 +86,10 @@ class Pipeline:
         The list may lag behind: an execution that is not on it yet would overlap unnoticed.
         """
         pages = self.client.get_paginator("list_pipeline_executions").paginate(
-            PipelineName=short_name(self.arn), SortBy="CreationTime", SortOrder="Descending"
+            PipelineName=short_name(self.arn),
+            SortBy="CreationTime",
+            SortOrder="Descending",
+            PaginationConfig={"PageSize": LARGEST_PAGE},
         )
         listed = [
             Execution(one["StartTime"], one["PipelineExecutionArn"], one["PipelineExecutionStatus"])

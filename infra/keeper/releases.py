@@ -91,18 +91,27 @@ class Endpoint:
             kind = "unapproved"
         elif status == ROLLED_BACK and change.version == wanted and self._is_refused(arn, change):
             kind = "refused"
+        else:
+            self._update(parameters, wanted, after=change)
+            return {**came, "updating": wanted}
+        still = f"It answers with version {deployed} as before"
+        found = {
+            "version": wanted,
+            "deployed": deployed,
+            "still": still if deployed else "No version answered before, and none does now",
+            "reason": change.reason,
+            "group": self.settings.group,
+            "stack": self.settings.endpoint_stack,
+        }
+        # Once after each change of the stack; and before the version is rejected, since nothing
+        # would lead here again.
+        sent = self.outbox.tell(kind, "endpoint", change.name, **found) if kind else []
+        if kind == "refused":
             self.sagemaker.update_model_package(
                 ModelPackageArn=arn,
                 ModelApprovalStatus=REJECTED,
                 ApprovalDescription=f"Rolled back: {change.reason}"[:MOST_REASON],
             )
-        else:
-            self._update(parameters, wanted, after=change)
-            return {**came, "updating": wanted}
-        found = {"version": wanted, "deployed": deployed, "reason": change.reason}
-        found["stack"] = self.settings.endpoint_stack
-        # Once after each change of the stack.
-        sent = self.outbox.tell(kind, "endpoint", change.name, **found) if kind else []
         return {**came, "is": kind, "sent": sent}
 
     def _update(self, parameters: Mapping[str, str], wanted: int, *, after: Change) -> None:

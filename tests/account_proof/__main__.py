@@ -69,7 +69,7 @@ def main(arguments: Sequence[str], pause: Callable[[float], None] = time.sleep) 
                 "prove-aws FLAGS=--clean"
             )
         print(_page(trial, claims))
-        if not given.yes and not (sys.stdin.isatty() and input("Go on? [y/N] ").lower() == "y"):
+        if not given.yes and not _agreed():
             raise CompilegateError("nothing was started; to be asked nothing, use FLAGS=--yes")
         trial.make_folder()
     except (BotoCoreError, ClientError, CompilegateError) as error:
@@ -84,11 +84,20 @@ def main(arguments: Sequence[str], pause: Callable[[float], None] = time.sleep) 
     except KeyboardInterrupt:
         came[""] = NOT_TRIED
         print("interrupted: removing what was made; Ctrl-C once more leaves it there", flush=True)
-    for claim in CLAIMS:
-        if claim.proof in REMOVAL:
-            _try(trial, claim, came, states)
+    try:
+        for claim in CLAIMS:
+            if claim.proof in REMOVAL:
+                _try(trial, claim, came, states)
+    except KeyboardInterrupt:
+        came[""] = NOT_TRIED
+        print("interrupted again: remove the rest with: make prove-aws FLAGS=--clean")
     print(f"\n{table(states)}\n\n{trial.folder / STATE} has the states")
     return 0 if {*came.values()} == {PROVEN} else 1
+
+
+def _agreed() -> bool:
+    """Whether a person says yes; without a terminal nobody does."""
+    return sys.stdin.isatty() and input("Go on? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _page(trial: Trial, claims: Sequence[Claim]) -> str:

@@ -41,6 +41,7 @@ NAMES = (
     "RepositoryName",
     "TopicName",
     "FunctionName",
+    "RoleName",
     "PipelineName",
     "ModelPackageGroupName",
     "LogGroupName",

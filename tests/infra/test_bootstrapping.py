@@ -155,3 +155,10 @@ def test_policies_that_cannot_be_made_are_said_to_be_that(
     assert (answer.returncode, answer.stdout) == (FAILED, "")
     assert said in answer.stderr
     assert aws.client("iam").list_policies(Scope="Local")["Policies"] == []
+
+
+def test_a_damaged_lock_of_images_is_named(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "infra" / "images.lock.toml").write_text("not toml")
+    refused = program("--check")
+    assert refused.returncode == FAILED
+    assert "images.lock.toml" in refused.stderr

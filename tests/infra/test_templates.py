@@ -182,6 +182,15 @@ def watched(**serving: str) -> list[Any]:
     return [DeclaredWorkload(workload=workload_with(path, serving=serving), path=path)]
 
 
+def test_a_promoted_model_is_served_in_an_image_of_this_region() -> None:
+    """SageMaker takes no other: what the stage before has built in its region is replicated."""
+    before = {"account": "111111111111", "region": "eu-west-1", "project": "trial"}
+    settings = {"source": {**before, "repository_prefix": "ml/models"}}
+    made = synthesized("workload-watched", settings, workloads=watched(image="training"))
+    pulled = re.findall(r":repository/ml/models/\w+|:ecr:[\w-]+:111111111111", json.dumps(made))
+    assert set(pulled) == {f":ecr:{REGION}:111111111111", ":repository/ml/models/training"}
+
+
 @pytest.mark.parametrize(
     ("instance_type", "named"), [("ml.m5.xlarge", True), ("ml.g5.xlarge", False)]
 )

@@ -111,10 +111,11 @@ def _problems(name: str, merged: Mapping[str, Table]) -> Iterator[str]:
         others = ", ".join(other for other in merged if other != name) or "none"
         yield f"stages.{name}.from: found {source!r}, allowed: another stage ({others})"
     for other, theirs in merged.items():
-        if other < name and _place(theirs) == _place(table):
+        (account, _, project), (its_account, _, its_project) = _place(theirs), _place(table)
+        if account and other < name and (account, project) == (its_account, its_project):
             yield (
-                f"stages.{name}: goes to the same account, region and project as {other}, allowed: "
-                "stages that differ in one of the three"
+                f"stages.{name}: goes to the same account and project as {other}, expected stages "
+                "that differ in one of the two: roles and policies have their names in all regions"
             )
 
 
