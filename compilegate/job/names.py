@@ -128,11 +128,11 @@ def job_variable(number: int) -> str:
 
 
 # Rules of `compilegate check` that find in the source what a profile or a job's evidence shows.
-RULE_ITEM_IN_STEP = "item-in-step"
-RULE_BREAK = "branch-on-data"
-RULE_DYNAMIC_UNSET = "dynamic-unset"
-RULE_PADDING = "padding-longest"
-RULE_LOADER = "no-loader-workers"
+RULE_ITEM_IN_STEP = "sync-in-step"
+RULE_BREAK = "data-dependent"
+RULE_DYNAMIC_UNSET = "varying-shapes"
+RULE_PADDING = "varying-shapes"
+RULE_LOADER = "loader-workers"
 
 # What a job prints of its progress.
 COMPILING_LINE = "compilegate: the first step compiles"
