@@ -41,16 +41,20 @@ class Fixed:
     @property
     def diff(self) -> str:
         """The change as a unified diff."""
-        texts = (each.decode("utf-8", "replace") for each in (self.before, self.after))
-        lines = [each.splitlines(keepends=True) for each in texts]
-        return "".join(difflib.unified_diff(*lines, str(self.path), str(self.path)))
+        before, after = (
+            each.decode("utf-8", "replace").splitlines(keepends=True)
+            for each in (self.before, self.after)
+        )
+        return "".join(difflib.unified_diff(before, after, str(self.path), str(self.path)))
 
 
 def fix_paths(
     paths: Sequence[Path], compilers: tuple[str, ...] = COMPILERS
 ) -> tuple[tuple[Fixed, ...], tuple[Unread, ...]]:
-    """The scripts that can be mended, and those into which a fix could not be written. Notebooks and
-    ignored findings stay."""
+    """The scripts that can be mended, and those into which a fix could not be written.
+
+    Notebooks and ignored findings stay.
+    """
     with deep_trees():
         read = read_paths(paths)
         findings = [each for each in check_sources(read, compilers).findings if each.cell is None]
@@ -106,11 +110,12 @@ def _span(script: Script, node: ast.expr | ast.stmt) -> tuple[int, int]:
 def _keys(view: View, call: ast.Call) -> Iterator[Edit]:
     """`model.state_dict()` becomes `getattr(model, "_orig_mod", model).state_dict()`."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if isinstance(owner, ast.Name | ast.Attribute) and not view.script.bindings("getattr", call):
-        if compiled_as(view, owner, wrapped=False) is not None:
-            start, end = _span(view.script, owner)
-            name = ast.unparse(owner)
-            yield Edit(start, end, f'getattr({name}, "_orig_mod", {name})')
+    plain = isinstance(owner, ast.Name | ast.Attribute) and not view.script.bindings(
+        "getattr", call
+    )
+    if owner is not None and plain and compiled_as(view, owner, wrapped=False) is not None:
+        name = ast.unparse(owner)
+        yield Edit(*_span(view.script, owner), f'getattr({name}, "_orig_mod", {name})')
 
 
 def _order(view: View, call: ast.Call) -> Iterator[Edit]:
@@ -142,10 +147,10 @@ def _order(view: View, call: ast.Call) -> Iterator[Edit]:
 
 
 def _anomaly(view: View, call: ast.Call) -> Iterator[Edit]:
-    """`torch.autograd.set_detect_anomaly(True)` becomes `...(False)`: it looks and changes nothing."""
-    if view.script.called(call) == "torch.autograd.set_detect_anomaly" and len(call.args) == 1:
-        if is_constant(call.args[0], True):
-            yield Edit(*_span(view.script, call.args[0]), "False")
+    """`torch.autograd.set_detect_anomaly(True)` becomes `...(False)`: it only looks."""
+    name = view.script.called(call)
+    if name == "torch.autograd.set_detect_anomaly" and is_constant(call.args[0], True):
+        yield Edit(*_span(view.script, call.args[0]), "False")
 
 
 def _xla_save(view: View, call: ast.Call) -> Iterator[Edit]:

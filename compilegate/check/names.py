@@ -224,14 +224,12 @@ class Script:
                     current.attributes[target.attr].append(bound)
             case ast.Tuple() | ast.List():
                 value = bound.node
+                parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
                 for index, part in enumerate(target.elts):
-                    if bound.kind == "value" and isinstance(value, ast.Tuple | ast.List):
-                        if not bound.path and index < len(value.elts):
-                            inner = Binding("value", value.elts[index], bound.place)
-                            self._bind(part, inner, scope)
-                            continue
-                    path = (*bound.path, index)
-                    self._bind(part, Binding(bound.kind, value, bound.place, path=path), scope)
+                    inner = Binding(bound.kind, value, bound.place, path=(*bound.path, index))
+                    if bound.kind == "value" and not bound.path and index < len(parts):
+                        inner = Binding("value", parts[index], bound.place)
+                    self._bind(part, inner, scope)
             case ast.Starred():
                 self._bind(target.value, Binding("other", bound.node, bound.place), scope)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -94,45 +95,21 @@ def _counts(checked: Checked) -> dict[str, int]:
 
 def json_of(checked: Checked) -> str:
     """The whole check as one JSON document, for programs."""
-    found = checked.coverage
     document = {
         "version": 2,
-        "compilers": list(checked.compilers),
+        "compilers": checked.compilers,
         "files": checked.files,
-        "read": {
-            "loops": list(found.loops),
-            "functions_followed": found.followed,
-            "not_followed": list(found.not_followed),
-            "uses_of_torch_compile": found.compiled,
-            "jobs": found.jobs,
-        },
+        "read": asdict(checked.coverage),
         "findings": [_document(finding) for finding in checked.findings],
-        "suppressed": [
-            {**_document(finding), "reason": finding.suppressed} for finding in checked.suppressed
-        ],
-        "unread": [
-            {"path": unread.path.as_posix(), "reason": unread.reason} for unread in checked.unread
-        ],
+        "suppressed": [_document(finding) for finding in checked.suppressed],
+        "unread": [asdict(unread) for unread in checked.unread],
         "counts": _counts(checked),
     }
-    return json.dumps(document, indent=2)
+    return json.dumps(document, indent=2, default=Path.as_posix)
 
 
 def _document(finding: Finding) -> dict[str, Any]:
-    return {
-        "path": finding.path.as_posix(),
-        "cell": finding.cell,
-        "line": finding.line,
-        "column": finding.column,
-        "end_line": finding.end_line,
-        "rule": finding.rule,
-        "severity": finding.severity.word,
-        "message": finding.message,
-        "why": finding.why,
-        "fix": finding.fix,
-        "page": finding.page,
-        "compilers": list(finding.compilers),
-    }
+    return {**asdict(finding), "severity": finding.severity.word}
 
 
 # ---- SARIF
@@ -146,18 +123,21 @@ def sarif_of(checked: Checked, version: str) -> str:
     every = (*checked.findings, *checked.suppressed)
     rules = list({finding.rule: finding for finding in every}.values())
     numbers = {finding.rule: number for number, finding in enumerate(rules)}
-    notes = [_notification(each.sentence, each.path) for each in checked.unread]
-    notes.append(_notification(coverage_line(checked)))
+    notes = [_note(each.sentence, each.path) for each in checked.unread]
+    driver = {
+        "name": "compilegate check",
+        "semanticVersion": version,
+        "rules": [_rule(finding) for finding in rules],
+    }
     run = {
-        "tool": {
-            "driver": {
-                "name": "compilegate check",
-                "semanticVersion": version,
-                "rules": [_rule(finding) for finding in rules],
-            }
-        },
+        "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notes}],
+        "invocations": [
+            {
+                "executionSuccessful": True,
+                "toolExecutionNotifications": [*notes, _note(coverage_line(checked))],
+            }
+        ],
         "results": [_result(finding, numbers[finding.rule]) for finding in every],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
@@ -178,30 +158,31 @@ def _rule(finding: Finding) -> dict[str, Any]:
 
 def _result(finding: Finding, number: int) -> dict[str, Any]:
     # A notebook is one artifact; its lines are those of a cell, so a message says which.
-    place = f"cell {finding.cell}, line {finding.line}: " if finding.cell is not None else ""
-    region: dict[str, Any] = {"startLine": finding.line, "startColumn": finding.column}
-    if finding.end_line is not None and finding.end_line > finding.line:
-        region["endLine"] = finding.end_line
-    if finding.cell is not None:
-        region = {"startLine": 1}
-    location = {"artifactLocation": {"uri": _address(finding.path)}, "region": region}
+    place = {} if finding.cell is None else {"cell": finding.cell, "line": finding.line}
+    region = {"startLine": finding.line, "startColumn": finding.column}
+    if (finding.end_line or 0) > finding.line:
+        region["endLine"] = finding.end_line or 0
+    artifact = {"artifactLocation": {"uri": _address(finding.path)}}
+    physical = {**artifact, "region": {"startLine": 1} if place else region}
     result: dict[str, Any] = {
         "ruleId": finding.rule,
         "ruleIndex": number,
         "level": _LEVELS[finding.severity],
-        "message": {"text": f"{place}{finding.message}. {finding.fix}"},
-        "locations": [{"physicalLocation": location}],
-        "properties": {"compilers": list(finding.compilers), "page": finding.page},
+        "message": {"text": f"{_in_cell(finding)}{finding.message}. {finding.fix}"},
+        "locations": [{"physicalLocation": physical}],
+        "properties": {"compilers": finding.compilers, "page": finding.page, **place},
     }
-    if finding.cell is not None:
-        result["properties"] |= {"cell": finding.cell, "line": finding.line}
     if finding.suppressed is not None:
         said = {"kind": "inSource", "justification": finding.suppressed}
         result["suppressions"] = [{key: each for key, each in said.items() if each}]
     return result
 
 
-def _notification(text: str, path: Path | None = None) -> dict[str, Any]:
+def _in_cell(finding: Finding) -> str:
+    return "" if finding.cell is None else f"cell {finding.cell}, line {finding.line}: "
+
+
+def _note(text: str, path: Path | None = None) -> dict[str, Any]:
     note: dict[str, Any] = {"level": "note", "message": {"text": text}}
     if path is not None:
         place = {"artifactLocation": {"uri": _address(path)}}
@@ -240,15 +221,12 @@ def annotations_of(checked: Checked) -> str:
 
 def _annotation(finding: Finding) -> str:
     facts = [f"file={_property(str(_shown(finding.path)))}"]
-    place = ""
-    if finding.cell is None:
+    if finding.cell is None:  # else the file's own lines are JSON
         facts += [f"line={finding.line}", f"col={finding.column}"]
-        if finding.end_line is not None and finding.end_line > finding.line:
+        if (finding.end_line or 0) > finding.line:
             facts.append(f"endLine={finding.end_line}")
-    else:  # the file's own lines are JSON
-        place = f"cell {finding.cell}, line {finding.line}: "
     facts.append(f"title={_property(finding.rule)}")
-    said = f"{place}{finding.message}\n{finding.fix}\n{finding.page}"
+    said = f"{_in_cell(finding)}{finding.message}\n{finding.fix}\n{finding.page}"
     return f"::{_COMMANDS[finding.severity]} {','.join(facts)}::{_data(said)}"
 
 

@@ -20,22 +20,15 @@ from compilegate.errors import CompilegateError
 _LINE_END = re.compile(r"\r\n|\r|\n")
 SUFFIXES = (".py", ".pyw", ".ipynb")
 
-MOST_BYTES = 2_000_000
-"""The most of a script that is read; what is larger was written by a program."""
-
-MOST_NOTEBOOK_BYTES = 50_000_000
-"""The most of a notebook that is read; its pictures lie in it."""
+MOST_BYTES = {".ipynb": 50_000_000}
+"""The most that is read of a file; a notebook's pictures lie in it."""
+_MOST_OF_A_SCRIPT = 2_000_000  # what is larger was written by a program
 
 # Folders with what others wrote, or what a tool made.
-SKIPPED_FOLDERS = frozenset(
-    {
-        "__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist",
-        "__pypackages__",
-    }
-)  # fmt: skip
-# `%%time` and the like run the rest of their cell as Python; other cell magics do not.
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "env", "build",
+                             "dist", "__pypackages__"})  # fmt: skip
+# `%%time` and the like run the rest of their cell as Python; `%%writefile` makes a script of it.
 _PYTHON_MAGICS = frozenset({"time", "timeit", "capture", "prun", "memit"})
-# A cell under one of these is a script, as notebooks for SageMaker write theirs.
 _FILE_MAGICS = frozenset({"writefile", "file"})
 _SHELL_LINE = re.compile(r"^(\s*)(?:%|!|\?)")
 _ASSIGNED_SHELL = re.compile(r"^(\s*)([\w, ]+?)\s*=\s*[!%](?![=])")
@@ -131,55 +124,48 @@ def read_paths(paths: Sequence[Path]) -> Read:
 
 
 def _files(paths: Sequence[Path], unread: list[Unread]) -> Iterator[Path]:
+    """The files that paths stand for, each once."""
     seen: set[Path] = set()
     for path in paths:
         for file in _within(path, unread):
-            known = file.absolute()
-            if known not in seen:
-                seen.add(known)
+            if file.absolute() not in seen:
+                seen.add(file.absolute())
                 yield file
 
 
 def _within(path: Path, unread: list[Unread]) -> Iterator[Path]:
+    def refused(error: OSError) -> None:
+        place = Path(error.filename) if error.filename else path
+        unread.append(Unread(place, f"cannot be read: {error.strerror}"))
+
     try:
         is_folder, exists = path.is_dir(), path.exists()
     except OSError as error:
-        unread.append(Unread(path, f"cannot be read: {error.strerror}"))
-        return
+        return refused(error)
     if not exists:
         unread.append(Unread(path, "there is no such file or folder"))
     elif not is_folder:
         yield path
-    else:
-
-        def refused(error: OSError) -> None:
-            place = Path(error.filename) if error.filename else path
-            unread.append(Unread(place, f"cannot be read: {error.strerror}"))
-
-        for folder, folders, names in os.walk(path, onerror=refused):
-            folders[:] = sorted(
-                name for name in folders if name not in SKIPPED_FOLDERS and name[0] != "."
-            )
-            for name in sorted(names):
-                if name.endswith(SUFFIXES):
-                    yield Path(folder, name)
+    for folder, folders, names in os.walk(path, onerror=refused) if is_folder else ():
+        folders[:] = sorted(
+            name for name in folders if name not in SKIPPED_FOLDERS and name[0] != "."
+        )
+        yield from (Path(folder, name) for name in sorted(names) if name.endswith(SUFFIXES))
+    return None
 
 
 def _read(path: Path, unread: list[Unread]) -> Source | None:
     try:
         if not path.is_file():
             raise UnparsedError("not a file that can be read")
-        notebook = path.suffix == ".ipynb"
-        most = MOST_NOTEBOOK_BYTES if notebook else MOST_BYTES
-        size = path.stat().st_size
+        most, size = MOST_BYTES.get(path.suffix, _MOST_OF_A_SCRIPT), path.stat().st_size
         if size > most:
             raise UnparsedError(f"{size:,} bytes are more than the {most:,} that are read of one")
         raw = path.read_bytes()
-        if notebook:
-            found = read_notebook(path, raw.decode("utf-8-sig"))
-            unread += [Unread(path, sentence) for sentence in found.unread]
-            return found.source
-        if path.suffix not in SUFFIXES and not _says_python(raw):
+        if path.suffix == ".ipynb":
+            return _notebook(path, raw.decode("utf-8-sig"), unread)
+        first = raw.split(b"\n", 1)[0]
+        if path.suffix not in SUFFIXES and not (first[:2] == b"#!" and b"python" in first):
             raise UnparsedError("no Python script: its name does not end in .py or .ipynb")
         text = _decoded(raw)
         return Source(path, lines_of(text), parsed(text), text)
@@ -192,11 +178,6 @@ def _read(path: Path, unread: list[Unread]) -> Source | None:
     return None
 
 
-def _says_python(raw: bytes) -> bool:
-    first = raw.split(b"\n", 1)[0]
-    return first.startswith(b"#!") and b"python" in first
-
-
 def _decoded(raw: bytes) -> str:
     """The text in the encoding that its first lines declare."""
     if b"\0" in raw[:4096]:
@@ -204,82 +185,52 @@ def _decoded(raw: bytes) -> str:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
         return codecs.decode(raw, encoding)
-    except SyntaxError as error:
+    except (SyntaxError, LookupError) as error:
         raw.decode("utf-8")  # without a declaration, what is wrong is the text
         raise UnparsedError(f"its encoding is unknown: {error}") from error
-    except LookupError as error:
-        raise UnparsedError(f"its encoding is unknown: {error}") from error
 
 
-@dataclass(frozen=True)
-class Notebook:
-    """What was read of a notebook, and which cells were not."""
-
-    source: Source
-    unread: tuple[str, ...]
+# ---- notebooks
 
 
-def read_notebook(path: Path, text: str) -> Notebook:
-    """Join the code cells. Raises UnparsedError where this is not a notebook."""
+def _notebook(path: Path, text: str, unread: list[Unread]) -> Source:
+    """The code cells as one script, one after another. Raises UnparsedError."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UnparsedError("not a notebook: it is not JSON") from error
-    cells = _cells(document)
-    language = _language(document)
+    cells = document.get("cells") if isinstance(document, dict) else None
+    if not isinstance(cells, list):
+        raise UnparsedError("not a notebook: it has no list of cells")
+    language = _language(document.get("metadata"))
     if "python" not in language.lower():
         raise UnparsedError(f"not a notebook of Python: its language is {language[:40]!r}")
     lines: list[str] = []
     places: list[Place] = []
-    unread: list[str] = []
     for number, cell in enumerate(cells, start=1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
-        written = _written(cell)
-        if written is None:
-            unread.append(f"cell {number} was not read: its source is not text")
-            continue
+        written = cell.get("source", "")
+        written = "".join(map(str, written)) if isinstance(written, list) else str(written)
         found = without_magics(lines_of(written))
         try:
             parsed("\n".join(found))
         except UnparsedError as error:
-            unread.append(f"cell {number} was not read: {error}")
+            unread.append(Unread(path, f"cell {number} was not read: {error}"))
             continue
         lines += found
         places += [Place(line, number) for line in range(1, len(found) + 1)]
-    tree = parsed("\n".join(lines))
-    return Notebook(Source(path, tuple(lines), tree, places=tuple(places)), tuple(unread))
+    return Source(path, tuple(lines), parsed("\n".join(lines)), places=tuple(places))
 
 
-def _cells(document: Any) -> list[Any]:
-    cells = document.get("cells") if isinstance(document, dict) else None
-    if cells is None and isinstance(document, dict):  # the third format keeps them in worksheets
-        sheets = document.get("worksheets")
-        if isinstance(sheets, list) and all(isinstance(sheet, dict) for sheet in sheets):
-            lists = [sheet.get("cells") for sheet in sheets]
-            cells = [cell for each in lists if isinstance(each, list) for cell in each]
-    if not isinstance(cells, list):
-        raise UnparsedError("not a notebook: it has no list of cells")
-    return cells
-
-
-def _language(document: dict[str, Any]) -> str:
+def _language(metadata: Any) -> str:
     """The language that a notebook names; Python where it names none."""
-    metadata = document.get("metadata")
     for part, key in (("language_info", "name"), ("kernelspec", "language")):
         there = metadata.get(part) if isinstance(metadata, dict) else None
         named = there.get(key) if isinstance(there, dict) else None
         if isinstance(named, str) and named:
             return named
     return "python"
-
-
-def _written(cell: dict[str, Any]) -> str | None:
-    written = cell.get("source", cell.get("input", ""))
-    if isinstance(written, list):
-        lines = [line for line in written if isinstance(line, str)]
-        return "".join(lines) if len(lines) == len(written) else None
-    return written if isinstance(written, str) else None
 
 
 def without_magics(lines: tuple[str, ...]) -> list[str]:

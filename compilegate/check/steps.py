@@ -72,7 +72,7 @@ class Steps:
     def __init__(self, project: Project, values: Values) -> None:
         self._project = project
         self._values = values
-        self.marks: dict[ast.stmt, Often] = {}
+        self.marks: dict[ast.AST, Often] = {}
         self.followed: set[ast.AST] = set()
         self.not_followed: dict[str, None] = {}
         """What the steps call and no file of the check holds, as it is written there."""
@@ -82,11 +82,9 @@ class Steps:
 
     def often(self, script: Script, node: ast.AST) -> Often | None:
         """How often a node runs in training; None outside of any step."""
-        statement = script.statement(node)
         around = script.function_around(node)
-        if isinstance(around, ast.Lambda) and around not in self.followed:
-            return None
-        return None if statement is None else self.marks.get(statement)
+        place = around if isinstance(around, ast.Lambda) else script.statement(node)
+        return None if place is None else self.marks.get(place)
 
     # Finding.
 
@@ -159,9 +157,9 @@ class Steps:
             found = [
                 (place, outer)
                 for place in self._project.scripts
-                for outer in place.calls
-                if last_name(outer.func) in ("step", "optimizer_step")
-                and any(
+                for name in ("step", "optimizer_step")
+                for outer in place.calls_by_last.get(name, ())
+                if any(
                     isinstance(each, ast.Name)
                     and place.definition(each) == Defined(script, function)
                     for each in outer.args
@@ -237,10 +235,9 @@ class Steps:
                     seldom, other = self._split(script, statement)
                     self._mark(script, statement.body, Often.SELDOM if seldom else often)
                     self._mark(script, statement.orelse, Often.SELDOM if other else often)
-                    if statement.body and isinstance(statement.body[-1], ast.Continue):
-                        # `if step % 2: continue`: the rest runs now and then
-                        if any(_counts(each) for each in ast.walk(statement.test)):
-                            often = Often.SELDOM
+                    skips = isinstance(statement.body[-1], ast.Continue)
+                    if skips and any(_counts(each) for each in ast.walk(statement.test)):
+                        often = Often.SELDOM  # `if step % 2: continue`
                 case ast.Try() | ast.TryStar():
                     self._mark(script, statement.body, often)
                     for handler in statement.handlers:
@@ -272,6 +269,7 @@ class Steps:
                 self.followed.add(each.node)
                 how_often = Often.SELDOM if _evaluates(each.name) else often
                 if isinstance(each.node, ast.Lambda):
+                    self.marks[each.node] = max(how_often, self.marks.get(each.node, how_often))
                     self._follow(each.script, each.node.body, how_often)
                 elif _hands_out(each.node):  # a generator: its loop turns once a step
                     for loop in own_nodes(each.node):
@@ -307,7 +305,8 @@ class Steps:
         if name.split(".", 1)[0] in _WELL_KNOWN or last_name(call.func) in ("backward", "step"):
             return
         kind = self._values.kind(script, call.func)
-        if kind is Kind.MODEL:
+        method = isinstance(call.func, ast.Attribute) and not _is_self(call.func.value)
+        if kind is Kind.MODEL and not method:
             made = [each.node for each in self._values.origins(script, call.func)]
             library = any(
                 isinstance(each, ast.Call) and script.called(each).startswith("torch.nn.")
@@ -332,8 +331,8 @@ class Steps:
         if counts and isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq):
             return _leaves(body), not self._trains(script, other)
         seldom = self._is_seldom(script, test) and not self._trains(script, body)
-        negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-        rest = negated and self._is_seldom(script, test.operand)  # type: ignore[attr-defined]
+        negated = test.operand if isinstance(test, ast.UnaryOp) else None
+        rest = negated is not None and self._is_seldom(script, negated)
         return seldom or _leaves(body), (rest and not self._trains(script, other)) or _leaves(other)
 
     def _trains(self, script: Script, body: list[ast.stmt]) -> bool:
@@ -461,6 +460,10 @@ def is_backward(script: Script, call: ast.Call) -> bool:
     return last == "train_on_batch"
 
 
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
 def _counts(node: ast.AST) -> bool:
     """Whether it is a remainder: `step % 100`."""
     text = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant)
@@ -500,7 +503,7 @@ def _loop_or_function(script: Script, node: ast.AST) -> Loop | Function | None:
 
 
 def _over_parts(loop: Loop) -> bool:
-    """Whether a loop goes over optimizers, losses or parameters: `for o in optimizers: o.step()`."""
+    """Whether a loop goes over optimizers, losses, parameters: `for o in optimizers: o.step()`."""
     if isinstance(loop, ast.While):
         return False
     return bool(re.search(r"optim|\bopts?\b|losses|scalers|param", ast.unparse(loop.iter).lower()))

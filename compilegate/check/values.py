@@ -70,6 +70,7 @@ class Values:
         self._kinds: dict[Origin, Kind] = {}
         self._origins: dict[Origin, list[Origin]] = {}
         self._classes: dict[ast.expr, Defined | None] = {}
+        self._callers: dict[ast.AST, list[tuple[Script, ast.Call]]] = {}
         self._depth = 0
 
     # Where values come from.
@@ -189,6 +190,11 @@ class Values:
 
     def calls_of(self, script: Script, function: FunctionNode) -> list[tuple[Script, ast.Call]]:
         """The calls within the files that run a function: by name, as a method, as a forward."""
+        if function not in self._callers:
+            self._callers[function] = self._find_calls(script, function)
+        return self._callers[function]
+
+    def _find_calls(self, script: Script, function: FunctionNode) -> list[tuple[Script, ast.Call]]:
         callers = list(script.project.callers.get(function, ()))
         owner = script.parent(function)
         if isinstance(function, ast.Lambda) or not isinstance(owner, ast.ClassDef):
@@ -198,9 +204,9 @@ class Values:
         known = {call for _, call in callers}
         runs_itself = function.name in ("forward", "__call__", "call")
         for place in script.project.scripts:
-            calls = place.calls if runs_itself else place.calls_by_last.get(function.name, ())
-            for call in calls:
-                if call in known or (runs_itself and place.called(call)):
+            by_last = place.calls_by_last.get(function.name, [])
+            for call in by_last + place.calls_by_name.get("", []) if runs_itself else by_last:
+                if call in known:
                     continue
                 method = self.method_of(place, call.func)
                 if method is not None and method.node is function:
@@ -375,8 +381,8 @@ class Values:
         base = self.kind(script, node.value)
         if base not in (Kind.UNKNOWN, Kind.START, Kind.SCALER):
             return base
-        named = isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
-        return usual(str(node.slice.value)) if named else Kind.UNKNOWN
+        named = node.slice.value if isinstance(node.slice, ast.Constant) else ""
+        return usual(named) if isinstance(named, str) else Kind.UNKNOWN
 
     def _parameter(self, script: Script, parameter: ast.arg) -> Kind:
         """What a parameter is for which no call in the files passes anything."""
@@ -499,8 +505,10 @@ class Values:
                 return method
         if last in HANDS_BACK and node.args:  # model, optimizer = accelerator.prepare(model, ...)
             return self._prepared(script, node, path)
+        if re.match(r"(?:get|make|create|build|load|init|setup|define|prepare)_?", last):
+            return usual(last)  # a model, an optimizer, a loader of another package
         given = [self.kind(script, each) for each in node.args]
-        if self.kind(script, node.func) is Kind.MODEL:
+        if not script.called(node) and self.kind(script, node.func) is Kind.MODEL:
             return Kind.TENSOR
         if Kind.LOADER in given and re.search(r"tqdm|prefetch|cycle|progress|track|load", last):
             return Kind.LOADER
@@ -708,7 +716,7 @@ _PLAIN_NAME = re.compile(
 _USUAL = (
     (Kind.MODEL, re.compile(r"^(?:\w+_)?(?:model|net|network|module|net[GD]|generator|critic|actor"
                             r"|discriminator|encoder|decoder|unet|vae|transformer|backbone)$")),
-    (Kind.OPTIMIZER, re.compile(r"^(?:\w+_)?(?:optimizer|optim|opt|optimizers?_?\w{0,2}|opt_\w+)$")),
+    (Kind.OPTIMIZER, re.compile(r"^(?:\w+_)?(?:optim|opt|optimizers?_?\w{0,2}|opt_\w+)$")),
     (Kind.LOADER, re.compile(r"^\w*(?:loader|dataloader)s?$|^\w*_dl$|^(?:train|training)_iter$")),
     (Kind.SCALER, re.compile(r"^(?:\w+_)?(?:scaler|grad_scaler)$")),
     (Kind.TENSOR, re.compile(r"^(?:\w+_)?loss(?:es)?(?:_\w{1,8})?$|^(?:\w+_)?logits?$")),

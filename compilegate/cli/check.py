@@ -109,13 +109,14 @@ def command(
     print_or_write(f"{_FORMATS[form](checked)}\n", output)
     if output is not None:
         click.echo(summary(checked))
-    gravest = checked.gravest
-    if fail_on == _NEVER:
-        return
+    raise SystemExit(0 if fail_on == _NEVER else _status(checked, Severity[fail_on.upper()]))
+
+
+def _status(checked: Checked, least: Severity) -> int:
     if not checked.coverage.understood:
-        raise SystemExit(exit_codes.REFUSED)
-    if gravest is not None and gravest >= Severity[fail_on.upper()]:
-        raise SystemExit(_STATUS[gravest])
+        return exit_codes.REFUSED
+    gravest = checked.gravest
+    return 0 if gravest is None or gravest < least else _STATUS[gravest]
 
 
 def _fix(paths: tuple[Path, ...], compilers: tuple[str, ...], *, write: bool) -> None:

@@ -279,7 +279,7 @@ class View:
         return found
 
     def held(self, node: ast.expr) -> dict[str, ast.expr] | None:
-        """What a dictionary may hold, from where it is made and changed; None where that is hidden."""
+        """What a dictionary may hold, from where it is made and changed; None where hidden."""
         found: dict[str, ast.expr] = {}
         for origin in self.analysis.values.origins(self.script, node):
             made = origin.node

@@ -106,9 +106,11 @@ def _is_read(view: View, name: ast.Name, statement: ast.Assign) -> bool:
     if isinstance(scope.node, ast.Module) and len(view.analysis.project.scripts) > 1:
         return True  # another file may import it
     for node in ast.walk(scope.node):
-        if isinstance(node, ast.Name) and node.id == name.id and isinstance(node.ctx, ast.Load):
-            if any(each.place is statement for each in view.script.reaching(node)):
-                return True
+        if not isinstance(node, ast.Name) or node.id != name.id:
+            continue
+        reaching = view.script.reaching(node) if isinstance(node.ctx, ast.Load) else []
+        if any(each.place is statement for each in reaching):
+            return True
     return isinstance(scope.node, ast.ClassDef)
 
 
@@ -277,9 +279,8 @@ def _again(view: View, compiled: Compiled) -> bool:
             return False  # once, as a rule: `if self.compiled is None:`
         if isinstance(outer, LOOPS):
             handed = ast.unparse(outer.target) if isinstance(outer, ast.For) else ""
-            if any(name in re.findall(r"\w+", handed) for name in names):
-                return False  # each layer, or each function of a list
-            return True
+            # each layer, or each function of a list
+            return not any(name in re.findall(r"\w+", handed) for name in names)
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
             break
     kept = script.parent(node)

@@ -63,8 +63,8 @@ class Estimator:
     def number(self, name: str) -> int | None:
         """The number given for an argument."""
         value = self.view.settled(self.given.get(name))
-        known = isinstance(value, ast.Constant) and type(value.value) is int
-        return value.value if known else None  # type: ignore[union-attr]
+        given = value.value if isinstance(value, ast.Constant) else None
+        return given if type(given) is int else None
 
     def parameter(self, *names: str) -> ast.expr | None:
         """What is given for the first of some hyperparameters, with `-` or `_` in it."""
@@ -230,21 +230,21 @@ def _started_wrongly(each: Estimator) -> Iterator[Found]:
     if other:
         said = f"Training Compiler does not distribute by `{other[0]}`"
         yield Found(each.where("distribution"), said)
-    elif launched and several and each.every and not by_launcher:
-        said = f"no launcher starts the processes of {each.text('instance_type')}"
-        yield Found(each.call, said)
-    elif version and not launched and several and each.whole and not each.distribution:
-        if "distribution" not in each.given and not by_launcher:
+    elif version and several and not by_launcher:
+        if launched and each.every:
+            said = f"no launcher starts the processes of {each.text('instance_type')}"
+            yield Found(each.call, said)
+        elif not launched and each.whole and "distribution" not in each.given:
             yield Found(each.call, "without `pytorchxla` one GPU of the instance trains")
-    if "pytorchxla" in each.distribution and script is not None:
-        if "_mp_fn" not in script.module.names:
-            said = f"{script.source.path.name} has no `_mp_fn` for the processes to call"
-            yield Found(each.where("entry_point"), said)
+    if script is None:
+        return
+    name, where = script.source.path.name, each.where("entry_point")
+    if "pytorchxla" in each.distribution and "_mp_fn" not in script.module.names:
+        yield Found(where, f"{name} has no `_mp_fn` for the processes to call")
     bare = each.framework == "PyTorch" and _numbers(each.text("framework_version")) >= (1, 12)
-    if bare and script is not None and script.uses("transformers"):
-        if not script.source.path.with_name("requirements.txt").is_file():
-            said = f"{script.source.path.name} imports Transformers, which the image does not have"
-            yield Found(each.where("entry_point"), said)
+    listed = script.source.path.with_name("requirements.txt").is_file()
+    if bare and script.uses("transformers") and not listed:
+        yield Found(where, f"{name} imports Transformers, which the image does not have")
 
 
 @rule("compiler-nodes")
@@ -310,8 +310,11 @@ _FAMILIES = re.compile(
     r"(?:albert|bart|bert|camembert|ctrl|deberta|distilbert|distilgpt2|distilroberta|electra|gpt2"
     r"|openai-gpt|roberta|t5|transfo-xl|vit|xlm|xlnet)(?:-[\w.-]+)?"
 )
-_FOLDERS = re.compile(r"(?:^|/)(?:artifacts|checkpoints?|data|experiments|models?|opt|outputs?|out"
-                      r"|pretrained|results|runs|saved|tmp|weights)(?:/|$)", re.IGNORECASE)  # fmt: skip
+_FOLDERS = re.compile(
+    r"(?:^|/)(?:artifacts|checkpoints?|data|experiments|models?|opt|outputs?|out|pretrained|results"
+    r"|runs|saved|tmp|weights)(?:/|$)",
+    re.IGNORECASE,
+)
 
 
 def _is_untested(name: str) -> bool:
@@ -414,13 +417,12 @@ def rate_not_scaled(view: View) -> Iterator[Found]:
         for other in native:
             before = other.written(*_BATCHES)
             same = other.text("entry_point") == each.text("entry_point")
-            if same and batch and before and batch != before and rate == other.written(*_RATES):
-                if not rate or re.fullmatch(r"[\d.]+(?:e[+-]?\d+)?", rate):
-                    said = (
-                        f"the batch is {batch} here and {before} without the compiler, at one rate"
-                    )
-                    yield Found(each.call, said)
-                    break
+            number = not rate or re.fullmatch(r"[\d.]+(?:e[+-]?\d+)?", rate)
+            alike = same and number and rate == other.written(*_RATES)
+            if alike and batch and before and batch != before:
+                said = f"the batch is {batch} here and {before} without the compiler, at one rate"
+                yield Found(each.call, said)
+                break
         else:
             yield from _rate_of_one(view, each, batch, rate)
 
@@ -477,9 +479,8 @@ def preprocessing_workers(view: View) -> Iterator[Found]:
 def _takes_the_option(each: Estimator) -> bool:
     """Whether the script that a job starts takes the option, and has it at one process."""
     if each.started is None:
-        known = re.fullmatch(r"(?:.*/)?run_(?:clm|mlm|plm|qa|ner|swag|summarization|translation)\.py",
-                             each.text("entry_point"))  # fmt: skip
-        return "git_config" in each.given and known is not None
+        known = r"(?:.*/)?run_(?:clm|mlm|plm|qa|ner|swag|summarization|translation)\.py"
+        return "git_config" in each.given and bool(re.fullmatch(known, each.text("entry_point")))
     for call in each.started.calls_by_last.get("add_argument", ()):
         if call.args and _text(call.args[0]).lstrip("-") == _WORKERS:
             default = keyword(call, "default")
@@ -503,9 +504,9 @@ def _of_dataset(view: View, node: ast.expr, depth: int = 0) -> bool:
         if isinstance(made, ast.Call) and _LOADS.match(origin.script.called(made)):
             return not is_constant(keyword(made, "streaming"), True)
         inner = made.func if isinstance(made, ast.Call) else made
-        if isinstance(inner, ast.Attribute | ast.Subscript) and origin.script is view.script:
-            if _of_dataset(view, inner.value, depth + 1):
-                return True
+        handed = isinstance(inner, ast.Attribute | ast.Subscript) and origin.script is view.script
+        if handed and _of_dataset(view, inner.value, depth + 1):
+            return True
     return False
 
 

@@ -52,7 +52,7 @@ def varying_shapes(view: View) -> Iterator[Found]:
 
 
 def _covered(view: View) -> bool:
-    """Whether torch.compile was told of the varying shapes, and no other compiler is asked about."""
+    """Whether torch.compile was told that shapes vary, and no other compiler is asked about."""
     if any(each in LAZY for each in view.compilers):
         return False
     marked = {"mark_dynamic", "maybe_mark_dynamic"} & view.analysis.words

@@ -183,19 +183,24 @@ def _guarded(view: View, node: ast.AST) -> bool:
 def data_dependent(view: View) -> Iterator[Found]:
     """What runs next, or how large a result is, depends on the values of a tensor."""
     for node in ast.walk(view.script.source.tree):
-        said = ""
-        if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+        if not isinstance(node, _DECIDES) or not _runs(view, node):
+            continue
+        if isinstance(node, ast.Call | ast.Subscript):
+            if _sized_by_values(view, node):
+                yield Found(node, f"the shape of `{written(node)}` depends on values")
+        else:
             tensor = next((each for each in _tests(node.test) if _is_value(view, each)), None)
             if tensor is not None:
-                said = f"`{written(tensor)}` decides by a tensor's value what runs"
-                node = node.test
-        elif (isinstance(node, ast.Call) and _sized_by_values(view, node)) or (
-            isinstance(node, ast.Subscript) and _selects(view, node)
-        ):
-            said = f"the shape of `{written(node)}` depends on values"
-        if said and (view.each_step(node) or view.region(node) is not None):
-            if view.region(node) is None or not _guarded(view, node):
-                yield Found(node, said)
+                yield Found(node.test, f"`{written(tensor)}` decides by a tensor's value what runs")
+
+
+_DECIDES = (ast.If, ast.While, ast.IfExp, ast.Assert, ast.Call, ast.Subscript)
+
+
+def _runs(view: View, node: ast.AST) -> bool:
+    """Whether a node runs in each step, or is compiled."""
+    region = view.region(node)
+    return view.each_step(node) if region is None else not _guarded(view, node)
 
 
 def _tests(test: ast.expr) -> Iterator[ast.expr]:
@@ -226,8 +231,9 @@ def _is_value(view: View, test: ast.expr) -> bool:
     if isinstance(test, ast.Name):
         bound = view.script.reaching(test)
         computed = all(each.kind == "value" and not each.path for each in bound)
+        made = (each.node for each in view.analysis.values.origins(view.script, test))
         containers = any(
-            isinstance(each.node, ast.List | ast.Dict | ast.ListComp) for each in bound
+            isinstance(x, ast.List | ast.Dict | ast.ListComp | ast.Tuple) for x in made
         )
         return bool(bound) and computed and not containers and view.is_tensor(test)
     if isinstance(test, ast.Attribute):
@@ -244,25 +250,18 @@ _SIZED = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_co
                     "boolean_mask"})  # fmt: skip
 
 
-def _sized_by_values(view: View, call: ast.Call) -> bool:
-    name, last = view.script.called(call), last_name(call.func)
-    if last in _SIZED and name.startswith(("torch.", "tensorflow.")):
-        return not name.startswith("torch.") or _on_device(view, call.args)
-    if name in ("torch.where", "tensorflow.where") and len(call.args) == 1 and not call.keywords:
-        return _on_device(view, call.args)
-    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+def _sized_by_values(view: View, node: ast.Call | ast.Subscript) -> bool:
+    """`x.nonzero()`, and `x[mask]` that is read; setting `x[mask] = 0` keeps the shape."""
+    if isinstance(node, ast.Subscript):
+        read = isinstance(node.ctx, ast.Load) and _is_mask(view, node.slice)
+        return read and view.is_tensor(node.value)
+    name, last = view.script.called(node), last_name(node.func)
+    alone = last == "where" and len(node.args) == 1 and not node.keywords
+    if (last in _SIZED or alone) and name.startswith(("torch.", "tensorflow.")):
+        on_host = (Kind.HOST, Kind.BATCH)
+        return bool(node.args) and view.kind(node.args[0]) not in on_host
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
     return last in _SIZED and owner is not None and not name and view.is_tensor(owner)
-
-
-def _on_device(view: View, given: list[ast.expr]) -> bool:
-    return bool(given) and view.kind(given[0]) not in (Kind.HOST, Kind.BATCH)
-
-
-def _selects(view: View, node: ast.Subscript) -> bool:
-    """`x[mask]`: how much is selected depends on the values. Setting `x[mask] = 0` does not."""
-    if not isinstance(node.ctx, ast.Load) or not view.is_tensor(node.value):
-        return False
-    return _is_mask(view, node.slice)
 
 
 def _is_mask(view: View, index: ast.expr) -> bool:
@@ -310,9 +309,9 @@ def too_often(view: View) -> Iterator[Found]:
     for call in trainer_arguments(view):
         for name in ("logging_steps", "save_steps", "eval_steps"):
             value = view.settled(keyword(call, name))
-            if isinstance(value, ast.Constant) and type(value.value) is int:
-                if 0 < value.value < _FEWEST_STEPS:
-                    yield Found(keyword(call, name) or call, f"`{name}` is {value.value}")
+            steps = value.value if isinstance(value, ast.Constant) else None
+            if type(steps) is int and 0 < steps < _FEWEST_STEPS:
+                yield Found(keyword(call, name) or call, f"`{name}` is {steps}")
 
 
 def _conditional(view: View, call: ast.Call) -> bool:
@@ -418,7 +417,11 @@ def _ready(view: View, loader: ast.Call) -> bool:
     data = loader.args[0] if loader.args else keyword(loader, "dataset")
     if data is None:
         return False
-    made = [each for each in view.analysis.values.origins(view.script, data)]
+    owner = view.analysis.values.class_of(view.script, data)
+    made_by = None if owner is None else owner.script.method(owner, "__init__")
+    if made_by is not None and re.search(r"\.cuda\(|\.to\(", ast.unparse(made_by.node)):
+        return True
+    made = view.analysis.values.origins(view.script, data)
     names = {each.script.called(each.node) for each in made if isinstance(each.node, ast.Call)}
     return any(each.endswith("TensorDataset") for each in names)
 

@@ -121,7 +121,7 @@ def is_distributed(script: Script) -> bool:
 
 @rule("gradients-not-reduced")
 def gradients_not_reduced(view: View) -> Iterator[Found]:
-    """Each process updates by its own gradients, by their sum, or clips before they are gathered."""
+    """Each process updates by its own gradients, or by a sum, or clips before they are gathered."""
     script = view.script
     if is_distributed(script) and not _REDUCES & view.analysis.words:
         for call in view.methods("step"):
@@ -168,10 +168,10 @@ def no_common_seed(view: View) -> Iterator[Found]:
              "broadcast", "weights", "seed_all", "set_random_seed"}  # fmt: skip
     if not is_distributed(view.script) or not view.steps:
         return
+    alike = {"broadcast_master_param", "load_state_dict", "from_pretrained"} & view.analysis.words
     seeded = list(view.methods("manual_seed", "set_rng_state"))
     own = [each for each in seeded if re.search(r"rank|ordinal|index", ast.unparse(each))]
-    if seeded and len(own) == len(seeded) and not {"broadcast_master_param", "load_state_dict",
-                                                   "from_pretrained"} & view.analysis.words:  # fmt: skip
+    if own and own == seeded and not alike:
         yield Found(own[0], "each process has a seed of its own, and so weights of its own")
     if seeds & view.analysis.words:
         return
@@ -277,15 +277,12 @@ def xla_optimizer(view: View) -> Iterator[Found]:
     if view.compilers == (TRAINING_COMPILER,):
         for call in trainer_arguments(view):
             given = view.given(call)
-            optimizer = None if given is None else given.get("optim")
-            if (
-                given is not None
-                and call.keywords
-                and not is_constant(optimizer, "adamw_torch_xla")
-            ):
-                if optimizer is None or isinstance(optimizer, ast.Constant):
-                    named = "adamw" if optimizer is None else str(optimizer.value)  # type: ignore[attr-defined]
-                    yield Found(optimizer or call, f"the Trainer's optimizer is `{named}`")
+            if given is None or not call.keywords:
+                continue
+            optimizer = given.get("optim", ast.Constant("adamw"))
+            if isinstance(optimizer, ast.Constant) and optimizer.value != "adamw_torch_xla":
+                said = f"the Trainer's optimizer is `{optimizer.value}`"
+                yield Found(given.get("optim", call), said)
 
 
 # ---- TensorFlow
@@ -300,9 +297,9 @@ def runs_eagerly(view: View) -> Iterator[Found]:
         given = keyword(call, "run_eagerly")
         if given is not None and is_constant(given, True):
             yield Found(given, "the model runs eagerly")
-        if last_name(call.func) == "run_functions_eagerly" and call.args:
-            if is_constant(call.args[0], True):
-                yield Found(call, "every function runs eagerly")
+        every = last_name(call.func) == "run_functions_eagerly" and call.args
+        if every and is_constant(call.args[0], True):
+            yield Found(call, "every function runs eagerly")
     if {"make_train_function", "xla_jit", "set_jit"} & view.analysis.words:
         return
     for call in view.named("tensorflow.GradientTape"):
