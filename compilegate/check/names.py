@@ -366,47 +366,41 @@ class Script:
         """
         if node not in self._names:
             self._names[node] = ""  # stands while it is looked for, so that a circle ends
-            self._names[node] = self._find_name(node, 0)
+            self._names[node] = self._find_name(node)
         return self._names[node]
 
     def called(self, call: ast.Call) -> str:
         """The canonical name of what is called."""
         return self.name(call.func)
 
-    def _find_name(self, node: ast.expr, depth: int) -> str:
-        if depth > _DEEPEST:
-            return ""
+    def _find_name(self, node: ast.expr) -> str:
         match node:
             case ast.Attribute():
-                before = self._find_name(node.value, depth + 1)
+                before = self.name(node.value)
                 return canonical(f"{before}.{node.attr}") if before else ""
             case ast.Call() if node.args and self.name(node.func) == "functools.partial":
-                return self._find_name(node.args[0], depth + 1)
+                return self.name(node.args[0])
             case ast.Name():
                 scope, bindings = self._bound(node.id, node)
                 if scope is None:
                     return self._starred(node.id)
-                found = {self._name_of(each, node, depth) for each in bindings}
-                imported = [each for each in bindings if each.kind == "import"]
-                if imported:  # others stand in for it where the import fails
-                    return self._name_of(imported[0], node, depth)
+                for each in bindings:
+                    if each.kind == "import":  # others stand in for it where the import fails
+                        return self._imported(each.target)
+                found = {self._name_of(each, node) for each in bindings}
                 return found.pop() if len(found) == 1 else ""
         return ""
 
-    def _name_of(self, bound: Binding, node: ast.Name, depth: int) -> str:
+    def _name_of(self, bound: Binding, node: ast.Name) -> str:
         value = bound.node
-        if bound.kind == "import":
-            return self._imported(bound.target)
         if bound.kind == "definition" and isinstance(value, (*FUNCTIONS, ast.ClassDef)):
             return f"./{self.source.path.name}.{value.name}"
-        alias = bound.kind == "value" and not bound.path and isinstance(value, ast.expr)
-        if alias and isinstance(value, ast.Call):
-            partial = self._find_name(value.func, depth + 1) == "functools.partial"
-            return self._find_name(value, depth + 1) if partial else ""
-        if alias and isinstance(value, ast.Name | ast.Attribute):
-            same = isinstance(value, ast.Name) and value.id == node.id
-            return "" if same else self._find_name(value, depth + 1)
-        return ""
+        if bound.kind != "value" or bound.path:
+            return ""
+        if isinstance(value, ast.Call):
+            return self.name(value) if self.name(value.func) == "functools.partial" else ""
+        same = isinstance(value, ast.Name) and value.id == node.id
+        return self.name(value) if isinstance(value, ast.Name | ast.Attribute) and not same else ""
 
     def _imported(self, target: str) -> str:
         own = self.project.lookup(self, target)
@@ -443,12 +437,10 @@ class Script:
         """The function or class of the files that an expression names."""
         if node not in self._definitions:
             self._definitions[node] = None
-            self._definitions[node] = self._find_definition(node, 0)
+            self._definitions[node] = self._find_definition(node)
         return self._definitions[node]
 
-    def _find_definition(self, node: ast.expr, depth: int) -> Defined | None:
-        if depth > _DEEPEST:
-            return None
+    def _find_definition(self, node: ast.expr) -> Defined | None:
         match node:
             case ast.Lambda():
                 return Defined(self, node)
@@ -468,7 +460,7 @@ class Script:
                     if bound.kind == "value" and isinstance(value, ast.expr) and not same:
                         if isinstance(value, ast.Call) and not self._hands_on(value):
                             continue
-                        found_there = self._find_definition(value, depth + 1)
+                        found_there = self.definition(value)
                         if found_there is not None and not bound.path:
                             return found_there
             case ast.Attribute(value=ast.Name(id="self" | "cls")):
@@ -480,13 +472,13 @@ class Script:
                     for bound in self.scopes[owner].attributes.get(node.attr, ()):
                         value = bound.node
                         if bound.kind == "value" and isinstance(value, ast.Name | ast.Lambda):
-                            return self._find_definition(value, depth + 1)
+                            return self.definition(value)
                 return method
             case ast.Attribute():
                 path = self._module_path(node)
                 return self._imported_definition(path) if path else None
             case ast.Call() if node.args and self._hands_on(node):
-                return self._find_definition(node.args[0], depth + 1)
+                return self.definition(node.args[0])
         return None
 
     def _hands_on(self, call: ast.Call) -> bool:
