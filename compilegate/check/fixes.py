@@ -149,7 +149,8 @@ def _order(view: View, call: ast.Call) -> Iterator[Edit]:
 def _anomaly(view: View, call: ast.Call) -> Iterator[Edit]:
     """`torch.autograd.set_detect_anomaly(True)` becomes `...(False)`: it only looks."""
     name = view.script.called(call)
-    if name == "torch.autograd.set_detect_anomaly" and is_constant(call.args[0], True):
+    on = bool(call.args) and is_constant(call.args[0], True)
+    if name == "torch.autograd.set_detect_anomaly" and on:
         yield Edit(*_span(view.script, call.args[0]), "False")
 
 

@@ -471,7 +471,8 @@ class Script:
                 if method is None:  # self.step_fn = step
                     for bound in self.scopes[owner].attributes.get(node.attr, ()):
                         value = bound.node
-                        if bound.kind == "value" and isinstance(value, ast.Name | ast.Lambda):
+                        handed = isinstance(value, ast.Call) and self._hands_on(value)
+                        if handed or isinstance(value, ast.Name | ast.Lambda):
                             return self.definition(value)
                 return method
             case ast.Attribute():

@@ -106,16 +106,43 @@ class Steps:
             elif around is not None and not self._after_its_loop(script, around, call, backward):
                 callers = self._callers(script, around)
                 if not callers and backward and _may_be_a_step(script, around):
-                    roots.setdefault(around, Step(script, around, "function"))
+                    engine = self._is_given_to_an_engine(script, around)
+                    sort = "loop" if engine else "function"
+                    roots.setdefault(around, Step(script, around, sort))
                 if (around, backward) not in reached:
                     reached.add((around, backward))
                     pending += [(*caller, backward) for caller in callers]
+        for script in self._project.scripts:
+            for call in script.calls_by_last.get("zero_grad", ()):  # a helper does the rest
+                loop = self._clearing(script, call, loops)
+                if loop is not None:
+                    loops[loop] = Step(script, loop, "loop")
         for script in self._project.scripts:
             yield from (loops[loop] for loop in script.loops if loop in loops)
             yield from self._framework_methods(script)
             methods = [each for each in script.functions if each in roots]
             yield from (roots[each] for each in methods)
             yield from self._framework_calls(script)
+
+    def _clearing(
+        self, script: Script, call: ast.Call, known: dict[ast.AST, Step]
+    ) -> ast.For | None:
+        """The loop over batches around `optimizer.zero_grad()` that holds no other that trains."""
+        loop = _loop_or_function(script, call)
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not isinstance(loop, ast.For) or owner is None or "range(" in ast.unparse(loop.iter):
+            return None
+        if self._values.kind(script, owner) is not Kind.OPTIMIZER:
+            return None
+        inside = list(ast.walk(loop))
+        called = [
+            node
+            for each in inside
+            if isinstance(each, ast.Call)
+            for found in self.called(script, each)
+            for node in ast.walk(found.node)
+        ]
+        return None if any(each in known for each in [*inside, *called]) else loop
 
     def _markers(self, script: Script) -> Iterator[tuple[ast.Call, bool]]:
         """Every backward pass (True) and update (False) of a script."""
@@ -167,6 +194,11 @@ class Steps:
             ]
         return found
 
+    def _is_given_to_an_engine(self, script: Script, function: Function) -> bool:
+        """Whether it is handed to Ignite's `Engine(step)`, whose loop is known."""
+        calls = script.calls_by_last.get("Engine", ())
+        return any(Defined(script, function) == script.definition(x) for c in calls for x in c.args)
+
     def _after_its_loop(
         self, script: Script, function: Function, call: ast.Call, backward: bool
     ) -> bool:
@@ -193,7 +225,7 @@ class Steps:
 
     def _framework_calls(self, script: Script) -> Iterator[Step]:
         """`trainer.train()`, `trainer.fit(model)`, `model.fit(data)` of Keras."""
-        for name in ("train", "fit", "fit_generator", "run"):
+        for name in ("train", "fit", "fit_generator"):
             for call in script.calls_by_last.get(name, ()):
                 if isinstance(call.func, ast.Attribute) and self._runs_a_loop(script, call):
                     yield Step(script, call, "call")
@@ -207,8 +239,6 @@ class Steps:
             for origin in self._values.origins(script, owner)
             if isinstance(origin.node, ast.Call)
         ]
-        if call.func.attr == "run":
-            return script.uses("ignite") and "train" in ast.unparse(owner).lower()
         if any(each.endswith(("Trainer", "Learner")) for each in made):
             return True
         if call.func.attr == "train":
@@ -282,10 +312,9 @@ class Steps:
 
     def called(self, script: Script, call: ast.Call) -> list[Defined]:
         """The functions of the files that a call runs: by name, as a method, as a forward."""
-        found: list[Defined] = []
-        defined = script.definition(call.func) or self._values.method_of(script, call.func)
-        if defined is not None:
-            found.append(defined)
+        defined = script.definition(call.func)
+        methods = self._values.methods_of(script, call.func)
+        found = [defined] if defined is not None else list(methods)
         last = last_name(call.func)
         if last in ("step", "optimizer_step", "next", "iter"):
             for argument in call.args:  # `optimizer.step(closure)`, `next(batches)`
@@ -425,7 +454,7 @@ class Steps:
         if named is None or any(True for _ in self._values.passed(script, named)):
             return False
         default = default_of(function, named)
-        return isinstance(default, ast.Constant) and default.value in (False, None)
+        return isinstance(default, ast.Constant) and default.value is False
 
 
 _SELDOM = re.compile(
@@ -504,9 +533,10 @@ def _loop_or_function(script: Script, node: ast.AST) -> Loop | Function | None:
 
 def _over_parts(loop: Loop) -> bool:
     """Whether a loop goes over optimizers, losses, parameters: `for o in optimizers: o.step()`."""
-    if isinstance(loop, ast.While):
-        return False
-    return bool(re.search(r"optim|\bopts?\b|losses|scalers|param", ast.unparse(loop.iter).lower()))
+    over = "" if isinstance(loop, ast.While) else ast.unparse(loop.iter).lower()
+    return bool(
+        re.search(r"optimi[sz]ers|\bopts\b|losses|scalers|\bparam(?:eter|_group)?s\b", over)
+    )
 
 
 def _may_be_a_step(script: Script, function: Function) -> bool:

@@ -69,7 +69,7 @@ class Values:
     def __init__(self) -> None:
         self._kinds: dict[Origin, Kind] = {}
         self._origins: dict[Origin, list[Origin]] = {}
-        self._classes: dict[ast.expr, Defined | None] = {}
+        self._classes: dict[ast.expr, list[Defined]] = {}
         self._callers: dict[ast.AST, list[tuple[Script, ast.Call]]] = {}
         self._depth = 0
 
@@ -217,20 +217,20 @@ class Values:
 
     def class_of(self, script: Script, node: ast.expr) -> Defined | None:
         """The class of the files that a value is an instance of."""
-        if node not in self._classes:
-            self._classes[node] = None
-            self._classes[node] = self._find_class(script, node)
-        return self._classes[node]
+        return next(iter(self.classes_of(script, node)), None)
 
-    def _find_class(self, script: Script, node: ast.expr) -> Defined | None:
-        if isinstance(node, ast.Name) and node.id in ("self", "cls"):
+    def classes_of(self, script: Script, node: ast.expr) -> list[Defined]:
+        """All classes of the files that a value may be an instance of."""
+        if node not in self._classes:
+            self._classes[node] = []
             around = script.class_around(node)
-            return None if around is None else Defined(script, around)
-        for origin in self.origins(script, node):
-            found = self._class_of_origin(origin, node)
-            if found is not None:
-                return found
-        return None
+            if isinstance(node, ast.Name) and node.id in ("self", "cls") and around is not None:
+                self._classes[node] = [Defined(script, around)]
+                return self._classes[node]
+            every = (self._class_of_origin(each, node) for each in self.origins(script, node))
+            found = [each for each in every if each is not None]
+            self._classes[node] = list(dict.fromkeys(found))
+        return self._classes[node]
 
     def _class_of_origin(self, origin: Origin, asked: ast.expr) -> Defined | None:
         script, node = origin.script, origin.node
@@ -271,19 +271,22 @@ class Values:
 
     def method_of(self, script: Script, called: ast.expr) -> Defined | None:
         """The method of a class of the files that `value.method` or `value(...)` runs."""
+        return next(self.methods_of(script, called), None)
+
+    def methods_of(self, script: Script, called: ast.expr) -> Iterator[Defined]:
+        """The same for all classes that the value may be an instance of."""
+        found = False
         if isinstance(called, ast.Attribute):
-            owner = self.class_of(script, called.value)
-            method = None if owner is None else script.method(owner, called.attr)
-            if method is not None:
-                return method
-        if script.definition(called) is not None:
-            return None
-        owner = self.class_of(script, called)
-        for name in ("forward", "__call__", "call") if owner is not None else ():
-            method = script.method(owner, name) if owner is not None else None
-            if method is not None:
-                return method
-        return None
+            for owner in self.classes_of(script, called.value):
+                method = script.method(owner, called.attr)
+                if method is not None:
+                    found = True
+                    yield method
+        if found or script.definition(called) is not None:
+            return
+        for owner in self.classes_of(script, called):
+            methods = (script.method(owner, name) for name in ("forward", "__call__", "call"))
+            yield from [each for each in methods if each is not None][:1]
 
     # What values are.
 
@@ -382,7 +385,8 @@ class Values:
         if base not in (Kind.UNKNOWN, Kind.START, Kind.SCALER):
             return base
         named = node.slice.value if isinstance(node.slice, ast.Constant) else ""
-        return usual(named) if isinstance(named, str) else Kind.UNKNOWN
+        found = usual(named) if isinstance(named, str) else Kind.UNKNOWN
+        return found if found is not Kind.MODEL else Kind.UNKNOWN  # of a configuration, as a rule
 
     def _parameter(self, script: Script, parameter: ast.arg) -> Kind:
         """What a parameter is for which no call in the files passes anything."""
@@ -714,11 +718,11 @@ _PLAIN_NAME = re.compile(
     r"|cache|config|cfg|args|state|mode|training|kwargs|params$|step$|dim$|epoch|idx$"
 )
 _USUAL = (
-    (Kind.MODEL, re.compile(r"^(?:\w+_)?(?:model|net|network|module|net[GD]|generator|critic|actor"
+    (Kind.MODEL, re.compile(r"^(?:\w*_)?(?:model|net|network|module|net[GD]|generator|critic|actor"
                             r"|discriminator|encoder|decoder|unet|vae|transformer|backbone)$")),
-    (Kind.OPTIMIZER, re.compile(r"^(?:\w+_)?(?:optim|opt|optimizers?_?\w{0,2}|opt_\w+)$")),
+    (Kind.OPTIMIZER, re.compile(r"^(?:\w*_)?(?:optim|opt|optimizers?_?\w{0,2}|opt_\w+)$")),
     (Kind.LOADER, re.compile(r"^\w*(?:loader|dataloader)s?$|^\w*_dl$|^(?:train|training)_iter$")),
-    (Kind.SCALER, re.compile(r"^(?:\w+_)?(?:scaler|grad_scaler)$")),
+    (Kind.SCALER, re.compile(r"^(?:\w*_)?(?:scaler|grad_scaler)$")),
     (Kind.TENSOR, re.compile(r"^(?:\w+_)?loss(?:es)?(?:_\w{1,8})?$|^(?:\w+_)?logits?$")),
 )  # fmt: skip
 _LOSS_CALL = re.compile(

@@ -205,8 +205,12 @@ class View:
     @cached_property
     def loaders(self) -> list[ast.Call]:
         """The DataLoaders of this script that feed a loop that trains."""
-        made = self.script.calls_of("torch.utils.data.DataLoader")
-        return [call for call in made if call in self.analysis.feeding]
+        made = (call for call in self.script.calls if last_name(call.func).endswith("DataLoader"))
+        return [
+            each
+            for each in made
+            if each in self.analysis.feeding and "." in self.script.called(each)
+        ]
 
     # What the script is written for.
 

@@ -89,7 +89,7 @@ def compiled_discarded(view: View) -> Iterator[Found]:
             name = outer.targets[0]
             if isinstance(name, ast.Name) and name.id in ("self", "cls"):
                 yield Found(call, f"`{name.id}` is a local name: the object itself stays as it was")
-            elif isinstance(name, ast.Name) and not _is_read(view, name, outer):
+            elif isinstance(name, ast.Name) and not _runs(view, name, outer):
                 yield Found(call, f"`{name.id}` is never used: `{target}` goes on uncompiled")
     for node in ast.walk(view.script.source.tree):
         if isinstance(node, ast.Assign) and is_constant(node.value, True):
@@ -98,8 +98,8 @@ def compiled_discarded(view: View) -> Iterator[Found]:
                 yield Found(node, "what cannot be compiled runs eagerly without a word")
 
 
-def _is_read(view: View, name: ast.Name, statement: ast.Assign) -> bool:
-    """Whether anything reads the value that a statement gives a name."""
+def _runs(view: View, name: ast.Name, statement: ast.Assign) -> bool:
+    """Whether anything may run the value that a statement gives a name; to save it does not."""
     scope = view.script.scope_of(name)
     if name.id in scope.elsewhere:
         return True
@@ -109,6 +109,9 @@ def _is_read(view: View, name: ast.Name, statement: ast.Assign) -> bool:
         if not isinstance(node, ast.Name) or node.id != name.id:
             continue
         reaching = view.script.reaching(node) if isinstance(node.ctx, ast.Load) else []
+        method = view.script.parent(node)
+        if isinstance(method, ast.Attribute) and re.match(r"save|state_dict|push_", method.attr):
+            continue
         if any(each.place is statement for each in reaching):
             return True
     return isinstance(scope.node, ast.ClassDef)
@@ -271,6 +274,9 @@ def recompiles(view: View) -> Iterator[Found]:
 def _again(view: View, compiled: Compiled) -> bool:
     script, node = view.script, compiled.node
     statement: ast.AST | None = node
+    outer = script.parent(node)
+    if isinstance(outer, ast.Call) and outer.func is node and isinstance(node, ast.Call):
+        return bool(node.args) and script.function_around(node) is not None  # compile(f)(x)
     if compiled.sort == "decorator":  # a function defined within the step
         statement = compiled.target
     names = {each.id for each in ast.walk(compiled.target) if isinstance(each, ast.Name)}

@@ -177,7 +177,7 @@ def _pads_further(view: View, call: ast.Call) -> bool:
     """Whether the function pads to a length of its own, too."""
     around = view.script.function_around(call)
     text = "" if around is None else ast.unparse(around)
-    return bool(re.search(r"F\.pad\(|functional\.pad\(|max_len\b|max_length\b", text))
+    return bool(re.search(r"F\.pad\(|functional\.pad\(|max_length - ", text))
 
 
 def _collated(view: View, loader: ast.Call) -> str:

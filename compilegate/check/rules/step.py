@@ -28,7 +28,7 @@ _PRINTERS = frozenset(
      "tqdm.tqdm.write", "absl.logging.info"}
 )  # fmt: skip
 _RECORDERS = frozenset({"wandb.log", "mlflow.log_metric", "mlflow.log_metrics", "swanlab.log"})
-_RECORDING = frozenset({"add_scalar", "add_scalars", "log_metric", "log_metrics", "set_postfix",
+_RECORDING = frozenset({"log_metric", "log_metrics", "set_postfix",
                         "set_description", "set_postfix_str", "print", "summary"})  # fmt: skip
 
 
@@ -38,7 +38,11 @@ def sync_in_step(view: View) -> Iterator[Found]:
     reads = {call: said for call in view.script.calls if (said := _reads(view, call))}
     for call, said in reads.items():
         inner = [each for each in ast.walk(call) if each is not call and each in reads]
-        around = [each for each in view.script.ancestors(call) if each in reads]
+        around = [
+            each
+            for each in view.script.ancestors(call)
+            if isinstance(each, ast.Call) and not reads.get(each, "prints").startswith("prints")
+        ]
         prints = said.startswith("prints")
         if (around and not prints) or (prints and inner):
             continue  # the outermost read of a chain is told; a print of reads is told by them
@@ -100,12 +104,15 @@ def _reads(view: View, call: ast.Call) -> str:
 def _prints(view: View, call: ast.Call, name: str) -> bool:
     if name in _PRINTERS or name in _RECORDERS:
         return True
+    if re.fullmatch(r"(?:\w+_)?print(?:0|_\w+)?", last_name(call.func)):
+        return True
     if not isinstance(call.func, ast.Attribute):
         return False
     last, owner = call.func.attr, written(call.func.value).lower()
-    if last in _RECORDING or re.search(r"(?:^|\.)summary$", owner):
+    records = re.search(r"log(?:ger|ging)?$|writer|tracker|board|\btb$|\bsw$", owner)
+    if last.startswith(("add_scalar", "log_", "update")) and records:
         return True
-    if last.startswith("log_") and re.search(r"log(?:ger|ging)?$|writer|tracker", owner):
+    if last in _RECORDING or re.search(r"(?:^|\.)summary$", owner):
         return True
     if last not in _LOGGING or owner == "self":  # Lightning's own log keeps the tensor
         return False
@@ -275,6 +282,8 @@ def _is_mask(view: View, index: ast.expr) -> bool:
         return last_name(index.func) in ("bool", "eq", "gt", "lt", "ge", "le", "ne", "logical_not")
     if isinstance(index, ast.Name):
         bound = view.script.reaching(index)
+        if re.search(r"(?:^|_)masks?$|masked", index.id):
+            return view.kind(index) not in (Kind.HOST, Kind.BATCH)
         values = [each.node for each in bound if each.kind == "value" and not each.path]
         masks = [each for each in values if isinstance(each, ast.expr) and _is_mask(view, each)]
         return bool(bound) and len(masks) == len(bound)
@@ -328,7 +337,12 @@ def trainer_arguments(view: View) -> Iterator[ast.Call]:
     """The calls that make the arguments of Hugging Face's Trainer and its like."""
     for name, calls in view.script.calls_by_name.items():
         last = name.rsplit(".", 1)[-1]
-        if last.endswith("TrainingArguments") or (
+        made = view.script.definition(calls[0].func)
+        if made is not None and isinstance(made.node, ast.ClassDef):  # a class of the files' own
+            bases = made.script.bases(made.node)
+            if any(each.endswith("TrainingArguments") for each in bases):
+                yield from calls
+        elif last.endswith("TrainingArguments") or (
             last.endswith("Config") and name.startswith("trl.")
         ):
             yield from (call for call in calls if not name.startswith("./"))
@@ -437,9 +451,9 @@ def data_parallel(view: View) -> Iterator[Found]:
 
 
 _PRECISION = re.compile(
-    r"autocast|bfloat16|float16|bf16|fp16|^half$|mixed_precision|gradscaler|^amp$|^amp_|_amp$|_amp_"
-    r"|tf32|deepspeed|matmul_precision|^accelerate$|accelerator|^fabric|fp8|^precision=$|^\.precision$|loss_scale"
-    r"|load_in_[48]bit|policy$|half_precision"
+    r"autocast|bfloat16|float16|bf16|fp16|^\.half$|mixed_precision|gradscaler|^amp$|^amp_|_amp$|_amp_"
+    r"|tf32|deepspeed|matmul_precision|^fabric|fp8|^precision=$|^\.precision$|loss_scale"
+    r"|load_in_[48]bit|half_precision"
 )
 
 
@@ -447,9 +461,12 @@ _PRECISION = re.compile(
 def full_precision(view: View) -> Iterator[Found]:
     """Nothing in the files gives another precision than 32-bit floats."""
     steps = [step for step in view.steps if step.sort in ("loop", "call")]
-    if not steps or any(_PRECISION.search(word) for word in view.analysis.words_of(view.script)):
+    joined, words = view.analysis.joined(view.script), view.analysis.words_of(view.script)
+    led = any(each.uses("accelerate", "deepspeed") for each in joined)
+    asked = {"hfargumentparser", "trlparser", "parse_args_into_dataclasses"} & words
+    if not steps or led or asked or any(_PRECISION.search(word) for word in words):
         return
-    arguments = list(trainer_arguments(view))
+    arguments = [*trainer_arguments(view), *view.named("lightning.pytorch.Trainer")]
     where: ast.AST = arguments[0] if arguments and steps[0].sort == "call" else steps[0].node
     if view.script.uses("tensorflow", "keras") and steps[0].sort == "call":
         made = (call for call in view.methods("compile") if keyword(call, "optimizer") is not None)

@@ -43,7 +43,7 @@ def missing_mark_step(view: View) -> Iterator[Found]:
     if not xla_device(view):
         return
     for step in view.steps:
-        if step.sort == "loop" and not _ends(view, step) and not _device_loader(view, step):
+        if step.sort == "loop" and not _ends(view, step) and _plain(view, step):
             yield Found(step.node, "nothing in this loop ends the step for PyTorch/XLA")
 
 
@@ -82,17 +82,17 @@ def _is_end(script: Script, node: ast.AST) -> bool:
     return last in _ENDS and (known or script.definition(node.func) is None)
 
 
-def _device_loader(view: View, step: Step) -> bool:
-    """Whether the loop goes over batches of a loader that ends each step, or an unknown one."""
+def _plain(view: View, step: Step) -> bool:
+    """Whether the loop goes over what is known to end no step: a DataLoader, a count."""
     node = step.node
-    if isinstance(node, ast.For):
-        if view.kind(node.iter) is Kind.DEVICE_LOADER:
-            return True
-        text = ast.unparse(node.iter)
-        made = view.script.calls_by_last
-        parallel = any(made.get(each) for each in ("MpDeviceLoader", "ParallelLoader"))
-        return "device_loader" in text or (parallel and "range" not in text)
-    return False
+    if not isinstance(node, ast.For):
+        return True
+    if re.search(r"device_loader|para_loader", ast.unparse(node.iter)):
+        return False
+    return (
+        "range(" in ast.unparse(node.iter)
+        or view.analysis.values.element(view.script, node.iter) is Kind.BATCH
+    )
 
 
 # ---- several processes
@@ -313,7 +313,9 @@ def runs_eagerly(view: View) -> Iterator[Found]:
             and isinstance(view.script.parent(around), ast.ClassDef)
         )
         if in_step and not by_keras and not _in_graph(view, call):
-            yield Found(call, "the gradients of each step are recorded outside of `tf.function`")
+            loops = [each for each in view.script.ancestors(call) if isinstance(each, LOOPS)]
+            where = loops[0] if loops else around or call
+            yield Found(where, "the gradients of each step are recorded outside of `tf.function`")
 
 
 def _in_graph(view: View, node: ast.AST) -> bool:
