@@ -505,7 +505,7 @@ def _leaves(body: list[ast.stmt]) -> bool:
         return False
     last = body[-1]
     if isinstance(last, ast.Raise | ast.Break | ast.Return):
-        return not (isinstance(last, ast.Return) and last.value is not None and len(body) > 1)
+        return not (isinstance(last, ast.Return) and last.value is not None)
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
         return ast.unparse(last.value.func) in ("sys.exit", "exit", "quit", "os._exit", "os.abort")
     return False
@@ -716,8 +716,9 @@ def feeding(project: Project, values: Values, steps: list[Step]) -> frozenset[as
         for call in script.calls:  # `train(model, loader)` of a package, `run(train_loop, loader)`
             last = last_name(call.func).lower()
             given = {each.node for each in map(script.definition, call.args) if each is not None}
+            ignite = last == "run" and script.uses("ignite") and "train" in ast.unparse(call.func)
             elsewhere = last.startswith(("train", "fit_")) and script.definition(call.func) is None
-            if elsewhere or given & trains:
+            if ignite or elsewhere or given & trains:
                 for each in _to_train_on(call):
                     found |= {origin.node for origin in values.origins(script, each)}
     return frozenset(found)

@@ -323,7 +323,11 @@ class Values:
         followed = self.origins(script, node, path)
         if followed != [origin]:
             found = joined(self._kind_of(each) for each in followed)
-            return usual(last_name(node)) if found is Kind.UNKNOWN and not path else found
+            if found is Kind.UNKNOWN and not path:
+                found = usual(last_name(node))
+                made = any(isinstance(each.node, ast.Call | ast.arg) for each in followed)
+                return Kind.UNKNOWN if found is Kind.TENSOR and not made else found
+            return found
         match node:
             case ast.Constant():
                 return Kind.START
@@ -456,7 +460,7 @@ class Values:
             return made
         if name.startswith(("torch.", "tensorflow.")):
             return self._of_torch(script, node, name)
-        if name in _KEEPS and node.args:
+        if node.args and (name in _KEEPS or last in _HANDS_ON_ITEMS):
             return self.kind(script, node.args[0])
         if name.startswith(_HOST_LIBRARIES):
             return Kind.HOST

@@ -451,7 +451,7 @@ def data_parallel(view: View) -> Iterator[Found]:
 
 
 _PRECISION = re.compile(
-    r"autocast|bfloat16|float16|bf16|fp16|^\.half$|mixed_precision|gradscaler|^amp$|^amp_|_amp$|_amp_"
+    r"autocast|bfloat16|float16|bf16|fp16|use_f16|^\.half$|mixed_precision|gradscaler|^amp$|^amp_|_amp$|_amp_"
     r"|tf32|deepspeed|matmul_precision|^fabric|fp8|^precision=$|^\.precision$|loss_scale"
     r"|load_in_[48]bit|half_precision"
 )
@@ -466,9 +466,14 @@ def full_precision(view: View) -> Iterator[Found]:
     asked = {"hfargumentparser", "trlparser", "parse_args_into_dataclasses"} & words
     if not steps or led or asked or any(_PRECISION.search(word) for word in words):
         return
-    arguments = [*trainer_arguments(view), *view.named("lightning.pytorch.Trainer")]
+    keras = view.script.uses("tensorflow", "keras")
+    lightning = [each for each in view.script.calls_by_last.get("Trainer", ())
+                 if view.script.called(each).startswith("lightning.pytorch")]  # fmt: skip
+    arguments = [*trainer_arguments(view), *lightning]
+    if steps[0].sort == "call" and not arguments and not keras:
+        return  # another package decides
     where: ast.AST = arguments[0] if arguments and steps[0].sort == "call" else steps[0].node
-    if view.script.uses("tensorflow", "keras") and steps[0].sort == "call":
+    if keras and steps[0].sort == "call":
         made = (call for call in view.methods("compile") if keyword(call, "optimizer") is not None)
         where = next(made, where)
     yield Found(where, "the training runs in 32-bit floats alone")

@@ -1,8 +1,8 @@
 import keras, tensorflow as tf
 # ==== fires: a loop with its tape, after aws/deep-learning-containers huggingface_tensorflow/train.py
 def fit(model, loss, opt, train_dataset):
-    for inputs, targets in tqdm(train_dataset):
-        with tf.GradientTape() as tape:  # <- runs-eagerly
+    for inputs, targets in tqdm(train_dataset):  # <- runs-eagerly
+        with tf.GradientTape() as tape:
             value = loss(targets, model(inputs).logits)
         opt.apply_gradients(zip(tape.gradient(value, weights), weights))
 # ==== fires: switched to it
