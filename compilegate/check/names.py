@@ -128,8 +128,7 @@ class Script:
         self.functions: list[Function] = []
         self.classes: list[ast.ClassDef] = []
         self.imports: set[str] = set()
-        self._names: dict[ast.expr, str] = {}
-        self._definitions: dict[ast.expr, Defined | None] = {}
+        self._things: dict[ast.expr, Thing] = {}
         self._index()
 
     # The tree.
@@ -357,178 +356,118 @@ class Script:
             return any(each in around for each in block)
         return True
 
-    # Names.
+    # What names stand for.
 
     def name(self, node: ast.expr) -> str:
         """The canonical dotted name of an expression, such as `torch.compile`; "" where unknown.
 
         A function or class of the files is `./FILE.NAME`, what is built in `builtins.NAME`.
         """
-        if node not in self._names:
-            self._names[node] = ""  # stands while it is looked for, so that a circle ends
-            self._names[node] = self._find_name(node)
-        return self._names[node]
+        found = self._thing(node)
+        if isinstance(found, Defined):
+            return f"./{found.script.source.path.name}.{found.name}"
+        return f"./{found.source.path.name}" if isinstance(found, Script) else found or ""
 
     def called(self, call: ast.Call) -> str:
         """The canonical name of what is called."""
         return self.name(call.func)
 
-    def _find_name(self, node: ast.expr) -> str:
+    def definition(self, node: ast.expr) -> Defined | None:
+        """The function or class of the files that an expression names."""
+        found = self._thing(node)
+        return found if isinstance(found, Defined) else None
+
+    def _thing(self, node: ast.expr) -> Thing:
+        if node not in self._things:
+            self._things[node] = None  # stands while it is looked for, so that a circle ends
+            self._things[node] = self._find(node)
+        return self._things[node]
+
+    def _find(self, node: ast.expr) -> Thing:
         match node:
+            case ast.Lambda():
+                return Defined(self, node)
+            case ast.Call() if node.args and self._hands_on(node):
+                return self._thing(node.args[0])
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
+                owner = self.class_around(node)
+                if owner is None:
+                    return None
+                method = self.method(Defined(self, owner), name)
+                kept = (self._aliased(each) for each in self.scopes[owner].attributes.get(name, ()))
+                return method or next((each for each in kept if isinstance(each, Defined)), None)
             case ast.Attribute():
-                before = self.name(node.value)
-                return canonical(f"{before}.{node.attr}") if before else ""
-            case ast.Call() if node.args and self.name(node.func) == "functools.partial":
-                return self.name(node.args[0])
+                return self._part(self._thing(node.value), node.attr)
             case ast.Name():
                 scope, bindings = self._bound(node.id, node)
                 if scope is None:
                     return self._starred(node.id)
-                for each in bindings:
-                    if each.kind == "import":  # others stand in for it where the import fails
+                for each in bindings:  # others stand in for an import that fails
+                    if each.kind == "import":
                         return self._imported(each.target)
-                found = {self._name_of(each, node) for each in bindings}
-                return found.pop() if len(found) == 1 else ""
-        return ""
+                found = [self._aliased(each, node.id) for each in bindings]
+                first = next((each for each in found if isinstance(each, Defined)), None)
+                return first or (found[0] if all(each == found[0] for each in found) else None)
+        return None
 
-    def _name_of(self, bound: Binding, node: ast.Name) -> str:
+    def _aliased(self, bound: Binding, name: str = "") -> Thing:
+        """What a definition, or another name for something, stands for."""
         value = bound.node
         if bound.kind == "definition" and isinstance(value, (*FUNCTIONS, ast.ClassDef)):
-            return f"./{self.source.path.name}.{value.name}"
-        if bound.kind != "value" or bound.path:
-            return ""
-        if isinstance(value, ast.Call):
-            return self.name(value) if self.name(value.func) == "functools.partial" else ""
-        same = isinstance(value, ast.Name) and value.id == node.id
-        return self.name(value) if isinstance(value, ast.Name | ast.Attribute) and not same else ""
-
-    def _imported(self, target: str) -> str:
-        own = self.project.lookup(self, target)
-        if own is None:
-            return canonical(target)
-        script, rest = own
-        if not rest:
-            return f"./{script.source.path.name}"
-        first, _, tail = rest.partition(".")
-        for again in script.module.names.get(first, ()):  # passed on from a library
-            if again.kind == "import" and script.project.lookup(script, again.target) is None:
-                return canonical(f"{again.target}.{tail}" if tail else again.target)
-        return f"./{script.source.path.name}.{rest}"
-
-    def _starred(self, name: str) -> str:
-        for module in self.module.stars:
-            own = self.project.lookup(self, module)
-            if own is not None and not own[1] and name in own[0].module.names:
-                return own[0].name_at_top(name)
-        if self.module.stars and name not in _BUILTINS:
-            return ""
-        return f"builtins.{name}"
-
-    def name_at_top(self, name: str) -> str:
-        """What a name of the module stands for to who imports it."""
-        bound = self.module.names[name][0]
-        if bound.kind == "import":
-            return self._imported(bound.target)
-        return f"./{self.source.path.name}.{name}"
-
-    # Functions and classes of the files.
-
-    def definition(self, node: ast.expr) -> Defined | None:
-        """The function or class of the files that an expression names."""
-        if node not in self._definitions:
-            self._definitions[node] = None
-            self._definitions[node] = self._find_definition(node)
-        return self._definitions[node]
-
-    def _find_definition(self, node: ast.expr) -> Defined | None:
-        match node:
-            case ast.Lambda():
-                return Defined(self, node)
-            case ast.Name():
-                scope, bindings = self._bound(node.id, node)
-                if scope is None:
-                    dotted = (f"{each}.{node.id}" for each in self.module.stars)
-                    found = (self._imported_definition(each) for each in dotted)
-                    return next((each for each in found if each is not None), None)
-                for bound in bindings:
-                    value = bound.node
-                    if bound.kind == "definition" and isinstance(value, (*FUNCTIONS, ast.ClassDef)):
-                        return Defined(self, value)
-                    if bound.kind == "import":
-                        return self._imported_definition(bound.target)
-                    same = isinstance(value, ast.Name) and value.id == node.id
-                    if bound.kind == "value" and isinstance(value, ast.expr) and not same:
-                        if isinstance(value, ast.Call) and not self._hands_on(value):
-                            continue
-                        found_there = self.definition(value)
-                        if found_there is not None and not bound.path:
-                            return found_there
-            case ast.Attribute(value=ast.Name(id="self" | "cls")):
-                owner = self.class_around(node)
-                if owner is None:
-                    return None
-                method = self.method(Defined(self, owner), node.attr)
-                if method is None:  # self.step_fn = step
-                    for bound in self.scopes[owner].attributes.get(node.attr, ()):
-                        value = bound.node
-                        handed = isinstance(value, ast.Call) and self._hands_on(value)
-                        if handed or isinstance(value, ast.Name | ast.Lambda):
-                            return self.definition(value)
-                return method
-            case ast.Attribute():
-                path = self._module_path(node)
-                return self._imported_definition(path) if path else None
-            case ast.Call() if node.args and self._hands_on(node):
-                return self.definition(node.args[0])
-        return None
+            return Defined(self, value)
+        if (
+            bound.kind != "value"
+            or bound.path
+            or (isinstance(value, ast.Name) and value.id == name)
+        ):
+            return None
+        handed = isinstance(value, ast.Call) and self._hands_on(value)
+        alias = isinstance(value, ast.Name | ast.Attribute | ast.Lambda)
+        return self._thing(value) if isinstance(value, ast.expr) and (handed or alias) else None
 
     def _hands_on(self, call: ast.Call) -> bool:
         """Whether the result of a call runs its first argument: `torch.compile(step)`."""
         inner = call.func.func if isinstance(call.func, ast.Call) else call.func
         return bool(call.args) and self.name(inner) in HANDS_ON
 
-    def _module_path(self, node: ast.expr) -> str:
-        """`package.module.name` as it is imported, where the first name is an import."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return ""
-        bindings = self.bindings(node.id, node)
-        if not bindings:
-            return ""
-        first = bindings[0]
-        if first.kind == "import":
-            return ".".join([first.target, *reversed(parts)])
-        if first.kind == "definition" and isinstance(first.node, ast.ClassDef):
-            return ".".join([f"./{first.node.name}", *reversed(parts)])
-        return ""
+    def _part(self, whole: Thing, name: str) -> Thing:
+        """A member of a module, or a method of a class."""
+        if isinstance(whole, Script):
+            return whole._global(name)
+        if isinstance(whole, Defined):
+            return whole.script.method(whole, name)
+        return canonical(f"{whole}.{name}") if whole else None
 
-    def _imported_definition(self, dotted: str, depth: int = 0) -> Defined | None:
-        if dotted.startswith("./"):  # a class of this file
-            own: tuple[Script, str] | None = (self, dotted[2:])
-        else:
-            own = self.project.lookup(self, dotted)
-        if own is None or not own[1] or depth > _DEEPEST:
-            return None
-        script, rest = own
-        first, _, tail = rest.partition(".")
-        for bound in script.module.names.get(first, ()):
-            value = bound.node
-            if bound.kind == "definition" and isinstance(value, (*FUNCTIONS, ast.ClassDef)):
-                found = Defined(script, value)
-                return script.method(found, tail) if tail else found
+    def _global(self, name: str, depth: int = 0) -> Thing:
+        """What a name of the module stands for to who imports it."""
+        for bound in self.module.names.get(name, ()):
             if bound.kind == "import":
-                again = f"{bound.target}.{tail}" if tail else bound.target
-                return script._imported_definition(again, depth + 1)
-        for module in script.module.stars:
-            there = script._imported_definition(
-                f"{module}{'' if module[-1] == '.' else '.'}{rest}", depth + 1
+                return self._imported(bound.target, depth + 1)
+            if bound.kind == "definition":
+                return self._aliased(bound)
+        return self._starred(name, depth + 1) if self.module.stars else None
+
+    def _imported(self, target: str, depth: int = 0) -> Thing:
+        own = self.project.lookup(self, target) if depth < _DEEPEST else None
+        if own is None:
+            return canonical(target)
+        found: Thing = own[0]
+        for part in own[1].split(".") if own[1] else ():
+            found = (
+                found._global(part, depth) if isinstance(found, Script) else self._part(found, part)
             )
-            if there is not None:
-                return there
-        return None
+        return found
+
+    def _starred(self, name: str, depth: int = 0) -> Thing:
+        for module in self.module.stars if depth < _DEEPEST else ():
+            own = self.project.lookup(self, module)
+            found = own[0]._global(name, depth) if own is not None and not own[1] else None
+            if found is not None:
+                return found
+        known = not self.module.stars or name in _BUILTINS
+        return f"builtins.{name}" if known else None
+
+    # Classes.
 
     def method(self, owner: Defined, name: str, depth: int = 0) -> Defined | None:
         """A method of a class of the files, its own or of a base in the files."""
@@ -556,6 +495,9 @@ class Script:
                 names |= found.script.bases(found.node, depth + 1)
         return frozenset(names - {""})
 
+
+Thing = str | Defined | Script | None
+"""What a name stands for: the name of a library's, a function or class, a module of the files."""
 
 HANDS_ON = frozenset(
     {"torch.compile", "torch_xla.compile", "torch.jit.script", "functools.partial", "torch.vmap",
