@@ -1,6 +1,6 @@
-"""What a profiled process writes down, as types. The standard library is enough to read it.
+"""What a profiled process writes down, as types.
 
-It holds what was seen and counted. What follows from it is for `compilegate.profile` to say.
+It holds what was seen and counted. What follows from it is for `compilegate.diagnose` to say.
 All times are seconds of one step.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, Optional, Tuple
+
+from compilegate.job.evidence.record import PaddingRecord
 
 PROFILE_SCHEMA = 3
 
@@ -95,4 +97,5 @@ class Profile:
     """For each profiled step the number of its shapes, from 0 in the order of their first step."""
     graphs: Optional[Graphs]  # None for a program that torch does not compile
     trace: str  # the file beside this one that Perfetto opens
+    padding: Optional[PaddingRecord] = None  # where the program says what padding costs
     schema: int = PROFILE_SCHEMA

@@ -545,7 +545,9 @@ class Job:
             return clock
         from compilegate.job.profiling.session import ProfiledClock, current  # noqa: PLC0415
 
-        return ProfiledClock(clock, current())
+        session = current()
+        session.padding = self._padding
+        return ProfiledClock(clock, session)
 
     def _print_compiling(self, line: str) -> None:
         if self.compiler != "eager" and self._launched.first:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from compilegate.diagnose.profile import Analysis, analysis_of, read_profile, text_of
 from compilegate.job.names import PROFILE_FOLDER, TRACE_FILE
-from compilegate.profile import Analysis, analysis_of, read_profile, text_of
 
 PLANTED = Path(__file__).parent / "planted.py"
 STEPS = 30

@@ -1,6 +1,6 @@
 """Profiles the programs that are named, each in a process of its own.
 
-    python tests/profile/planted.py FOLDER slow_loader one_matmul ...
+    python tests/diagnose/planted.py FOLDER slow_loader one_matmul ...
 
 torch is imported once, and each program runs in a copy of this process.
 """
