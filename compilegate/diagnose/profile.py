@@ -74,8 +74,7 @@ _BY_NAME = {
         r"|mkldnn_linear|scaled_dot_product|flash|efficient_attention|lstm|gru|rnn|_trilinear"
     ),
 }
-_NODE = re.compile(r"^autograd::|Backward\d*$")
-"""Autograd's own work on the host, between the operators that compute."""
+_NODE = re.compile(r"^autograd::|Backward\d*$")  # autograd's own work on the host, in between
 _HOSTS_PART = 3.0
 """How many times the least that an operator takes is the host's part of any: in a program its code
 and its memory are not at hand as in a loop that does nothing else, and most have more to check."""
@@ -87,13 +86,9 @@ class Breakdown:
     """A typical step, in seconds. The parts add up to it."""
 
     seconds: float
-    margin: float
-    """Half of a 95% interval of it, over the steps."""
+    margin: float  # half of a 95% interval of it, over the steps
     parts: Mapping[str, float]
-    """Waiting for data, copies, forward and backward pass, update, communication, and what the
-    program does besides."""
-    inside: Mapping[str, Mapping[str, float]]
-    """By part that computes and one of KINDS."""
+    inside: Mapping[str, Mapping[str, float]]  # by part that computes and one of KINDS
 
     def share(self, seconds: float) -> float:
         """As a share of the step."""
@@ -110,17 +105,18 @@ class Breakdown:
 
 def breakdown_of(profile: Profile) -> Breakdown:
     """The parts of the profile's typical step."""
-    seen, on_host, computed = profile.profiled, profile.device == HOST, _computed(profile)
+    seen, computed = profile.profiled, _computed(profile)
     waits = [each.waited for each in profile.steps]
     rests = [max(each.seconds - each.waited, 0.0) for each in profile.steps]
     # What computes is the same in each step, but for what disturbs it: its median counts. Waits for
     # data come in bursts, as of loaders with workers: their mean counts.
     waited, rest = statistics.fmean(waits), statistics.median(rests)
     sums = {part: sum(each.values()) for part, each in computed.items()}
-    host = {
-        COMPUTING: max(seen.computing - (sums[COMPUTING] if on_host else 0.0), 0.0),
-        UPDATE: max(seen.update - (sums[UPDATE] if on_host else 0.0), 0.0),
-    }
+    host = {COMPUTING: seen.computing, UPDATE: seen.update}
+    if profile.device == HOST:  # its own work is in operators, too, beyond what they compute
+        for each in profile.operators:
+            host[each.part] += each.seconds
+        host = {part: max(seconds - sums[part], 0.0) for part, seconds in host.items()}
     hosts = sum(host.values())
     taken = sum(sums.values()) + seen.communication + seen.copies + seen.outside
     scale = min(1.0, rest / taken) if taken else 1.0
@@ -130,7 +126,7 @@ def breakdown_of(profile: Profile) -> Breakdown:
         scale = rest / (taken + hosts)
     launches = max(rest - taken * scale, 0.0)
     of_update = host[UPDATE] / hosts if hosts else 0.0
-    inside = {
+    inside: dict[str, dict[str, float]] = {
         part: {**{kind: seconds * scale for kind, seconds in computed[part].items()}, LAUNCHES: own}
         for part, own in ((COMPUTING, launches * (1 - of_update)), (UPDATE, launches * of_update))
     }
@@ -252,12 +248,9 @@ _SENTENCES = {
     "next one going.",
     COMPILED: "The steps run what a compiler made: {share} of their time.",
 }
-_CALLS_BETWEEN = 100
-"""Operators between two questions for a value, from which the question matters little: the host
-can fill a device's queue meanwhile."""
+_CALLS_BETWEEN = 100  # two questions for a value: enough to fill a device's queue meanwhile
 _BREAKS_THAT_MATTER = 4
-_MANY_CALLS = 100
-"""Operators of an update, from which it is many small ones and not just a small step."""
+_MANY_CALLS = 100  # operators of an update that is many small ones and not just a small step
 _MOST_PLACES = 5
 
 

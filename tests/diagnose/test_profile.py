@@ -71,12 +71,13 @@ def profile_of(
 
 def test_a_step_is_divided_by_what_its_operators_take() -> None:
     parts = (MATRIX, POINTWISE, Operator(COMPUTING, "MulBackward0", 9, 0.002))
-    found = analysis_of(profile_of(0.030, parts, waited=0.020, host=(0.012, 0.003))).breakdown
+    found = analysis_of(profile_of(0.030, parts, waited=0.020, host=(0.002991, 0.003))).breakdown
     assert found.seconds == pytest.approx(0.030)
     assert found.parts["data"] == pytest.approx(0.020)
     assert found.inside[COMPUTING]["matrix"] == pytest.approx(0.004)
     assert found.inside[COMPUTING]["elementwise"] == pytest.approx(0.003)
-    # What is left is the host's, in proportion to its time in both parts under the profiler.
+    # What is left is the host's, in proportion to its time in both parts under the profiler: there
+    # it is what no operator takes, what autograd's nodes take, and a little of each operator.
     assert found.inside[COMPUTING]["launches"] == pytest.approx(0.003 * 5 / 8)
     assert found.inside[UPDATE]["launches"] == pytest.approx(0.003 * 3 / 8)
 
@@ -107,7 +108,7 @@ def test_a_loader_that_bursts_counts_by_its_mean() -> None:
 
 def test_a_machine_that_was_busier_in_the_plain_steps_slows_all_parts_alike() -> None:
     calm, busy = (
-        analysis_of(profile_of(seconds, (MATRIX, POINTWISE), host=(0.010, 0.0))).breakdown
+        analysis_of(profile_of(seconds, (MATRIX, POINTWISE), host=(0.002991, 0.0))).breakdown
         for seconds in (0.010, 0.030)
     )
     for kind in ("matrix", "elementwise", "launches"):
@@ -226,7 +227,7 @@ def test_the_host_works_where_operators_leave_no_large_gap() -> None:
     time = found.time()
     assert (time.seconds, time.communication) == pytest.approx((0.050, 0.005))
     assert time.outside == pytest.approx(0.005)  # from 25 to 30
-    assert (time.computing, time.update) == pytest.approx((0.022, 0.008))
+    assert (time.computing, time.update) == pytest.approx((0.0005, 0.0015))
     assert [(each.part, each.name) for each in found.operators()] == [
         (COMPUTING, "aten::mul"),
         (COMPUTING, "aten::mm"),
@@ -292,7 +293,7 @@ DOCUMENT = asdict(profile_of())
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({**DOCUMENT, "schema": 99}, "schema is 99, expected 3"),
+        ({**DOCUMENT, "schema": 99}, "schema is 99, expected 4"),
         ({**DOCUMENT, "steps": []}, "steps is empty"),
         ({**DOCUMENT, "profiled": {}}, "profiled.seconds: field required"),
         ({**DOCUMENT, "processes": "many"}, "processes: input should be a valid integer"),

@@ -11,7 +11,7 @@ from typing import Literal, Optional, Tuple
 
 from compilegate.job.evidence.record import PaddingRecord
 
-PROFILE_SCHEMA = 3
+PROFILE_SCHEMA = 4
 
 Part = Literal["computing", "update"]
 COMPUTING: Part = "computing"
@@ -48,9 +48,7 @@ class ProfiledTime:
     communication: float  # between processes, with nothing computed beside it
     copies: float  # between host and device, with nothing else beside them
     outside: float  # no operator ran for a millisecond or more, and no batch was waited for
-    computing: float
-    """The rest, in the forward and the backward pass: on a device, in which it idles; else, in
-    which the host works."""
+    computing: float  # the rest in the forward and the backward pass, with no operator running
     update: float  # the same of the optimizer's step
 
 

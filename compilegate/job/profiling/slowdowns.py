@@ -20,10 +20,8 @@ _OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 _TORCH = "/torch/"
 _OPTIMIZERS = "/torch/optim/"  # which ask for the number of their step on the host
 MOST_PLACES = 20
-NOTABLE_WAIT = 0.25
-"""Share of the steps' time from which on the wait for batches is worth a remark."""
-MOST_STEADY_SHAPES = 4
-"""As many graphs as a compiler makes without much ado, as of texts padded to a few lengths."""
+NOTABLE_WAIT = 0.25  # share of the steps' time from which on the wait for batches is worth a remark
+MOST_STEADY_SHAPES = 4  # graphs that a compiler makes without much ado
 
 
 def changing(shapes: Sequence[Any]) -> int:

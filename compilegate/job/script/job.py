@@ -545,9 +545,8 @@ class Job:
             return clock
         from compilegate.job.profiling.session import ProfiledClock, current  # noqa: PLC0415
 
-        session = current()
-        session.padding = self._padding
-        return ProfiledClock(clock, session)
+        current().padding = self._padding
+        return ProfiledClock(clock, current())
 
     def _print_compiling(self, line: str) -> None:
         if self.compiler != "eager" and self._launched.first:
