@@ -25,7 +25,6 @@ BOTTLENECKS = {
     "sync_each_step": "synchronisation",
     "growing_shapes": "shapes",
     "host_bound_update": "update",
-    "writes_each_step": "between steps",
     "breaks": "breaks",
     "with_a_job": "data",
     "exchanges_gradients": "communication",
