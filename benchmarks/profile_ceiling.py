@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/profile_ceiling.py [--steps N] [PROGRAM ...]
 
-The programs are those of tests/profile/programs. Each is profiled in a process of its own. Then,
+The programs are those of tests/diagnose/programs. Each is profiled in a process of its own. Then,
 in another, it takes as many steps in eager mode and, with its model compiled by inductor, as many
 again; medians of a step's time are compared. The table has the gain beside the ceiling of
 `torch-compile`, and the exit status is 1 where it is higher.
@@ -22,11 +22,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from compilegate.diagnose.profile import analysis_of, read_profile
 from compilegate.job.names import PROFILE_VARIABLE
-from compilegate.profile import analysis_of, read_profile
 
 ROOT = Path(__file__).parents[1]
-PROGRAMS = ROOT / "tests" / "profile" / "programs"
+PROGRAMS = ROOT / "tests" / "diagnose" / "programs"
 DEFAULT = ("many_small", "moves_memory", "one_matmul", "host_bound_update", "slow_loader")
 WARM_UP = 5
 

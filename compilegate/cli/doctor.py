@@ -102,7 +102,7 @@ def _examine_images(
     """The doctor's jobs of a workload: run here, or written down for here or the account."""
     from compilegate.cli.checks import cannot_run_here  # noqa: PLC0415  the pipelines take time
     from compilegate.cli.definitions import run_jobs  # noqa: PLC0415
-    from compilegate.doctor import doctor_definition, read_answer  # noqa: PLC0415
+    from compilegate.diagnose.jobs import doctor_definition, read_answer  # noqa: PLC0415
 
     declared = project.load(name)
     arms = frozenset(declared[0].arms)
@@ -122,11 +122,10 @@ def _examine_images(
     )
     answers = {step: read_answer(archive) for step, archive in archives.items()}
     if as_json and answers:
-        documents = {step: answer.document for step, answer in answers.items()}
-        print_json(documents)
+        print_json({step: document for step, (document, _) in answers.items()})
         return
-    for step, answer in answers.items():
-        click.echo(f"{step}\n{answer.text}")
+    for step, (_, text) in answers.items():
+        click.echo(f"{step}\n{text}")
 
 
 def _examine_account(project: Project, *, as_json: bool) -> None:

@@ -25,6 +25,7 @@ from compilegate.advice import (
 from compilegate.advice.told.foretold import foretold
 from compilegate.cli.checks import design_of
 from compilegate.cli.options import Project
+from compilegate.diagnose.jobs import OutputError
 from compilegate.errors import CompilegateError
 from compilegate.job.names import BASELINE_ARM, OBSERVATIONS_FILE, VERDICT_FILE
 from compilegate.pipelines.staging import imported_libraries, source_folder_of
@@ -160,33 +161,32 @@ def _profiled(home: Path, workload: str) -> Profiled | None:
     folder = home / "profiles" / f"{workload}-{BASELINE_ARM}"
     if not folder.is_dir():
         return None
-    from compilegate.profile import ProfileError, analysis_of, breakdown, read_profile  # noqa: PLC0415  numpy takes time
+    from compilegate.diagnose import profile as profiles  # noqa: PLC0415  numpy takes time
 
     try:
-        profile = read_profile(folder)
-    except ProfileError:
+        profile = profiles.read_profile(folder)
+    except OutputError:
         return None
-    found = analysis_of(profile).breakdown
-    step = found.step.seconds
-    if step <= 0:
+    found = profiles.breakdown_of(profile)
+    if found.seconds <= 0:
         return None
+    scattered = found.share(found.margin)
 
     def together(*parts: str) -> Range:
-        shares = [found.parts[part] for part in parts]
-        ends = (sum(each.low for each in shares) / step, sum(each.high for each in shares) / step)
-        return Range(*(min(max(end, 0.0), 1.0) for end in ends))
+        share = sum(map(found.of_part, parts))
+        return Range(max(share - scattered, 0.0), min(share + scattered, 1.0))
 
-    computing = together(*breakdown.PARTS)
-    own = sum(found.of_part(part) for part in breakdown.PARTS)
-    launches = found.share(found.of_kind(breakdown.LAUNCHES))
+    computing = together(*profiles.PARTS)
+    own = sum(map(found.of_part, profiles.PARTS))
+    launches = found.share(found.of_kind(profiles.LAUNCHES))
     part = min(launches / own, 1.0) if own > 0 else 0.0
     return Profiled(
         parts={
             "compute": computing.times(1.0 - part),
             "launches": computing.times(part),
-            "data": together(breakdown.DATA, breakdown.COPIES),
-            "communication": together(breakdown.COMMUNICATION),
-            "other": together(breakdown.BETWEEN),
+            "data": together(profiles.DATA, profiles.COPIES),
+            "communication": together(profiles.COMMUNICATION),
+            "other": together(profiles.BETWEEN),
         },
         hardware=profile.hardware,
     )

@@ -15,8 +15,6 @@ from typing import Any
 
 import click
 
-from compilegate.batch_size.bisection import Bracket, advised, largest_fitting
-from compilegate.batch_size.trials import KeptTrials, Shapes, try_batch
 from compilegate.cli.options import (
     BYTES,
     Project,
@@ -28,6 +26,14 @@ from compilegate.cli.options import (
     refuse_given,
 )
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
+from compilegate.diagnose.batch_size import (
+    Bracket,
+    KeptTrials,
+    Shapes,
+    advised,
+    largest_fitting,
+    try_batch,
+)
 from compilegate.execution import exit_codes
 from compilegate.job.names import (
     BASELINE_ARM,
@@ -161,7 +167,7 @@ def _holds_a_profile(path: Path) -> bool:
 
 
 def _show(path: Path, *, as_json: bool) -> None:
-    from compilegate.profile import analysis_of, read_profile, text_of  # noqa: PLC0415  numpy
+    from compilegate.diagnose.profile import analysis_of, read_profile, text_of  # noqa: PLC0415  numpy
 
     found = analysis_of(read_profile(path))
     inner = path / PROFILE_FOLDER
@@ -203,7 +209,7 @@ def _profile_workload(project: Project, name: str, options: Options) -> Path | N
     """Run the arm's profiling job here, and keep its profile; or write the job down, and return
     None."""
     from compilegate.cli.definitions import run_jobs  # noqa: PLC0415  the pipelines take time
-    from compilegate.profile.definition import profile_definition  # noqa: PLC0415
+    from compilegate.diagnose.jobs import profile_definition  # noqa: PLC0415
 
     declared = project.load(name)
     _refuse_without_phases(*declared, options.arm)
@@ -211,7 +217,7 @@ def _profile_workload(project: Project, name: str, options: Options) -> Path | N
         project,
         declared,
         "profile",
-        lambda whole: profile_definition(whole, options.arm, options.steps)[0],
+        lambda whole: profile_definition(whole, options.arm, options.steps),
         output=options.output,
         images=options.images,
     )
@@ -236,7 +242,7 @@ def _refuse_without_phases(declared: Workload, path: Path, arm: str) -> None:
             f"{declared.name} trains with {framework.value} ({framework.source}); a "
             "profile needs a program that trains with torch"
         )
-    compiler = declared.arms[arm].compiler if arm in declared.arms else "eager"
+    compiler = _declared_arm(declared, path, arm).compiler
     if compiler not in _IMMEDIATE:
         raise RefusalError(
             f"--arm {arm} compiles with {compiler}, which traces whole steps and "
@@ -256,8 +262,12 @@ def _find_largest_batch(
     project: Project, workload: str, name: str, memory_limit: int | None
 ) -> None:
     """Search by bisection, a line for each trial, and print what to declare."""
+    from compilegate.cli.checks import cannot_run_here  # noqa: PLC0415  the pipelines take time
+
     declared, path = project.load(workload)
-    arm = _arm(declared, path, name)
+    arm = _declared_arm(declared, path, name)
+    if refused := cannot_run_here(declared).get(name):
+        raise RefusalError(*refused).within(path)
     shapes = _shapes(declared, path, name, memory_limit)
     kept = KeptTrials(project.home / "batch-size", shapes)
 
@@ -288,13 +298,10 @@ def _find_largest_batch(
         click.echo(line)
 
 
-def _arm(declared: Workload, path: Path, name: str) -> Arm:
-    from compilegate.cli.checks import cannot_run_here  # noqa: PLC0415  the pipelines take time
-
+def _declared_arm(declared: Workload, path: Path, name: str) -> Arm:
     if name not in declared.arms:
-        raise RefusalError(f"{path} has no arm {name}; it has {', '.join(declared.arms)}")
-    if refused := cannot_run_here(declared).get(name):
-        raise RefusalError(*refused).within(path)
+        arms = ", ".join(declared.arms)
+        raise RefusalError(f"--arm is {name!r}, expected {arms}").within(path)
     return declared.arms[name]
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from compilegate.advice.rules import rules as advice_rules
 from compilegate.check.rules import RULES
+from compilegate.diagnose import profile
 from compilegate.job import names
-from compilegate.profile import breakdown, findings
 from compilegate.rules import COMPILERS, Measured, table
 
-KINDS = {*findings.WORTH_NAMING, *breakdown.KINDS}
+KINDS = {*profile.WORTH_NAMING, *profile.KINDS}
 
 
 def test_check_finds_every_rule_of_the_table_and_no_other() -> None:

@@ -69,6 +69,10 @@ class Events:
     def time(self) -> ProfiledTime:
         """How a typical step's time is divided."""
         steps = [self._divided(begin, end) for begin, end in self._steps]
+        if not self._device:  # where the host computes, its own work is what operators leave
+            for number, part, each in self._called():
+                steps[number][part] -= each.self_cpu_time_total
+            steps = [{name: max(taken, 0.0) for name, taken in each.items()} for each in steps]
         typical = {name: statistics.median(each[name] for each in steps) for name in steps[0]}
         # Other programs may take the processor in every other step: what the program itself does
         # outside of torch is there in three of four.

@@ -1,6 +1,6 @@
-"""What a profiled process writes down, as types. The standard library is enough to read it.
+"""What a profiled process writes down, as types.
 
-It holds what was seen and counted. What follows from it is for `compilegate.profile` to say.
+It holds what was seen and counted. What follows from it is for `compilegate.diagnose` to say.
 All times are seconds of one step.
 """
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Optional, Tuple
 
-PROFILE_SCHEMA = 3
+from compilegate.job.evidence.record import PaddingRecord
+
+PROFILE_SCHEMA = 4
 
 Part = Literal["computing", "update"]
 COMPUTING: Part = "computing"
@@ -46,9 +48,7 @@ class ProfiledTime:
     communication: float  # between processes, with nothing computed beside it
     copies: float  # between host and device, with nothing else beside them
     outside: float  # no operator ran for a millisecond or more, and no batch was waited for
-    computing: float
-    """The rest, in the forward and the backward pass: on a device, in which it idles; else, in
-    which the host works."""
+    computing: float  # the rest in the forward and the backward pass, with no operator running
     update: float  # the same of the optimizer's step
 
 
@@ -95,4 +95,5 @@ class Profile:
     """For each profiled step the number of its shapes, from 0 in the order of their first step."""
     graphs: Optional[Graphs]  # None for a program that torch does not compile
     trace: str  # the file beside this one that Perfetto opens
+    padding: Optional[PaddingRecord] = None  # where the program says what padding costs
     schema: int = PROFILE_SCHEMA

@@ -1,7 +1,7 @@
 """Where the time of a training step goes, measured inside the training process.
 
 A profiled process takes a few dozen steps and ends: some warm up, most are timed by the job's clock
-alone, and some go under torch.profiler. `compilegate.profile` reads what is written here; `script`
+alone, and some go under torch.profiler. `compilegate.diagnose` reads what is written here; `script`
 starts a script that does not import `compilegate.job`.
 """
 
@@ -19,6 +19,8 @@ from typing import Any, Optional
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
+from compilegate.job.evidence.record import PaddingRecord
+from compilegate.job.evidence.steady import WARM_UP
 from compilegate.job.files import write_json
 from compilegate.job.machine.world import world_of
 from compilegate.job.names import (
@@ -70,7 +72,7 @@ class Session:
     def __init__(self, folder: Path, steps: int, *, program: str) -> None:
         self._folder, self._program = folder, program
         self._needed, self._taken = max(steps, FEWEST_STEPS), 0
-        self._warm_up, profiled = max(self._needed // 7, 4), max(self._needed // 4, 4)
+        self._warm_up, profiled = min(WARM_UP, self._needed // 3), max(self._needed // 4, 4)
         self._begins = self._needed - profiled - 1  # the step that warms the profiler up, too
         activities = [ProfilerActivity.CPU]
         activities += [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
@@ -89,6 +91,7 @@ class Session:
         self.arm: Optional[str] = None
         self.compiler = "eager"
         self.batch_size: Optional[int] = None
+        self.padding: Optional[PaddingRecord] = None
 
     def start(self) -> None:
         """Listen to torch: to its loaders, and to the first optimizer, whose update ends the step
@@ -202,6 +205,7 @@ class Session:
             if compiled
             else None,
             trace=TRACE_FILE,
+            padding=self.padding,
         )
 
     def _device(self) -> torch.device:

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections import Counter
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple
 
 from compilegate.job.profiling.record import Place
 
@@ -20,6 +20,22 @@ _OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 _TORCH = "/torch/"
 _OPTIMIZERS = "/torch/optim/"  # which ask for the number of their step on the host
 MOST_PLACES = 20
+NOTABLE_WAIT = 0.25  # share of the steps' time from which on the wait for batches is worth a remark
+MOST_STEADY_SHAPES = 4  # graphs that a compiler makes without much ado
+
+
+def changing(shapes: Sequence[Any]) -> int:
+    """How many shapes there are, call by call or step by step, if they keep coming; else zero."""
+    new = [at for at, each in enumerate(shapes) if each not in shapes[:at]]
+    late = sum(at >= len(shapes) // 2 for at in new)
+    return len(new) if len(new) > MOST_STEADY_SHAPES or (len(new) > 2 and late > 1) else 0
+
+
+def asked_each_step(asked: Iterable[Tuple[str, int]], steps: int) -> Tuple[float, Tuple[str, ...]]:
+    """How often each of the steps asked for a value, and in which lines. `asked` are all lines."""
+    each_step = [(line, count) for line, count in asked if count >= steps]
+    count = sum(count for _, count in each_step) / max(steps, 1)
+    return count, tuple(line for line, _ in each_step)
 
 
 class SynchronisationWatch:

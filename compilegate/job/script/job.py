@@ -545,6 +545,7 @@ class Job:
             return clock
         from compilegate.job.profiling.session import ProfiledClock, current  # noqa: PLC0415
 
+        current().padding = self._padding
         return ProfiledClock(clock, current())
 
     def _print_compiling(self, line: str) -> None:

@@ -17,19 +17,22 @@ from compilegate.job.evidence.record import (
     SHAPES,
     SYNCHRONISATION,
 )
-from compilegate.job.profiling.slowdowns import GraphLog, SynchronisationWatch
+from compilegate.job.profiling.slowdowns import (
+    NOTABLE_WAIT,
+    GraphLog,
+    SynchronisationWatch,
+    asked_each_step,
+    changing,
+)
 
 if TYPE_CHECKING:
     from compilegate.job.script.steps import Course
 
 WARM_UP_STEPS = 5
 """Steps after the last early compilation that still fill caches and allocator pools."""
-NOTABLE_WAIT = 0.25
-"""Share of the steady steps' time from which on the wait for batches is worth a remark."""
 FIRST_LOOK, STEPS_LOOKED_AT = 12, 3
 """After so many steps everything is compiled and probed; so many show what every step does."""
 CALLS_LOOKED_AT = 64  # calls of each compiled function whose shapes are remembered
-MOST_STEADY_SHAPES = 4
 
 Seconds = npt.NDArray[np.float64]  # (steps,) wall-clock seconds of each
 ByProcess = Sequence[Sequence[int]]
@@ -192,14 +195,12 @@ class Slowdowns:
         had graphs that came too late; those of declared shapes do not."""
         self._stop()
         found: List[Hindrance] = []
-        each_step = [(line, count) for line, count in self._asked if count >= STEPS_LOOKED_AT]
-        if each_step:
-            count = sum(count for _, count in each_step) / STEPS_LOOKED_AT
-            lines = tuple(line for line, _ in each_step[:MOST_PLACES])
-            found.append(Hindrance(SYNCHRONISATION, count, where=lines))
-        changing = max(map(_changing, self._shapes.values()), default=0)
-        if changing > declared_shapes:
-            found.append(Hindrance(SHAPES, changing))
+        count, lines = asked_each_step(self._asked, STEPS_LOOKED_AT)
+        if lines:
+            found.append(Hindrance(SYNCHRONISATION, count, where=lines[:MOST_PLACES]))
+        shapes = max(map(changing, self._shapes.values()), default=0)
+        if shapes > declared_shapes:
+            found.append(Hindrance(SHAPES, shapes))
         kinds: Dict[str, Any] = {} if graphs is None else {BREAKS: graphs.breaks}
         if graphs is not None and compiled_again:
             kinds[RECOMPILATIONS] = graphs.recompilations
@@ -209,10 +210,3 @@ class Slowdowns:
                 count = sum(each.count for each in places)
                 found.append(Hindrance(kind, count, where=where, reason=places[0].reason))
         return found
-
-
-def _changing(seen: List[Any]) -> int:
-    """How many shapes a function was called with, if they keep coming; else zero."""
-    new = [at for at, each in enumerate(seen) if each not in seen[:at]]
-    late = sum(at >= len(seen) // 2 for at in new)
-    return len(new) if len(new) > MOST_STEADY_SHAPES or (len(new) > 2 and late > 1) else 0

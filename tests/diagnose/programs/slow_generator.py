@@ -7,7 +7,7 @@ import torch
 
 def batches():
     while True:
-        time.sleep(0.01)
+        time.sleep(0.02)
         yield torch.randn(8, 32), torch.randn(8, 1)
 
 

@@ -9,7 +9,7 @@ from compilegate import job
 
 def batches():
     while True:
-        time.sleep(0.01)
+        time.sleep(0.02)
         yield torch.randn(8, 32)
 
 

@@ -1,8 +1,10 @@
 """Profiles the programs that are named, each in a process of its own.
 
-    python tests/profile/planted.py FOLDER slow_loader one_matmul ...
+    python tests/diagnose/planted.py FOLDER slow_loader one_matmul ...
 
-torch is imported once, and each program runs in a copy of this process.
+torch is imported once, and each program runs in a copy of this process. On a busy machine a step of
+many small operations is interrupted in between, which looks like work outside of torch: such steps
+last a millisecond, so that most go through. Other programs wait or compute for far longer.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from compilegate.cli.main import main
 from compilegate.document.reading import read_definition
 from compilegate.job.files import write_json
-from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER, PROFILE_VARIABLE
-from tests.profile.test_analysis import profile_of
+from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER
+from tests.diagnose.test_profile import profile_of
 
 PROJECT = Path(__file__).parents[2]
 
@@ -35,29 +35,19 @@ def said(*arguments: str) -> tuple[int, str, str]:
             "--processes is for scripts, and news-topics is not one",
         ),
         (["news-topics", "--aws"], "--aws needs --output FILE"),
+        (["news-topics", "--arm", "fastest"], "--arm is 'fastest', expected baseline, "),
+        (
+            ["tumours-xgboost"],
+            "tumours-xgboost trains with xgboost (the program imports xgboost); a profile needs a "
+            "program that trains with torch",
+        ),
     ],
-    ids=["no script", "an arm of a script", "too few steps", "arguments", "processes", "deployed"],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
 def test_bad_input_is_one_sentence(arguments: list[str], sentence: str) -> None:
     status, _, error = said(*arguments)
     assert status == 2
     assert sentence in error
-
-
-@pytest.mark.slow
-def test_an_unknown_arm_is_told_which_there_are(tmp_path: Path) -> None:
-    output = str(tmp_path / "d.json")
-    found = said("news-topics", "--arm", "fastest", "-o", output)
-    assert found[0] == 2
-    assert "--arm: found 'fastest', allowed: baseline, " in found[2]
-
-
-def test_a_program_without_torch_is_refused_before_it_runs(tmp_path: Path) -> None:
-    output = str(tmp_path / "d.json")
-    status, _, error = said("tumours-xgboost", "-o", output)
-    assert status == 2
-    assert "tumours-xgboost trains with xgboost (the program imports xgboost)" in error
-    assert "a profile needs a program that trains with torch" in error
 
 
 @pytest.mark.slow
@@ -67,8 +57,6 @@ def test_the_jobs_definition_has_the_arm_and_what_it_waits_for(tmp_path: Path) -
     assert status == 0
     definition, _ = read_definition(output.read_bytes())
     assert [each.name for each in definition.steps] == ["Prepare", "Train-baseline-1"]
-    assert definition.steps[1].arguments["Environment"][PROFILE_VARIABLE] == "36"
-    assert definition.steps[1].cache is None
 
 
 @pytest.mark.slow

@@ -7,9 +7,10 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 torch.distributed.init_process_group("gloo")
 model = DistributedDataParallel(
-    torch.nn.Sequential(torch.nn.Embedding(40_000, 64), torch.nn.Linear(64, 1))
+    torch.nn.Sequential(torch.nn.Embedding(40_000, 64), torch.nn.Linear(64, 1)),
+    gradient_as_bucket_view=True,
 )
-optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+optimizer = torch.optim.SGD(model.module[1].parameters(), lr=0.001)
 words = torch.randint(0, 40_000, (8, 4))
 for _ in range(200):
     optimizer.zero_grad()

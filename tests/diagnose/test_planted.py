@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from compilegate.diagnose.profile import Analysis, analysis_of, read_profile, text_of
 from compilegate.job.names import PROFILE_FOLDER, TRACE_FILE
-from compilegate.profile import Analysis, analysis_of, read_profile, text_of
 
 PLANTED = Path(__file__).parent / "planted.py"
 STEPS = 30
@@ -25,7 +25,6 @@ BOTTLENECKS = {
     "sync_each_step": "synchronisation",
     "growing_shapes": "shapes",
     "host_bound_update": "update",
-    "writes_each_step": "between steps",
     "breaks": "breaks",
     "with_a_job": "data",
     "exchanges_gradients": "communication",

@@ -1,4 +1,4 @@
-"""Hundreds of small weights, changed one after the other."""
+"""Dozens of small weights, changed one after the other by hundreds of operations."""
 
 import torch
 
@@ -6,7 +6,7 @@ import torch
 class Scattered(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.parts = torch.nn.ParameterList(torch.randn(16) for _ in range(200))
+        self.parts = torch.nn.ParameterList(torch.randn(16) for _ in range(40))
 
     def forward(self, inputs):
         return inputs * torch.stack(list(self.parts)).sum(0)

@@ -5,7 +5,7 @@ import torch
 torch.manual_seed(0)
 model = torch.nn.Linear(1024, 1024, bias=False)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-inputs = torch.randn(768, 1024, requires_grad=True)
+inputs = torch.randn(384, 1024, requires_grad=True)
 while True:
     loss = model(inputs).mean()
     loss.backward()

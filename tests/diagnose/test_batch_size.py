@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compilegate.cli.main import main
+from compilegate.diagnose.batch_size import Bracket, advised, largest_fitting
 
 WORKLOAD = """
 name = "small"
@@ -51,17 +54,8 @@ def find(tmp_path: Path) -> Find:
 
     def find(arm: str, *options: str) -> Result:
         home = str(tmp_path / "home")
-        arguments = [
-            "profile",
-            str(path),
-            "--largest-batch",
-            "--arm",
-            arm,
-            "--home",
-            home,
-            *options,
-        ]
-        return CliRunner().invoke(main, arguments)
+        search = ["profile", str(path), "--largest-batch", "--arm", arm, "--home", home]
+        return CliRunner().invoke(main, [*search, *options])
 
     return find
 
@@ -121,19 +115,74 @@ def test_a_failure_that_is_not_for_want_of_memory_ends_the_search_with_its_reaso
     assert "fp16 needs a GPU" in result.output
 
 
-def test_an_arm_that_cannot_run_here_is_refused_by_name(find: Find) -> None:
-    result = find("elsewhere")
+@pytest.mark.parametrize(
+    ("arm", "options", "sentence"),
+    [
+        ("elsewhere", [], "arms.elsewhere.compiler: SageMaker Training Compiler"),
+        ("fast", [], "--arm is 'fast', expected baseline, eight, half, elsewhere"),
+        ("baseline", ["--memory-limit", "plenty"], "'plenty' is not a size; give a number with MB"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(
+    find: Find, arm: str, options: list[str], sentence: str
+) -> None:
+    result = find(arm, *options)
     assert result.exit_code == 2
-    assert "arms.elsewhere.compiler: SageMaker Training Compiler" in result.output
+    assert sentence in result.output
 
 
-def test_an_arm_that_is_not_there_is_refused_with_those_that_are(find: Find) -> None:
-    result = find("fast")
-    assert result.exit_code == 2
-    assert "has no arm fast; it has baseline, eight, half, elsewhere" in result.output
+sizes = st.integers(1, 100_000)
 
 
-def test_a_limit_that_is_no_size_is_refused(find: Find) -> None:
-    result = find("baseline", "--memory-limit", "plenty")
-    assert result.exit_code == 2
-    assert "'plenty' is not a size; give a number with MB or GB" in result.output
+class Memory:
+    """Batches up to a limit fit; it remembers what it was asked."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.asked: list[int] = []
+
+    def fits(self, batch_size: int) -> bool:
+        self.asked.append(batch_size)
+        return batch_size <= self.limit
+
+
+@given(limit=st.integers(0, 200_000), first=sizes, most=sizes)
+def test_without_tolerance_it_finds_the_limit_itself(limit: int, first: int, most: int) -> None:
+    memory = Memory(limit)
+    first = min(first, most)
+    found = largest_fitting(memory.fits, first=first, most=most, tolerance=0)
+    assert found.fitting == min(limit, most)
+    assert found.too_large == (None if limit >= most else limit + 1)
+
+
+@given(limit=sizes, first=sizes, most=sizes, tolerance=st.floats(0, 0.5))
+def test_it_asks_seldom_never_twice_and_never_beyond_what_is_allowed(
+    limit: int, first: int, most: int, tolerance: float
+) -> None:
+    memory = Memory(limit)
+    found = largest_fitting(memory.fits, first=min(first, most), most=most, tolerance=tolerance)
+    assert len(memory.asked) == len(set(memory.asked)) <= 2 * most.bit_length() + 1
+    assert all(1 <= each <= most for each in memory.asked)
+    assert found.fitting in memory.asked
+    if found.too_large is not None:
+        assert found.fitting <= limit < found.too_large
+        assert found.too_large - found.fitting <= max(1, tolerance * found.fitting)
+
+
+@given(fitting=sizes)
+def test_advice_fits_and_leaves_room(fitting: int) -> None:
+    assert 1 <= advised(fitting) <= fitting
+    assert fitting < 10 or advised(fitting) <= 0.9 * fitting
+    assert advised(fitting) < 8 or advised(fitting) % 8 == 0
+
+
+def test_nothing_fits_where_one_does_not() -> None:
+    found = largest_fitting(Memory(0).fits, first=6, most=64, tolerance=0.1)
+    assert found == Bracket(fitting=0, too_large=1)
+
+
+def test_it_stops_where_the_rest_is_within_the_tolerance() -> None:
+    memory = Memory(1000)
+    found = largest_fitting(memory.fits, first=512, most=4096, tolerance=0.1)
+    assert found == Bracket(fitting=960, too_large=1024)
+    assert memory.asked == [512, 1024, 768, 896, 960]

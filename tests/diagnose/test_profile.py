@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tarfile
 from dataclasses import asdict, replace
@@ -14,6 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compilegate.diagnose.jobs import OutputError
+from compilegate.diagnose.profile import analysis_of, read_profile, text_of
+from compilegate.job.evidence.record import PaddedPositions, PaddingRecord
 from compilegate.job.files import write_json
 from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER
 from compilegate.job.profiling.events import WAIT, Events
@@ -27,7 +29,6 @@ from compilegate.job.profiling.record import (
     StepTime,
 )
 from compilegate.job.profiling.slowdowns import break_reason
-from compilegate.profile import ProfileError, analysis_of, read_profile, text_of
 
 MATRIX = Operator(COMPUTING, "aten::addmm", 1, 0.004003)
 POINTWISE = Operator(COMPUTING, "aten::mul", 2, 0.003006)
@@ -70,14 +71,15 @@ def profile_of(
 
 def test_a_step_is_divided_by_what_its_operators_take() -> None:
     parts = (MATRIX, POINTWISE, Operator(COMPUTING, "MulBackward0", 9, 0.002))
-    found = analysis_of(profile_of(0.030, parts, waited=0.020, host=(0.012, 0.003))).breakdown
-    assert found.step.seconds == pytest.approx(0.030)
-    assert found.parts["data"].seconds == pytest.approx(0.020)
-    assert found.inside[COMPUTING, "matrix"] == pytest.approx(0.004)
-    assert found.inside[COMPUTING, "elementwise"] == pytest.approx(0.003)
-    # What is left is the host's, in proportion to its time in both parts under the profiler.
-    assert found.inside[COMPUTING, "launches"] == pytest.approx(0.003 * 5 / 8)
-    assert found.inside[UPDATE, "launches"] == pytest.approx(0.003 * 3 / 8)
+    found = analysis_of(profile_of(0.030, parts, waited=0.020, host=(0.002991, 0.003))).breakdown
+    assert found.seconds == pytest.approx(0.030)
+    assert found.parts["data"] == pytest.approx(0.020)
+    assert found.inside[COMPUTING]["matrix"] == pytest.approx(0.004)
+    assert found.inside[COMPUTING]["elementwise"] == pytest.approx(0.003)
+    # What is left is the host's, in proportion to its time in both parts under the profiler: there
+    # it is what no operator takes, what autograd's nodes take, and a little of each operator.
+    assert found.inside[COMPUTING]["launches"] == pytest.approx(0.003 * 5 / 8)
+    assert found.inside[UPDATE]["launches"] == pytest.approx(0.003 * 3 / 8)
 
 
 def test_a_ceiling_is_amdahls_law() -> None:
@@ -93,15 +95,31 @@ def test_a_gpu_is_offered_graphs_of_its_own() -> None:
     seen = profile_of(0.015, kernels, copies=0.002, host=(0.003, 0.0), device="cuda")
     found = analysis_of(seen)
     assert "CUDA graphs alone" in [each.compiler for each in found.ceilings]
-    assert found.breakdown.parts["copies"].seconds == pytest.approx(0.002)
-    assert found.breakdown.inside[COMPUTING, "launches"] == pytest.approx(0.003)
-    assert found.breakdown.inside[COMPUTING, "matrix"] == pytest.approx(0.010)
+    assert found.breakdown.parts["copies"] == pytest.approx(0.002)
+    assert found.breakdown.inside[COMPUTING]["launches"] == pytest.approx(0.003)
+    assert found.breakdown.inside[COMPUTING]["matrix"] == pytest.approx(0.010)
 
 
 def test_a_loader_that_bursts_counts_by_its_mean() -> None:
     steps = (StepTime(0.001, 0.0), StepTime(0.021, 0.020)) * 10
     found = analysis_of(profile_of(steps=steps)).breakdown
-    assert found.parts["data"].seconds == pytest.approx(0.010)
+    assert found.parts["data"] == pytest.approx(0.010)
+
+
+def test_a_machine_that_was_busier_in_the_plain_steps_slows_all_parts_alike() -> None:
+    calm, busy = (
+        analysis_of(profile_of(seconds, (MATRIX, POINTWISE), host=(0.002991, 0.0))).breakdown
+        for seconds in (0.010, 0.030)
+    )
+    for kind in ("matrix", "elementwise", "launches"):
+        assert busy.share(busy.of_kind(kind)) == pytest.approx(calm.share(calm.of_kind(kind)))
+
+
+def test_the_interval_is_that_of_the_steps() -> None:
+    steps = tuple(StepTime(0.010 + 0.001 * (number % 3 - 1), 0.0) for number in range(30))
+    margin = analysis_of(profile_of(steps=(*steps, StepTime(9.0, 0.0)))).breakdown.margin
+    assert 0.0003 < margin < 0.001  # one step that was interrupted widens it little
+    assert analysis_of(profile_of()).breakdown.margin == 0
 
 
 @pytest.mark.parametrize(
@@ -162,10 +180,9 @@ def test_parts_add_up_and_ceilings_are_finite_whatever_was_measured(
         profile_of(operators=tuple(seen), steps=tuple(steps), profiled=profiled, device=device)
     )
     parts = found.breakdown
-    whole = sum(each.seconds for each in parts.parts.values())
-    assert whole == pytest.approx(parts.step.seconds, abs=1e-9)
-    computing = sum(parts.parts[part].seconds for part in PARTS)
-    assert sum(parts.inside.values()) == pytest.approx(computing, abs=1e-9)
+    assert sum(parts.parts.values()) == pytest.approx(parts.seconds, abs=1e-9)
+    for part in PARTS:
+        assert sum(parts.inside[part].values()) == pytest.approx(parts.parts[part], abs=1e-9)
     for each in found.ceilings:
         assert 1 <= each.speedup <= each.speedup_high <= 100.01
     assert text_of(found)
@@ -210,7 +227,7 @@ def test_the_host_works_where_operators_leave_no_large_gap() -> None:
     time = found.time()
     assert (time.seconds, time.communication) == pytest.approx((0.050, 0.005))
     assert time.outside == pytest.approx(0.005)  # from 25 to 30
-    assert (time.computing, time.update) == pytest.approx((0.022, 0.008))
+    assert (time.computing, time.update) == pytest.approx((0.0005, 0.0015))
     assert [(each.part, each.name) for each in found.operators()] == [
         (COMPUTING, "aten::mul"),
         (COMPUTING, "aten::mm"),
@@ -255,7 +272,10 @@ def test_a_breaks_reason_is_one_line(said: str, reason: str) -> None:
 
 
 def test_a_profile_is_read_back_from_a_file_a_folder_or_an_archive(tmp_path: Path) -> None:
-    profile = profile_of()
+    padding = PaddingRecord(
+        "longest", (), (16, 32), 600, PaddedPositions(1200, 800, 700), (32,), (9,)
+    )
+    profile = profile_of(padding=padding)
     file = tmp_path / PROFILE_FOLDER / PROFILE_FILE
     write_json(file, asdict(profile))
     archive = tmp_path / "output.tar.gz"
@@ -263,6 +283,8 @@ def test_a_profile_is_read_back_from_a_file_a_folder_or_an_archive(tmp_path: Pat
         packed.add(file, f"{PROFILE_FOLDER}/{PROFILE_FILE}")
     for where in (file, file.parent, tmp_path, archive):
         assert read_profile(where) == profile
+    said = text_of(analysis_of(profile))
+    assert all(each in said for each in ("50%", "25%", "14%"))  # of each way's positions
 
 
 DOCUMENT = asdict(profile_of())
@@ -271,13 +293,13 @@ DOCUMENT = asdict(profile_of())
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({**DOCUMENT, "schema": 99}, "schema is 99, allowed: 3"),
+        ({**DOCUMENT, "schema": 99}, "schema is 99, expected 4"),
         ({**DOCUMENT, "steps": []}, "steps is empty"),
         ({**DOCUMENT, "profiled": {}}, "profiled.seconds: field required"),
         ({**DOCUMENT, "processes": "many"}, "processes: input should be a valid integer"),
-        ([], "schema is None"),
-        (b"{", "holds no readable"),
-        (b"\xff\xfe", "holds no readable"),
+        ([], "not a profile of this release"),
+        (b"{", "profile.json: "),
+        (b"\xff\xfe", "profile.json: "),
     ],
 )
 def test_a_damaged_profile_is_refused_in_one_sentence(
@@ -285,13 +307,5 @@ def test_a_damaged_profile_is_refused_in_one_sentence(
 ) -> None:
     path = tmp_path / PROFILE_FILE
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-    with pytest.raises(ProfileError, match=said):
+    with pytest.raises(OutputError, match=said):
         read_profile(path)
-
-
-def test_an_archive_of_another_job_is_refused(tmp_path: Path) -> None:
-    archive = tmp_path / "output.tar.gz"
-    with tarfile.open(archive, "w:gz") as packed:
-        packed.addfile(tarfile.TarInfo("evidence/evidence.json"), io.BytesIO())
-    with pytest.raises(ProfileError, match=r"output\.tar\.gz holds no readable"):
-        read_profile(archive)

@@ -1,1 +1,0 @@
-"""The largest batch that fits: a bisection over training steps in fresh processes."""
