@@ -127,13 +127,6 @@ def job_variable(number: int) -> str:
     return JOB_VARIABLE if number == 1 else f"{JOB_VARIABLE}_{number}"
 
 
-# Rules of `compilegate check` that find in the source what a profile or a job's evidence shows.
-RULE_ITEM_IN_STEP = "sync-in-step"
-RULE_BREAK = "data-dependent"
-RULE_DYNAMIC_UNSET = "varying-shapes"
-RULE_PADDING = "varying-shapes"
-RULE_LOADER = "loader-workers"
-
 # What a job prints of its progress.
 COMPILING_LINE = "compilegate: the first step compiles"
 COMPILED_LINE = "compilegate: the first step has ended"
