@@ -73,8 +73,8 @@ class Coverage:
     loops: tuple[str, ...]
     """Each training loop: where it begins and ends, or the call that runs a framework's."""
 
-    followed: int
-    """How many functions of the files were followed from there."""
+    followed: tuple[str, ...]
+    """The functions of the files that were followed from there."""
 
     not_followed: tuple[str, ...]
     """What the steps call that lies in no file of the check."""
@@ -182,7 +182,7 @@ def _coverage(analysis: Analysis) -> Coverage:
     views = [View(each, analysis, COMPILERS) for each in analysis.launchers]
     return Coverage(
         loops=tuple(loops),
-        followed=len(analysis.steps.followed),
+        followed=tuple(dict.fromkeys(each.full_name for each in analysis.steps.followed)),
         not_followed=tuple(analysis.steps.not_followed),
         compiled=len(analysis.regions.found),
         jobs=sum(1 for view in views for _ in estimators(view)),

@@ -100,8 +100,14 @@ class Defined:
 
     @property
     def name(self) -> str:
-        """What it is called; "" for a lambda."""
-        return "" if isinstance(self.node, ast.Lambda) else self.node.name
+        """What it is called."""
+        return "lambda" if isinstance(self.node, ast.Lambda) else self.node.name
+
+    @property
+    def full_name(self) -> str:
+        """The same with its class: `Net.forward`."""
+        owner = self.script.parent(self.node)
+        return f"{owner.name}.{self.name}" if isinstance(owner, ast.ClassDef) else self.name
 
     @property
     def is_class(self) -> bool:

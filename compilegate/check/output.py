@@ -54,7 +54,7 @@ def coverage_line(checked: Checked) -> str:
         parts.append(_several(found.jobs, "job") + " for SageMaker")
     read = f"read: {', '.join(parts)}"
     if found.loops:
-        read += f"; followed: {_several(found.followed, 'function')} of these files"
+        read += f"; followed: {_named(found.followed) or 'no function of these files'}"
     if found.not_followed:
         read += f"; not followed: {_named(found.not_followed)}"
     return f"{read}; rules of {rules}"

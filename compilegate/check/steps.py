@@ -73,7 +73,7 @@ class Steps:
         self._project = project
         self._values = values
         self.marks: dict[ast.AST, Often] = {}
-        self.followed: set[ast.AST] = set()
+        self.followed: dict[Defined, None] = {}
         self.not_followed: dict[str, None] = {}
         """What the steps call and no file of the check holds, as it is written there."""
         self.found: list[Step] = list(self._find())
@@ -296,7 +296,7 @@ class Steps:
             for each in called:
                 if isinstance(each.node, ast.ClassDef):
                     continue
-                self.followed.add(each.node)
+                self.followed.setdefault(each)
                 how_often = Often.SELDOM if _evaluates(each.name) else often
                 if isinstance(each.node, ast.Lambda):
                     self.marks[each.node] = max(how_often, self.marks.get(each.node, how_often))

@@ -39,13 +39,13 @@ def test_each_loop_is_told_with_its_lines(script: str, loops: list[str], tmp_pat
     assert [each.removeprefix(f"{tmp_path}/a.ipynb: cell 2, ") for each in cell] == loops
 
 
-def test_what_is_followed_is_counted_and_what_is_not_is_named(tmp_path: Path) -> None:
+def test_what_is_followed_is_named_and_what_is_not_is_named(tmp_path: Path) -> None:
     helper = "import elsewhere\nfrom helpers import note\n"
     step = f"def step(inputs):\n    note(elsewhere.augment(inputs))\n{STEP}"
     script = f"{helper}{step}for inputs in loader:\n    step(inputs)\n"
     checked = check(tmp_path, "xla", "neuron", train=script, helpers="def note(value): pass\n")
     assert coverage_line(checked) == (
-        f"read: the training loop {tmp_path}/train.py:8-9; followed: 2 functions of these files; "
+        f"read: the training loop {tmp_path}/train.py:8-9; followed: step, note; "
         "not followed: elsewhere.augment; rules of xla, neuron"
     )
 

@@ -133,7 +133,7 @@ def compile_order(view: View) -> Iterator[Found]:
                     if place is view.script and any(compiled_as(view, x) for x in each.args):
                         call = each  # noqa: PLW2901
                 yield Found(
-                    call, f"it is compiled before it is wrapped in {name.rsplit('.', 1)[-1]}"
+                    call, f"the model is compiled before it is wrapped in {name.rsplit('.', 1)[-1]}"
                 )
         elif isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
             compiled = _compiled_before(view, call.func.value, call)
@@ -272,26 +272,24 @@ def recompiles(view: View) -> Iterator[Found]:
 
 
 def _again(view: View, compiled: Compiled) -> bool:
-    script, node = view.script, compiled.node
-    statement: ast.AST | None = node
+    script, node, target = view.script, compiled.node, compiled.target
     outer = script.parent(node)
     if isinstance(outer, ast.Call) and outer.func is node and isinstance(node, ast.Call):
         return bool(node.args) and script.function_around(node) is not None  # compile(f)(x)
-    if compiled.sort == "decorator":  # a function defined within the step
-        statement = compiled.target
-    names = {each.id for each in ast.walk(compiled.target) if isinstance(each, ast.Name)}
-    for outer in script.ancestors(statement) if statement is not None else ():
-        if isinstance(outer, ast.If):
+    statement = target if compiled.sort == "decorator" else node  # a function within the step
+    read = [each for each in ast.walk(target) if isinstance(each, ast.Name)]
+    for outer in script.ancestors(statement):
+        if isinstance(outer, ast.If | ast.IfExp):
             return False  # once, as a rule: `if self.compiled is None:`
-        if isinstance(outer, LOOPS):
-            handed = ast.unparse(outer.target) if isinstance(outer, ast.For) else ""
-            # each layer, or each function of a list
-            return not any(name in re.findall(r"\w+", handed) for name in names)
+        if isinstance(outer, LOOPS):  # not each layer, nor a model that is made there
+            inside = (each.place for name in read for each in script.reaching(name))
+            made = (each for each in inside if each is not script.statement(node))
+            return not any(each is outer or outer in script.ancestors(each) for each in made)
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
             break
     kept = script.parent(node)
     held = isinstance(kept, ast.Assign) and not isinstance(kept.targets[0], ast.Name)
-    return statement is not None and not held and view.each_step(statement)
+    return not held and view.each_step(statement)
 
 
 RULES = (compiled_discarded, compile_order, orig_mod_keys, past_the_wrapper, recompiles)
