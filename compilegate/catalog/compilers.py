@@ -17,7 +17,12 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from compilegate.catalog.images import BaseImage, find_image
-from compilegate.catalog.instances import Processor
+from compilegate.catalog.instances import (
+    Processor,
+    accelerator_of,
+    instance_class,
+    processor_of,
+)
 from compilegate.catalog.reading import fact_text
 from compilegate.execution.target import Target
 from compilegate.job.compilers import declarations
@@ -206,6 +211,11 @@ def graphless_module(libraries: frozenset[str]) -> Graphless | None:
     return next((by_module[each] for each in sorted(libraries & by_module.keys())), None)
 
 
+def modules_without_a_graph() -> dict[str, str]:
+    """What a script imports of each framework that has no graph."""
+    return {name: each.module for name, each in _graphless().items()}
+
+
 @cache
 def _graphless() -> Mapping[str, Graphless]:
     found = TypeAdapter(tuple[Graphless, ...]).validate_python(_table()["graphless"])
@@ -218,9 +228,43 @@ def service(name: str) -> Maintenance:
     return TypeAdapter(Maintenance).validate_python(_table()["services"][name])
 
 
-def upgrades(instance_class: str) -> tuple[str, ...]:
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """What a library or a precision runs with, where it is no compiler; what is left out restricts
+    nothing."""
+
+    frameworks: tuple[str, ...] = ()
+    processors: tuple[Processor, ...] = ()
+    instance_classes: tuple[str, ...] = ()
+    accelerators: tuple[str, ...] = ()
+
+    def obstacle(self, framework: str | None, instance_type: str) -> str | None:
+        """Why it is of no use on such an instance, in a clause; None where it may be. A framework
+        that is not known is no obstacle."""
+        processor, accelerator = processor_of(instance_type), accelerator_of(instance_type)
+        name = "no accelerator" if accelerator is None else accelerator.name
+        if framework is not None and self.frameworks and framework not in self.frameworks:
+            return f"it works with {' or '.join(self.frameworks)}, not with {framework}"
+        if self.processors and processor not in self.processors:
+            return f"it needs {' or '.join(map(str.upper, self.processors))}, not {instance_type}"
+        if self.instance_classes and instance_class(instance_type) not in self.instance_classes:
+            return f"it runs on {', '.join(self.instance_classes)}, not on {instance_type}"
+        if self.accelerators and name not in self.accelerators:
+            return (
+                f"its gain is on {' and '.join(self.accelerators)}, and {instance_type} has {name}"
+            )
+        return None
+
+
+@cache
+def library(name: str) -> Library:
+    """What is known of a library: `smddp`, `smp`, `nvidia-libraries`, `half-precision`."""
+    return TypeAdapter(Library).validate_python(_table()["libraries"][name])
+
+
+def upgrades(present: str) -> tuple[str, ...]:
     """Instance types that come next after those of a class; none where the catalog has none."""
-    return tuple(_table()["upgrades"].get(instance_class, ()))
+    return tuple(_table()["upgrades"].get(present, ()))
 
 
 @cache
