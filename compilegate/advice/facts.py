@@ -409,7 +409,6 @@ def facts_of(
         kind.program.hyperparameters.get("tree_method") if isinstance(kind, OwnProgram) else None
     )
     in_use = {
-        _option(arm, arm.precision),
         "bf16" if arm.precision in HALF else None,
         "tree-method" if method in ("hist", "gpu_hist") else None,
     }

@@ -119,13 +119,14 @@ class Advice:
 
     @cached_property
     def compiler(self) -> OptionAdvice:
-        """The compiler in use, else the one that is worth the next step; where all stay off, one
-        of the file's arms, or the one that runs on most machines."""
-        found = [each for each in self.options if each.rule.kind == "compiler"]
-        for some in ([it for it in found if it.in_use], [it for it in found if it in self.to_do]):
-            if some:
-                return min(some, key=_next_step)
-        arms = self.facts.arms
+        """The compiler that is worth the next step; where all stay off, one of the file's arms, or
+        the one that runs on most machines."""
+        found, arms = (
+            [each for each in self.options if each.rule.kind == "compiler"],
+            self.facts.arms,
+        )
+        if worth := [each for each in found if each in self.to_do]:
+            return min(worth, key=_next_step)
         return min(found, key=lambda it: (it.name not in arms, it.name != "torch-compile"))
 
     @property
@@ -505,13 +506,14 @@ def _dollars(facts: Facts, option: Option, outcome: Outcome | None) -> Said:
         standing = Standing.UNKNOWN if unknown else Standing.ASSUMED
         return Said(Stance.OPEN, "; ".join(each.source for each in missing), standing)
     first, spent = None if outcome is None else outcome.first_year_usd, "the benchmark and the work"
+    stance, why = Stance.AGAINST, f"whether the first year repays {spent} is open"
     if first is None:
-        return Said(Stance.AGAINST, "nothing was measured or published of what it saves")
-    if first.low > 0:
-        return Said(Stance.FOR, f"the first year repays {spent}, even at worst")
-    if first.high <= 0:
-        return Said(Stance.STOPS, f"the first year saves less than {spent} cost, even at best")
-    return Said(Stance.AGAINST, f"whether the first year repays {spent} is open")
+        why = "nothing was measured or published of what it saves"
+    elif first.low > 0:
+        stance, why = Stance.FOR, f"the first year repays {spent}, even at worst"
+    elif first.high <= 0:
+        stance, why = Stance.STOPS, f"the first year saves less than {spent} cost, even at best"
+    return Said(stance, why)
 
 
 _COMPILERS = ("compiler",)

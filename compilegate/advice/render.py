@@ -290,9 +290,7 @@ def headline(advice: Advice) -> str:
     rather, compiler = _rather(advice), advice.compiler
     title = within(compiler.rule.title)
     said = f"benchmark {title}."
-    if compiler.in_use:
-        said = f"{compiler.rule.title} is in use."
-    elif compiler.verdict is Verdict.OFF:
+    if compiler.verdict is Verdict.OFF:
         said = "no compiler is worth it."
     elif compiler.verdict is Verdict.ENABLE:
         said = f"enable {title}{', and let the gate measure it' * (compiler.own is None)}."
