@@ -584,7 +584,8 @@ def _hours(told: Advice, asked: Asked, timing: Timing | None) -> Fact[Range]:
         return Fact(None, f"{took}; what it takes on {here} is not known")
     # Generous bounds: a GPU is made to be faster than a CPU, and one CPU is much like another.
     factor = Range(0.25, 4.0) if accelerator_of(here) is None else Range(0.01, 1.0)
-    return Fact(timing.hours.times(factor), f"{took}, which leaves so much for {here}")
+    so_much = f"{took}, which leaves so much for {here}"
+    return Fact(timing.hours.times(factor), so_much, assumed=True)
 
 
 def _runs(told: Advice, schedule: Schedule | None, now: datetime | None) -> Fact[float]:

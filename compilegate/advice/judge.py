@@ -449,6 +449,8 @@ def _amortisation(facts: Facts, option: Option, outcome: Outcome | None) -> Said
         stance = Stance.FOR if saved.low > 0 else Stance.AGAINST
         why = f", of which compiling as others measured it leaves {words_of_hours(saved)} saved"
     elif hours.high < limit:
+        # What another machine took leaves bounds that are generous enough to be sure.
+        standing = Standing.KNOWN
         stance, why = Stance.STOPS, f", and {limit * 60:g} minutes or more repay compiling"
     elif hours.low < limit:
         stance, why = Stance.AGAINST, f", around the {limit * 60:g} minutes that repay compiling"

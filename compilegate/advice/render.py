@@ -314,12 +314,15 @@ def within(title: str) -> str:
 
 def in_the_way(advice: Advice) -> str | None:
     """The one line that `validate` prints, where something should be done: an arm that is declared
-    will not pay, or the script stands in its way. None where nothing should."""
+    will not pay, or the script stands in its way. None where nothing should, and where only runs
+    on another machine say that it is short."""
     more = f"see `compilegate advise {advice.facts.workload}`"
     arms = [it for it in advice.options if it.name in advice.facts.arms]
     arms = [it for it in arms if it.rule.kind == "compiler"]
     for option in arms:
-        if option.verdict is Verdict.OFF:
+        stops = option.first(Stance.STOPS)
+        elsewhere = stops is not None and stops.of == "amortisation" and advice.facts.hours.assumed
+        if option.verdict is Verdict.OFF and not elsewhere:
             return f"advice: {option.rule.title} should stay off: {option.reason}; {more}"
     for option in arms:
         if (found := _obstacles(advice, option)) and found[0].severity == "error":

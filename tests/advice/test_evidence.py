@@ -21,7 +21,7 @@ from compilegate.advice import (
 from compilegate.advice.effects import Basis
 from compilegate.advice.facts import Machine
 from compilegate.advice.judge import OptionAdvice
-from compilegate.advice.render import answer, beside_outcome, foretold
+from compilegate.advice.render import answer, beside_outcome, foretold, in_the_way
 from compilegate.cli import main
 from compilegate.gate.observations import observe
 from tests.advice.declared import LAPTOP, declared, experience, known, timing
@@ -156,9 +156,11 @@ def test_a_run_elsewhere_bounds_the_length_or_leaves_it_open(tmp_path, changes, 
 
 
 def test_a_run_that_is_short_on_a_laptop_repays_no_compiling(tmp_path):
+    arm = '[arms.compiled]\ncompiler = "inductor"\nbatch_size = 32\nlearning_rate = 2e-5\n'
     short = timing(machine=LAPTOP, hours=Range(0.01, 0.01))
-    found = torch_compile(tmp_path, advice=TOLD, timings=[short])
-    assert found.verdict is Verdict.OFF
+    given = {"advice": TOLD, "arms": arm, "gpus": (1, 1), "timings": [short]}
+    assert torch_compile(tmp_path, **given).verdict is Verdict.OFF
+    assert in_the_way(advise(known(tmp_path, **given))) is None  # that is for an account to show
 
 
 def test_no_run_is_longer_than_it_may_be(tmp_path):

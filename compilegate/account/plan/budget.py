@@ -39,9 +39,7 @@ class Bound:
         return sum(self.usd_of.values())
 
 
-def bound_of(
-    jobs: Sequence[PlannedJob], prices: Mapping[str, float], region: str | None
-) -> Bound:
+def bound_of(jobs: Sequence[PlannedJob], prices: Mapping[str, float], region: str | None) -> Bound:
     """The bound of these jobs; `prices` are those that the workload's file declares."""
     rates: dict[str, float] = {}
     usd_of: dict[str, float] = {}
