@@ -63,7 +63,7 @@ class Effect:
 
     @property
     def whole_speedup(self) -> Range:
-        """Of a whole run, without compiling."""
+        """The speed-up of a whole run, without compiling."""
         return Range(1 / self.time_ratio.high, 1 / self.time_ratio.low)
 
 

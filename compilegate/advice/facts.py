@@ -20,7 +20,6 @@ from compilegate.advice.rules import PARTS, Part, Range, rules
 from compilegate.catalog import Asked, Price, price_of
 from compilegate.catalog.compilers import modules_without_a_graph
 from compilegate.catalog.instances import accelerator_of, instance_of
-from compilegate.catalog.prices import NONE_DECLARED
 from compilegate.job.names import BASELINE_ARM
 from compilegate.workload import Advice, Arm, OwnProgram, Schedule, TextClassification, Workload
 from compilegate.workload.feasibility import NO_BASES, Bases, asked_of
@@ -177,7 +176,7 @@ class Experience(Measured):
     """The interval of the gate: steps of the candidate against the baseline."""
     estimate: float
     confidence: float
-    """Of each end of the interval."""
+    """Each end's of the interval."""
     compile_seconds: Range | None
     """From a warm compile cache to a cold one; None where jobs only printed their speed."""
     same_batch: bool
@@ -339,7 +338,7 @@ class Facts:
     precision: str
     sequence_length: int | None
     batch_size: int
-    """Of each process."""
+    """Examples of one process in a step."""
     runs_per_week: Fact[float]
     usd_per_hour: Fact[float]
     """One instance."""
@@ -601,7 +600,7 @@ def _runs(told: Advice, schedule: Schedule | None, now: datetime | None) -> Fact
 
 
 def price_near(
-    instance_type: str, region: str | None, declared: Mapping[str, float] = NONE_DECLARED
+    instance_type: str, region: str | None, declared: Mapping[str, float] | None = None
 ) -> Fact[float]:
     """As a plan and the gate have it; where a region has none, that of another, by its name."""
     price, note = price_of(instance_type, region, declared), ""

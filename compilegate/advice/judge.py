@@ -28,7 +28,7 @@ from compilegate.advice.effects import (
 )
 from compilegate.advice.facts import HALF, WITHOUT_A_GRAPH, Experience, Facts, Standing
 from compilegate.advice.rules import NOTHING, Consideration, Option, Range, rules
-from compilegate.catalog.compilers import compilers, library
+from compilegate.catalog.compilers import compilers, library_obstacle
 
 
 class Verdict(StrEnum):
@@ -375,7 +375,7 @@ def _fit_by_catalog(facts: Facts, option: Option) -> Said | None:
 def _fit_of_library(facts: Facts, option: Option) -> Said | None:
     stops = None
     if option.library is not None:
-        stops = library(option.library).obstacle(facts.framework.value, facts.instance_type)
+        stops = library_obstacle(option.library, facts.framework.value, facts.instance_type)
     if option.several_instances and facts.instances == 1:
         stops = stops or "it serves several instances, and there is one"
     if option.too_large_only:

@@ -86,9 +86,10 @@ def _worth_it(option: OptionAdvice, passing: float | None) -> str:
         return "yes: it is in use" if option.in_use else _YES[option.verdict]
     if option.chance is not None:
         least = f"{rules().thresholds.off_speedup:.2f} times as fast"
-        likely = f"; {least} or more with a probability of {option.chance:.0%}"
+        likely = f"; {least} or more with a probability of {_probability(option.chance)}"
     elif passing is not None and option.verdict is not Verdict.OFF:
-        likely = f"; the gate passes a model that is as good with a probability of {passing:.0%}"
+        chance = f"a probability of {_probability(passing)}"
+        likely = f"; the gate passes a model that is as good with {chance}"
     saved = outcome.saved_share
     run = f"saves {share(saved)} of a run"
     if saved.low < -1:
@@ -103,6 +104,11 @@ def _worth_it(option: OptionAdvice, passing: float | None) -> str:
         run += f", {usd(outcome.saved_usd_per_year)} a year"
     probably = option.verdict is Verdict.BENCHMARK and saved.low > 0
     return f"{'probably' if probably else _YES[option.verdict]}: {run}{likely}"
+
+
+def _probability(chance: float) -> str:
+    """Nothing is certain."""
+    return f"{min(max(chance, 0.01), 0.99):.0%}"
 
 
 _YES = {
@@ -193,7 +199,9 @@ def _would_change(facts: Facts, option: OptionAdvice) -> str:
     saved = None if option.outcome is None else option.outcome.saved_usd
     change = {
         "bottleneck": f"another bottleneck: {which.find_out}",
-        "fit": "another framework, instance or model",
+        "fit": "another framework, instance or model"
+        if found.stance is Stance.STOPS
+        else "an execution that measures it",
         "shapes": "the same shapes in every step: pad, or resize and crop to one size",
         "amortisation": "longer runs, or an execution that measures a gain nevertheless",
         "precision": 'precision = "fp16", in the baseline too',
@@ -232,7 +240,8 @@ def advice_text(
             yield from _wrapped(f"    {f'{name}:':<14}", line)
         if everything:
             yield from _considered(advice, option)
-    others = ", ".join(within(it.rule.title) for it in advice.to_do if it not in shown)
+    others = [it for it in advice.to_do if it.outcome is not None or it.rule.kind == "machine"]
+    others = ", ".join(within(it.rule.title) for it in others if it not in shown)
     if not everything:
         yield from ("", *(_wrapped("  Also open: ", others) if others else ()))
         yield f"  All options, the considerations: compilegate advise {facts.workload} --options"

@@ -228,38 +228,19 @@ def service(name: str) -> Maintenance:
     return TypeAdapter(Maintenance).validate_python(_table()["services"][name])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Library:
-    """What a library or a precision runs with, where it is no compiler; what is left out restricts
-    nothing."""
-
-    frameworks: tuple[str, ...] = ()
-    processors: tuple[Processor, ...] = ()
-    instance_classes: tuple[str, ...] = ()
-    accelerators: tuple[str, ...] = ()
-
-    def obstacle(self, framework: str | None, instance_type: str) -> str | None:
-        """Why it is of no use on such an instance, in a clause; None where it may be. A framework
-        that is not known is no obstacle."""
-        processor, accelerator = processor_of(instance_type), accelerator_of(instance_type)
-        name = "no accelerator" if accelerator is None else accelerator.name
-        if framework is not None and self.frameworks and framework not in self.frameworks:
-            return f"it works with {' or '.join(self.frameworks)}, not with {framework}"
-        if self.processors and processor not in self.processors:
-            return f"it needs {' or '.join(map(str.upper, self.processors))}, not {instance_type}"
-        if self.instance_classes and instance_class(instance_type) not in self.instance_classes:
-            return f"it runs on {', '.join(self.instance_classes)}, not on {instance_type}"
-        if self.accelerators and name not in self.accelerators:
-            return (
-                f"its gain is on {' and '.join(self.accelerators)}, and {instance_type} has {name}"
-            )
-        return None
-
-
-@cache
-def library(name: str) -> Library:
-    """What is known of a library: `smddp`, `smp`, `nvidia-libraries`, `half-precision`."""
-    return TypeAdapter(Library).validate_python(_table()["libraries"][name])
+def library_obstacle(library: str, framework: str | None, instance_type: str) -> str | None:
+    """Why a library such as `smddp` is of no use with a framework on an instance, in a clause; None
+    where it may be. A framework that is not known is no obstacle."""
+    accelerator, wanted = accelerator_of(instance_type), _table()["libraries"][library]
+    for what, found in (
+        ("frameworks", framework),
+        ("processors", processor_of(instance_type)),
+        ("instance_classes", instance_class(instance_type)),
+        ("accelerators", "no accelerator" if accelerator is None else accelerator.name),
+    ):
+        if found is not None and found not in wanted.get(what, [found]):
+            return f"it works with {' or '.join(wanted[what])}, not with {found}"
+    return None
 
 
 def upgrades(present: str) -> tuple[str, ...]:

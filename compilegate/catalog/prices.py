@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import Literal
 
 from pydantic import TypeAdapter
@@ -54,17 +53,12 @@ class UnknownPrice:
     reason: str
 
 
-NONE_DECLARED: Mapping[str, float] = MappingProxyType({})
-
-
 def price_of(
-    instance_type: str,
-    region: str | None = None,
-    declared: Mapping[str, float] = NONE_DECLARED,
+    instance_type: str, region: str | None = None, declared: Mapping[str, float] | None = None
 ) -> Price | UnknownPrice:
     """The price of an instance type in a region, or in any region if none is given. `declared` are
     those of the workload's own file, which count first."""
-    if instance_type in declared:
+    if declared and instance_type in declared:
         return Price(instance_type, (), declared[instance_type], "", "declared")
     price = prices().get(instance_type)
     if price is None:

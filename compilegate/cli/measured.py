@@ -55,7 +55,7 @@ def known_facts(
     executions. Compilegate's own program has no obstacles, and neither has one that cannot be
     read."""
     root = source_folder_of(workload, path)
-    timings = (timing_of(each.name, each.began, each.seen) for each in done)
+    timings = (timing_of(it.name, it.began, it.seen) for it in done if it.seen is not None)
     return facts_of(
         workload,
         libraries=imported_libraries(workload, path),
@@ -98,6 +98,8 @@ def experiences(
     found: list[Experience] = []
     for each in done:
         name = each.verdict.workload
+        if each.seen is None:
+            continue
         if name not in facts:
             facts[name] = _facts_if_declared(project, name, region)
         found += experiences_of(each.name, each.began, each.verdict, each.seen, facts[name])
@@ -113,12 +115,13 @@ def _facts_if_declared(project: Project, name: str, region: str | None) -> Facts
 
 
 class Execution(NamedTuple):
-    """A finished one of the home, whose verdict and observations are of Compilegate's kind."""
+    """A finished one of the home, whose verdict is of Compilegate's kind."""
 
     name: str
     began: float
     verdict: Verdict
-    seen: Observations
+    seen: Observations | None
+    """None where they cannot be read."""
 
 
 def executions(home: Path) -> tuple[Execution, ...]:
@@ -131,10 +134,12 @@ def executions(home: Path) -> tuple[Execution, ...]:
 
     found = []
     for folder in (path.parent for path in paths):
-        # A definition from elsewhere may write another kind.
-        with suppress(OSError, VerdictError, ObservationsError):
-            verdict = Verdict.from_json((folder / VERDICT_FILE).read_bytes())
+        seen = None
+        with suppress(OSError, ObservationsError):
             seen = Observations.from_json((folder / OBSERVATIONS_FILE).read_bytes())
+        # A definition from elsewhere may write another kind.
+        with suppress(OSError, VerdictError):
+            verdict = Verdict.from_json((folder / VERDICT_FILE).read_bytes())
             found.append(Execution(folder.name, _began(folder), verdict, seen))
     return tuple(sorted(found, key=lambda each: each.began, reverse=True))
 

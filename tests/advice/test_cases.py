@@ -1,6 +1,6 @@
 """The answers that AWS's documentation, the article and this project's own measurements give, in
-cases.toml: small and large batch, short and long training, one GPU and many, all kinds of instances,
-language, vision, seq2seq and trees."""
+cases.toml: small and large batch, short and long training, one GPU and many, all kinds of
+instances, language, vision, seq2seq and trees."""
 
 from __future__ import annotations
 
