@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
+from typing import NamedTuple
 
 from compilegate.advice.facts import HALF, Experience, Facts, price_near
 from compilegate.advice.rules import NOTHING, UNCHANGED, Option, Part, Range, over_corners, rules
@@ -301,28 +302,16 @@ def next_instance(facts: Facts) -> tuple[str, float | None] | None:
     return name, factor if factor < math.inf else None
 
 
-@dataclass(frozen=True)
-class TestedRow:
+class TestedRow(NamedTuple):
     """The nearest of AWS's tests of the workload's model."""
 
-    row: TestedModel
-    differences: tuple[str, ...]
-    """In what it differs from the workload, each in a clause."""
+    batch_native: int | None
     comparable: bool
     """Whether a batch that fitted there fits here: the accelerator and the precision are the same,
     and sequences no longer."""
-
-    @property
-    def sentence(self) -> str:
-        """What fitted, which says nothing of speed."""
-        row = self.row
-        length = "" if row.sequence_length is None else f", {row.sequence_length} tokens"
-        native = "" if row.batch_native is None else f" instead of {row.batch_native}"
-        but = f"; but {', '.join(self.differences)}" if self.differences else ""
-        return (
-            f"AWS's tested-models row of {row.model} ({row.stack}, {row.instance_type}, "
-            f"{row.precision}{length}): a batch of {row.batch_compiler} fits{native}{but}"
-        )
+    differences: int
+    sentence: str
+    """What fitted, which says nothing of speed, and in what the test differs from the workload."""
 
 
 def tested_row(facts: Facts) -> TestedRow | None:
@@ -331,24 +320,31 @@ def tested_row(facts: Facts) -> TestedRow | None:
         return None
     rows = rows_of(facts.model, facts.framework.value) or rows_of(facts.model)
     found = [_compared(facts, row) for row in rows if row.batch_of == "GPU"]
-    return min(found, key=lambda each: (not each.comparable, len(each.differences)), default=None)
+    return min(found, key=lambda each: (not each.comparable, each.differences), default=None)
 
 
 def _compared(facts: Facts, row: TestedModel) -> TestedRow:
     same = accelerator_of(facts.instance_type) == accelerator_of(row.instance_type)
     half = row.half_precision == (facts.precision in HALF)
-    length, tokens = facts.sequence_length, row.sequence_length
+    length, tokens, fitted = facts.sequence_length, row.sequence_length, row.batch_native
     differ = {
-        f"this trains with {facts.framework.value}": row.framework != facts.framework.value,
-        f"this trains on {facts.instance_type}": not same,
-        f"this trains in {facts.precision}": not half or facts.precision == "bf16",
-        f"this has {length or 'an unknown number of'} tokens": tokens not in (None, length),
-        f"this has a batch of {facts.batch_size}": facts.batch_size
-        not in (row.batch_native, row.batch_compiler),
+        f"trains with {facts.framework.value}": row.framework != facts.framework.value,
+        f"trains on {facts.instance_type}": not same,
+        f"trains in {facts.precision}": not half or facts.precision == "bf16",
+        f"has {length or 'an unknown number of'} tokens": tokens not in (None, length),
+        f"has a batch of {facts.batch_size}": facts.batch_size not in (fitted, row.batch_compiler),
     }
+    but = [words for words, differs in differ.items() if differs]
     shorter = tokens is not None and (length is None or length > tokens)
-    differences = tuple(words for words, differs in differ.items() if differs)
-    return TestedRow(row, differences, comparable=same and half and not shorter)
+    return TestedRow(
+        batch_native=fitted,
+        comparable=same and half and not shorter,
+        differences=len(but),
+        sentence=f"AWS's tested-models row of {row.model} ({row.stack}, {row.instance_type}, "
+        f"{row.precision}{'' if tokens is None else f', {tokens} tokens'}): a batch of "
+        f"{row.batch_compiler} fits{'' if fitted is None else f' instead of {fitted}'}"
+        f"{'; but this ' * bool(but)}{', '.join(but)}",
+    )
 
 
 # What that saves.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from statistics import median
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from compilegate.advice.rules import PARTS, Part, Range, rules
 from compilegate.catalog import Asked, Price, price_of
@@ -216,12 +216,8 @@ def timing_of(execution: str, started: float, observations: Observations) -> Tim
     # The middle of the quantiles that observations hold.
     steps = [each.step_seconds[len(each.step_seconds) // 2] for each in jobs if each.step_seconds]
     return Timing(
-        execution=execution,
-        started=started,
-        workload=observations.workload,
+        **_about(execution, started, observations, arm),
         machine=_machine(arm),
-        batch_size=arm.batch_size,
-        precision=arm.precision,
         hours=Range(min(hours), max(hours)),
         steps=max(each.steps or 0 for each in jobs),
         step_seconds=median(steps) if steps else None,
@@ -247,17 +243,12 @@ def experiences_of(
         option = option_of(arm.compiler, backend, arm.precision, baseline.precision)
         if option is None or not LEAST <= ends.lower <= ends.estimate <= ends.upper <= MOST:
             continue
-        seconds = []
-        if run is not None:
-            states = (run.compile_cold, run.compile_warm)
-            seconds = [run.candidate_compile_seconds, *(it.seconds for it in states if it)]
+        seconds = [] if run is None else [run.candidate_compile_seconds]
+        for state in () if run is None else (run.compile_cold, run.compile_warm):
+            seconds += [] if state is None else [state.seconds]
         yield Experience(
-            execution=execution,
-            started=started,
-            workload=verdict.workload,
+            **_about(execution, started, observations, baseline),
             machine=_machine(arm),
-            batch_size=baseline.batch_size,
-            precision=baseline.precision,
             arm=candidate.arm,
             option=option,
             outcome=str(candidate.outcome),
@@ -271,6 +262,18 @@ def experiences_of(
             family=None if facts is None else facts.family.value,
             shapes=None if facts is None else facts.shapes.value,
         )
+
+
+def _about(
+    execution: str, started: float, observations: Observations, baseline: ArmObservation
+) -> dict[str, Any]:
+    return {
+        "execution": execution,
+        "started": started,
+        "workload": observations.workload,
+        "batch_size": baseline.batch_size,
+        "precision": baseline.precision,
+    }
 
 
 def option_of(

@@ -479,7 +479,7 @@ def _precision(facts: Facts, option: Option, _: Outcome | None) -> Said:
 
 def _hyperparameters(facts: Facts, option: Option, _: Outcome | None) -> Said:
     row = tested_row(facts) if option.name == "training-compiler" else None
-    fitted = row.row.batch_native if row is not None and row.comparable else None
+    fitted = row.batch_native if row is not None and row.comparable else None
     if fitted is not None and 2 * facts.batch_size <= fitted:
         small = f"a batch of {facts.batch_size} is small where {fitted} fitted in AWS's test"
         return Said(Stance.AGAINST, f"{small}: raise it in the baseline first")

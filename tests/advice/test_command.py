@@ -60,12 +60,6 @@ def test_an_answer_is_four_lines_and_the_rest_is_folded(folder):
         assert title in whole
 
 
-def test_what_is_open_is_asked_for_with_how_to_find_out(folder):
-    printed = flat(asked(folder, "photos"))
-    assert "compilegate profile NAME" in printed
-    assert "It would settle" in flat(asked(folder, "photos", "--options"))
-
-
 def test_all_workloads_are_told_where_to_start(folder):
     (folder / "broken.toml").write_text("name = 3", encoding="utf-8")
     printed = asked(folder, "--all").output
@@ -200,13 +194,6 @@ def test_nothing_is_enabled_before_the_script_is_mended(tmp_path, found, verdict
         assert option.reason == f"mend the script first: {found.sentence}"
         (shapes,) = (each for each in option.considerations if each.of == "shapes")
         assert shapes.stance is Stance.AGAINST
-
-
-def test_what_stops_an_option_comes_before_its_script(tmp_path):
-    bad = (obstacle("error", "training-compiler"),)
-    option = advise(known(tmp_path, advice=SHORT, obstacles=bad)).option("training-compiler")
-    assert option.verdict is Verdict.OFF
-    assert "30 minutes" in option.reason
 
 
 def test_validate_names_an_arm_that_will_not_pay_or_whose_script_stands_in_the_way(tmp_path):
