@@ -252,11 +252,11 @@ class Steps:
 
     def _mark(self, script: Script, body: Iterable[ast.stmt], often: Often) -> None:
         for statement in body:
-            if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
-                continue
             if self.marks.get(statement, 0) >= often:
                 continue
             self.marks[statement] = often
+            if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+                continue  # it is made here; what runs it is followed
             for part in ast.iter_child_nodes(statement):
                 if not isinstance(part, ast.stmt | ast.excepthandler | ast.match_case):
                     self._follow(script, part, often)
@@ -299,8 +299,9 @@ class Steps:
                 self.followed.setdefault(each)
                 how_often = Often.SELDOM if _evaluates(each.name) else often
                 if isinstance(each.node, ast.Lambda):
-                    self.marks[each.node] = max(how_often, self.marks.get(each.node, how_often))
-                    self._follow(each.script, each.node.body, how_often)
+                    if self.marks.get(each.node, 0) < how_often:
+                        self.marks[each.node] = how_often
+                        self._follow(each.script, each.node.body, how_often)
                 elif _hands_out(each.node):  # a generator: its loop turns once a step
                     for loop in own_nodes(each.node):
                         if isinstance(loop, LOOPS):
