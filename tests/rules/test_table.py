@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compilegate.advice.rules import rules as advice_rules
-from compilegate.check.rules.table import RULES
+from compilegate.check.rules import RULES
 from compilegate.job import names
 from compilegate.profile import breakdown, findings
 from compilegate.rules import COMPILERS, Measured, table
