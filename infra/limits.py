@@ -46,7 +46,7 @@ def limits_of(declared: DeclaredWorkload, definition: str, region: str) -> dict[
     bounds = []
     for values in ({}, {name: str(value) for name, value in given.items()}):
         parameters, _ = parameter_values(read.parameters, values)
-        bounds.append(bound_of(jobs_of(read, parameters), budget, where))
+        bounds.append(bound_of(jobs_of(read, parameters), workload.declared_prices, where))
     bound = max(bounds, key=lambda each: (len(each.unknown), each.usd))
     if faults := budget_faults(workload.name, budget, bound):
         raise BudgetError(*faults)

@@ -5,32 +5,37 @@
     advice = advise(facts_of(workload), experiences)
 
 `rules.toml` is the one table of what is considered, what each option attacks and gains, and where
-the numbers come from. `known/` gathers what is known of a workload and what finished executions
-measured; `judging` weighs it; `told/` writes it down.
+the numbers come from. `facts` has what is known of a workload and what executions measured;
+`effects` what an option would do; `judge` weighs it; `render` writes it down.
 """
 
-from compilegate.advice.judging import Advice, OptionAdvice, Stance, Verdict, advise
-from compilegate.advice.known.experience import Experience, experiences_of
-from compilegate.advice.known.facts import Fact, Facts, Obstacle, Profiled, Standing
-from compilegate.advice.known.gathering import facts_of
-from compilegate.advice.portfolio import Portfolio, portfolio_of
-from compilegate.advice.ranges import Range
+from compilegate.advice.facts import (
+    BESIDE_OTHERS,
+    Experience,
+    Facts,
+    Obstacle,
+    Profiled,
+    Timing,
+    experiences_of,
+    facts_of,
+    timing_of,
+)
+from compilegate.advice.judge import Advice, Stance, Verdict, advise
+from compilegate.advice.rules import Range
 
 __all__ = [
+    "BESIDE_OTHERS",
     "Advice",
     "Experience",
-    "Fact",
     "Facts",
     "Obstacle",
-    "OptionAdvice",
-    "Portfolio",
     "Profiled",
     "Range",
     "Stance",
-    "Standing",
+    "Timing",
     "Verdict",
     "advise",
     "experiences_of",
     "facts_of",
-    "portfolio_of",
+    "timing_of",
 ]

@@ -1,23 +1,73 @@
-"""`rules.toml` as types: the considerations, the options, the thresholds. Pure."""
+"""`rules.toml` as types: the considerations, the options, the thresholds; and ranges, which its
+figures are. Pure."""
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from typing import Any, Literal
 
-from compilegate.advice.ranges import Range
 from compilegate.rules import table
 
-Kind = Literal["compiler", "library", "machine", "money", "precision", "trees", "none"]
+Kind = Literal["compiler", "library", "machine", "precision", "trees", "none"]
 Part = Literal["compute", "launches", "data", "communication", "other"]
 PARTS: tuple[Part, ...] = ("compute", "launches", "data", "communication")
 """What a step's time consists of. `compute` is all that the accelerator does, memory included.
 `other`, what a program does besides, only a profile knows."""
 STATUS_QUO = "status-quo"
+
+
+@dataclass(frozen=True)
+class Range:
+    """From `low` to `high`, both included and finite. It is no confidence interval: arithmetic
+    keeps to the ends, so that a result holds every outcome that its inputs allow."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
+            raise ValueError(f"the range is {self.low} to {self.high}, expected finite, in order")
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.low + other.low, self.high + other.high)
+
+    def __sub__(self, other: Range) -> Range:
+        return Range(self.low - other.high, self.high - other.low)
+
+    def times(self, other: Range | float) -> Range:
+        """The products of both."""
+        by = other if isinstance(other, Range) else Range(other, other)
+        return over_corners(lambda one, another: one * another, self, by)
+
+    def hull(self, other: Range) -> Range:
+        """The smallest range that holds both."""
+        return Range(min(self.low, other.low), max(self.high, other.high))
+
+    def holds(self, value: float) -> bool:
+        """Whether the value lies in it."""
+        return self.low <= value <= self.high
+
+    def overlaps(self, other: Range) -> bool:
+        """Whether the two have a value in common."""
+        return self.low <= other.high and other.low <= self.high
+
+
+def over_corners(amount: Callable[..., float], *ranges: Range) -> Range:
+    """The range of an amount that is monotonic in each of its inputs alone: its extremes are at
+    the corners."""
+    ends = [amount(*corner) for corner in product(*((each.low, each.high) for each in ranges))]
+    return Range(min(ends), max(ends))
+
+
+NOTHING = Range(0.0, 0.0)
+UNCHANGED = Range(1.0, 1.0)
+"""As a factor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +80,6 @@ class Consideration:
     settles: str
     """What the answer decides."""
     find_out: str
-    key: str
-    """The key of the workload's file that answers it."""
     rules: tuple[str, ...]
     """The rules of `compilegate check` that bear on it."""
     rank: int
@@ -48,54 +96,49 @@ class Option:
     source: str
     engineer_hours: Range
     """What a person spends on trying it."""
-    engineer_because: str
     compiler: str | None = None
-    """As an arm names it; None for what is no compiler."""
     backend: str | None = None
+    library: str | None = None
+    """Its name in the catalog, which says where it runs; None for what runs anywhere."""
     attacks: tuple[Part, ...] = ()
     """The parts of a step that get faster."""
     speedup: Range | None = None
     """How many times as fast those parts get."""
     published: str | None = None
-    """The published figures that the range rests on; None: there are none."""
+    """The published figures that the range rests on."""
     assumed: str | None = None
-    """What of the range is this project's own guess; None: nothing is."""
+    """What of the range is this project's own guess."""
+    figures_of: str | None = None
+    """What the published figures are of, in words."""
+    families: tuple[str, ...] = ()
+    """The model families that they are of; none listed means any."""
     untested_speedup: Range | None = None
     untested_because: str | None = None
     fp32_speedup: Range | None = None
     fp32_because: str | None = None
+    cpu_speedup: Range | None = None
+    cpu_because: str | None = None
     varying_speedup: Range | None = None
     """Where shapes vary from step to step."""
     compile_seconds: Range | None = None
-    compile_because: str | None = None
-    frameworks: tuple[str, ...] = ()
-    """None listed means any."""
-    processors: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    """The only classes of instances; none listed means any."""
-    accelerators: tuple[str, ...] = ()
-    """The only accelerators; none listed means any."""
-    families: tuple[str, ...] = ()
-    """The only model families; none listed means any."""
-    shapes: str | None = None
-    """Which shapes it takes, in words."""
+    """None: the catalog has it, or nothing is compiled."""
     static_only: bool = False
     needs_half: bool = False
     several_instances: bool = False
     too_large_only: bool = False
     """Whether it serves models that do not fit one accelerator, and no others."""
-    excludes: str | None = None
     instance_types: tuple[str, ...] = ()
     """Where it runs, if not on the present instance; the smallest first."""
-    price_factor: Range | None = None
+    price_factor: Range = UNCHANGED
     """What an hour costs, as a multiple of the present price."""
-    slower: Range | None = None
-    """How many times as long a run takes."""
-    reached: Range | None = None
-    """The share of a data sheet's ratio that is reached."""
     trees: str | None = None
     """The framework of trees that it is a lever of."""
-    instances_factor: int = 1
+
+    @property
+    def figures(self) -> str:
+        """What the usual range rests on."""
+        guess = f"assumed: {self.assumed}" if self.published and self.assumed else self.assumed
+        return "; ".join(each for each in (self.published, guess) if each)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,19 +149,8 @@ class Thresholds:
     off_speedup: float
     compiler_minutes: float
     usd_per_engineer_hour: Range
-    epoch_of_a_run: Range
-    price_elsewhere: Range
     bottleneck_share: Range
     other_share: Range
-
-
-@dataclass(frozen=True, kw_only=True)
-class Peak:
-    """What a data sheet says of an accelerator."""
-
-    tflops: float
-    """Dense, in 16 bits."""
-    gigabytes_per_second: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,14 +161,11 @@ class Rules:
     thresholds: Thresholds
     considerations: tuple[Consideration, ...]
     """The weightiest first."""
-    details: tuple[Consideration, ...]
-    """Questions that decide nothing alone, but narrow a range; ranked after the considerations."""
     options: tuple[Option, ...]
-    peaks: Mapping[str, Peak]
 
-    def option(self, name: str) -> Option:
-        """The option of that name. Raises KeyError."""
-        return next(each for each in self.options if each.name == name)
+    def question(self, name: str) -> Consideration:
+        """The consideration of that name. Raises StopIteration."""
+        return next(each for each in self.considerations if each.name == name)
 
 
 @cache
@@ -144,29 +173,26 @@ def rules() -> Rules:
     """The table, read once."""
     text = files("compilegate.advice").joinpath("rules.toml").read_text(encoding="utf-8")
     raw = tomllib.loads(text)
-    questions = [
-        Consideration(rank=rank, rules=table().bearing_on(each["name"]), **_typed(each))
-        for rank, each in enumerate([*raw["considerations"], *raw["details"]], start=1)
-    ]
-    decisive = len(raw["considerations"])
     return Rules(
         date=raw["date"],
         thresholds=Thresholds(**_typed(raw["thresholds"])),
-        considerations=tuple(questions[:decisive]),
-        details=tuple(questions[decisive:]),
+        considerations=tuple(
+            Consideration(rank=rank, rules=table().bearing_on(each["name"]), **each)
+            for rank, each in enumerate(raw["considerations"], start=1)
+        ),
         options=tuple(Option(**_typed(each)) for each in raw["options"]),
-        peaks={name: Peak(**each) for name, each in raw["peaks"].items()},
     )
 
 
 def _typed(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Pairs of numbers as ranges, lists of words as tuples."""
-    return {key: _value(each) for key, each in entry.items()}
 
+    def typed(each: Any) -> Any:
+        numbers = (
+            isinstance(each, list) and each and all(isinstance(it, (int, float)) for it in each)
+        )
+        if numbers:
+            return Range(*map(float, each))
+        return tuple(each) if isinstance(each, list) else each
 
-def _value(each: Any) -> Any:
-    if not isinstance(each, list):
-        return each
-    if each and all(isinstance(item, (int, float)) for item in each):
-        return Range(float(each[0]), float(each[1]))
-    return tuple(each)
+    return {key: typed(each) for key, each in entry.items()}

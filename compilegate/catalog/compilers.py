@@ -17,7 +17,12 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from compilegate.catalog.images import BaseImage, find_image
-from compilegate.catalog.instances import Processor
+from compilegate.catalog.instances import (
+    Processor,
+    accelerator_of,
+    instance_class,
+    processor_of,
+)
 from compilegate.catalog.reading import fact_text
 from compilegate.execution.target import Target
 from compilegate.job.compilers import declarations
@@ -206,6 +211,11 @@ def graphless_module(libraries: frozenset[str]) -> Graphless | None:
     return next((by_module[each] for each in sorted(libraries & by_module.keys())), None)
 
 
+def modules_without_a_graph() -> dict[str, str]:
+    """What a script imports of each framework that has no graph."""
+    return {name: each.module for name, each in _graphless().items()}
+
+
 @cache
 def _graphless() -> Mapping[str, Graphless]:
     found = TypeAdapter(tuple[Graphless, ...]).validate_python(_table()["graphless"])
@@ -218,9 +228,24 @@ def service(name: str) -> Maintenance:
     return TypeAdapter(Maintenance).validate_python(_table()["services"][name])
 
 
-def upgrades(instance_class: str) -> tuple[str, ...]:
+def library_obstacle(library: str, framework: str | None, instance_type: str) -> str | None:
+    """Why a library such as `smddp` is of no use with a framework on an instance, in a clause; None
+    where it may be. A framework that is not known is no obstacle."""
+    accelerator, wanted = accelerator_of(instance_type), _table()["libraries"][library]
+    for what, found in (
+        ("frameworks", framework),
+        ("processors", processor_of(instance_type)),
+        ("instance_classes", instance_class(instance_type)),
+        ("accelerators", "no accelerator" if accelerator is None else accelerator.name),
+    ):
+        if found is not None and found not in wanted.get(what, [found]):
+            return f"it works with {' or '.join(wanted[what])}, not with {found}"
+    return None
+
+
+def upgrades(present: str) -> tuple[str, ...]:
     """Instance types that come next after those of a class; none where the catalog has none."""
-    return tuple(_table()["upgrades"].get(instance_class, ()))
+    return tuple(_table()["upgrades"].get(present, ()))
 
 
 @cache

@@ -13,6 +13,7 @@ never zero.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -32,11 +33,14 @@ class Price:
     usd_per_hour: float
     date: str
     """When it was seen, `YYYY-MM`, or `YYYY-MM or earlier`."""
-    confidence: Literal["high", "medium", "derived"]
+    confidence: Literal["high", "medium", "derived", "declared"]
+    """`declared`: it is the workload's file that says so."""
 
     @property
     def note(self) -> str:
         """The price's conditions, to be shown beside amounts computed from it."""
+        if self.confidence == "declared":
+            return "as the workload's file declares it"
         places = " and ".join(self.regions)
         return f"on demand in {places}, {self.date}, confidence {self.confidence}"
 
@@ -49,8 +53,13 @@ class UnknownPrice:
     reason: str
 
 
-def price_of(instance_type: str, region: str | None = None) -> Price | UnknownPrice:
-    """The price of an instance type in a region, or in any region if none is given."""
+def price_of(
+    instance_type: str, region: str | None = None, declared: Mapping[str, float] | None = None
+) -> Price | UnknownPrice:
+    """The price of an instance type in a region, or in any region if none is given. `declared` are
+    those of the workload's own file, which count first."""
+    if declared and instance_type in declared:
+        return Price(instance_type, (), declared[instance_type], "", "declared")
     price = prices().get(instance_type)
     if price is None:
         return UnknownPrice(instance_type, f"the catalog has no price for {instance_type}")

@@ -1,1 +1,1 @@
-"""What in a training script breaks a compiler or slows it down. Scripts are read and never run."""
+"""Read training scripts and say what in them breaks a compiler or slows it down."""

@@ -9,12 +9,10 @@ from shutil import copymode
 
 import click
 
-from compilegate.check.checking import check_paths
-from compilegate.check.findings import Checked, Severity
-from compilegate.check.output.annotations import annotation_lines
-from compilegate.check.output.documents import json_text
-from compilegate.check.output.sarif import sarif_text
-from compilegate.check.output.text import summary, text_lines
+from compilegate.check.checking import Checked, check_paths
+from compilegate.check.fixes import fix_paths
+from compilegate.check.output import annotations_of, json_of, sarif_of, summary, text_of
+from compilegate.check.rules.base import Severity
 from compilegate.cli.options import FILE, print_or_write, refuse_given
 from compilegate.cli.terminal.errors import RefusalError, writing
 from compilegate.execution import exit_codes
@@ -28,10 +26,10 @@ _STATUS = {
 }
 _NEVER = "never"
 _FORMATS: Mapping[str, Callable[[Checked], str]] = {
-    "text": lambda checked: "\n".join(text_lines(checked)),
-    "json": json_text,
-    "sarif": lambda checked: sarif_text(checked, version("compilegate")),
-    "github": lambda checked: "\n".join(annotation_lines(checked)),
+    "text": text_of,
+    "json": json_of,
+    "sarif": lambda checked: sarif_of(checked, version("compilegate")),
+    "github": annotations_of,
 }
 
 
@@ -67,9 +65,7 @@ _FORMATS: Mapping[str, Callable[[Checked], str]] = {
     type=FILE,
     help="Write to this file instead of the terminal, which then gets one line.",
 )
-@click.option(
-    "--fix", is_flag=True, help="Fix what can be fixed automatically; then list what is left."
-)
+@click.option("--fix", is_flag=True, help="Show the diff of what changes no loss, and write it.")
 @click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
 def command(
     paths: tuple[Path, ...],
@@ -88,11 +84,13 @@ def command(
       compilegate check src/ notebooks/ --compiler all
       compilegate check train.py --diff
 
-    PATH is a file, a folder or a notebook (.ipynb). Nothing is imported or run. A comment
+    PATH is a file, a folder or a notebook (.ipynb). Nothing is imported or run. The first line says
+    which training loops were found, what was followed from there and what was not. A comment
     `# compilegate: ignore[RULE] reason` on the line, or on its own above it, ignores a finding. A
     file that cannot be read is one line on standard error, and the others are still checked.
 
     The exit status tells the gravest finding, from --fail-on on: 6 an error, 7 a warning, 8 a note.
+    It is 2 where no training loop was found, for then nothing was checked.
     """
     compilers = COMPILERS if compiler == "all" else (compiler,)
     if fix and diff:
@@ -100,7 +98,7 @@ def command(
     if diff:
         refuse_given({"--format", "--output"}, "does not go with --diff, which prints text")
     if fix or diff:
-        _fix(paths, compilers, show=diff)
+        _fix(paths, compilers, write=fix)
     if diff:
         return
     checked = check_paths(paths, compilers)
@@ -111,26 +109,28 @@ def command(
     print_or_write(f"{_FORMATS[form](checked)}\n", output)
     if output is not None:
         click.echo(summary(checked))
+    raise SystemExit(0 if fail_on == _NEVER else _status(checked, Severity[fail_on.upper()]))
+
+
+def _status(checked: Checked, least: Severity) -> int:
+    if not checked.coverage.understood:
+        return exit_codes.REFUSED
     gravest = checked.gravest
-    if gravest is not None and fail_on != _NEVER and gravest >= Severity[fail_on.upper()]:
-        raise SystemExit(_STATUS[gravest])
+    return 0 if gravest is None or gravest < least else _STATUS[gravest]
 
 
-def _fix(paths: tuple[Path, ...], compilers: tuple[str, ...], *, show: bool) -> None:
-    """Write the mechanical fixes, a line for each file on standard error; or show them."""
-    from compilegate.check.fixing.fixing import fix_paths  # noqa: PLC0415 (LibCST is slow to load)
-
-    fixes = fix_paths(paths, compilers)
-    for fixed in fixes.fixed:
-        if show:
-            click.echo(fixed.diff, nl=False)
-            continue
-        target = fixed.path.resolve()
-        with writing(str(fixed.path)), whole_file(target) as part:
-            part.write_bytes(fixed.after)
-            copymode(target, part)
-        click.echo(fixed.sentence, err=True)
-    for unread in fixes.not_fixed:
+def _fix(paths: tuple[Path, ...], compilers: tuple[str, ...], *, write: bool) -> None:
+    """Show the mechanical fixes as a diff, on standard error where they are written too."""
+    fixed, refused = fix_paths(paths, compilers)
+    for each in fixed:
+        click.echo(each.diff, nl=False, err=write)
+        if write:
+            target = each.path.resolve()
+            with writing(str(each.path)), whole_file(target) as part:
+                part.write_bytes(each.after)
+                copymode(target, part)
+            click.echo(f"{each.path}: fixed ({', '.join(each.rules)})", err=True)
+    for unread in refused:
         click.echo(unread.sentence, err=True)
-    if show and not fixes.fixed:
+    if not write and not fixed:
         click.echo("nothing can be fixed automatically")

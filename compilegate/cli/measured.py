@@ -4,12 +4,12 @@ profiles in the home measured. For `advise`, `validate` and `run`."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compilegate.advice import (
     Advice,
@@ -21,9 +21,10 @@ from compilegate.advice import (
     advise,
     experiences_of,
     facts_of,
+    timing_of,
 )
-from compilegate.advice.told.foretold import foretold
-from compilegate.cli.checks import design_of
+from compilegate.advice.render import foretold
+from compilegate.cli.checks import design_of, image_bases
 from compilegate.cli.options import Project
 from compilegate.diagnose.jobs import OutputError
 from compilegate.errors import CompilegateError
@@ -32,6 +33,7 @@ from compilegate.pipelines.staging import imported_libraries, source_folder_of
 from compilegate.workload import Workload, read_workload
 
 if TYPE_CHECKING:
+    from compilegate.gate.observations import Observations
     from compilegate.gate.verdict import Verdict
 
 PLACES = ("executions", "aws")
@@ -43,18 +45,27 @@ UNKNOWN = (
 
 
 def known_facts(
-    project: Project, workload: Workload, path: Path, region: str | None = None
+    project: Project,
+    workload: Workload,
+    path: Path,
+    region: str | None = None,
+    *,
+    done: Sequence[Execution] = (),
 ) -> Facts:
-    """What is known of a workload; `region` is whose prices hold. Compilegate's own program has no
-    obstacles, and neither has one that cannot be read."""
+    """What is known of a workload; `region` is whose prices hold, and `done` has finished
+    executions. Compilegate's own program has no obstacles, and neither has one that cannot be
+    read."""
     root = source_folder_of(workload, path)
+    timings = (timing_of(it.name, it.began, it.seen) for it in done if it.seen is not None)
     return facts_of(
         workload,
         libraries=imported_libraries(workload, path),
         region=region,
         now=datetime.now(UTC),
+        bases=image_bases(project.containers, project.settings.images.base),
         profiled=_profiled(project.home, workload.name),
         obstacles=_obstacles(root) if root is not None and root.is_dir() else (),
+        timings=[each for each in timings if each is not None],
     )
 
 
@@ -62,8 +73,9 @@ def advice_on(
     project: Project, workload: Workload, path: Path, region: str | None = None
 ) -> Advice:
     """The advice for a workload, by all that is known of it."""
-    facts = known_facts(project, workload, path, region)
-    return advise(facts, experiences(project, {facts.workload: facts}, region))
+    done = executions(project.home)
+    facts = known_facts(project, workload, path, region, done=done)
+    return advise(facts, experiences(project, {facts.workload: facts}, done, region))
 
 
 def expectations(project: Project, path: Path) -> list[dict[str, Any]]:
@@ -73,31 +85,29 @@ def expectations(project: Project, path: Path) -> list[dict[str, Any]]:
         advice = advice_on(project, read_workload(path), path)
     except CompilegateError:
         return []
-    return [each.document() for each in foretold(advice)]
+    return foretold(advice)
 
 
 def experiences(
-    project: Project, known: Mapping[str, Facts], region: str | None = None
+    project: Project,
+    known: Mapping[str, Facts],
+    done: Sequence[Execution],
+    region: str | None = None,
 ) -> tuple[Experience, ...]:
-    """What finished executions of the home measured, of these workloads and of others."""
-    from compilegate.gate.observations import Observations, ObservationsError  # noqa: PLC0415  numpy takes time
-
+    """What finished executions measured, of these workloads and of others."""
     facts: dict[str, Facts | None] = dict(known)
     found: list[Experience] = []
-    for folder, verdict in _verdicts(project.home):
-        name = verdict.workload
-        try:
-            observations = Observations.from_json((folder / OBSERVATIONS_FILE).read_bytes())
-        except (OSError, ObservationsError):
+    for each in done:
+        name = each.verdict.workload
+        if each.seen is None:
             continue
         if name not in facts:
             facts[name] = _facts_if_declared(project, name, region)
-        found += experiences_of(folder.name, _began(folder), verdict, observations, facts[name])
+        found += experiences_of(each.name, each.began, each.verdict, each.seen, facts[name])
     return tuple(found)
 
 
 def _facts_if_declared(project: Project, name: str, region: str | None) -> Facts | None:
-    """What is known of a workload that was executed; None if it is not declared any longer."""
     path = project.workloads / f"{name}.toml"
     try:
         return known_facts(project, read_workload(path), path, region) if path.is_file() else None
@@ -105,18 +115,34 @@ def _facts_if_declared(project: Project, name: str, region: str | None) -> Facts
         return None
 
 
-def _verdicts(home: Path) -> Iterator[tuple[Path, Verdict]]:
-    """The verdicts of Compilegate's kind in the home, the latest execution first, each with its
-    folder."""
+class Execution(NamedTuple):
+    """A finished one of the home, whose verdict is of Compilegate's kind."""
+
+    name: str
+    began: float
+    verdict: Verdict
+    seen: Observations | None
+    """None where they cannot be read."""
+
+
+def executions(home: Path) -> tuple[Execution, ...]:
+    """Those of the home, the latest first."""
     paths = [path for place in PLACES for path in home.glob(f"{place}/*/{VERDICT_FILE}")]
     if not paths:
-        return
+        return ()
+    from compilegate.gate.observations import Observations, ObservationsError  # noqa: PLC0415  numpy takes time
     from compilegate.gate.verdict import Verdict, VerdictError  # noqa: PLC0415  pydantic takes time
 
-    for folder in sorted((path.parent for path in paths), key=_began, reverse=True):
+    found = []
+    for folder in (path.parent for path in paths):
+        seen = None
+        with suppress(OSError, ObservationsError):
+            seen = Observations.from_json((folder / OBSERVATIONS_FILE).read_bytes())
         # A definition from elsewhere may write another kind.
         with suppress(OSError, VerdictError):
-            yield folder, Verdict.from_json((folder / VERDICT_FILE).read_bytes())
+            verdict = Verdict.from_json((folder / VERDICT_FILE).read_bytes())
+            found.append(Execution(folder.name, _began(folder), verdict, seen))
+    return tuple(sorted(found, key=lambda each: each.began, reverse=True))
 
 
 def _began(folder: Path) -> float:
@@ -127,32 +153,38 @@ def _began(folder: Path) -> float:
         return (folder / VERDICT_FILE).stat().st_mtime
 
 
-def forecast_lines(workload: Workload, path: Path, home: Path) -> Iterator[str]:
+def forecast_of(workload: Workload, path: Path, home: Path) -> tuple[list[str], float | None]:
     """A line for each guarded metric and the speed, after the key that it is about; and for each
-    wish that no evidence of such a size can meet. The newest verdict on the workload in the home is
-    the pilot, which knows the spread of seeds, rows and times."""
+    wish that no evidence of such a size can meet. Then the least of the chances, None where there
+    is none. The newest verdict on the workload in the home is the pilot, which knows the spread of
+    seeds, rows and times."""
     from compilegate.gate.forecast import forecast, in_words, never_passing  # noqa: PLC0415  scipy takes time
 
     if not workload.candidates:  # nothing is compared
-        return
+        return [], None
     settings, design = workload.gate, design_of(workload, path)
-    verdicts = (verdict for _, verdict in _verdicts(home) if verdict.workload == workload.name)
+    verdicts = (it.verdict for it in executions(home) if it.verdict.workload == workload.name)
     pilot = next((verdict for verdict in verdicts if verdict.candidates), None)
     measured = [
         candidate
         for candidate in (() if pilot is None else pilot.candidates)
         if candidate.metrics and candidate.arm in workload.candidates
     ]
+    lines, chances = [], []
     for candidate in measured:
         for chance in forecast(settings, design, candidate):
             key = "min_speedup" if chance.of == "speed" else f"metrics.{chance.of}"
-            yield f"{key}, {candidate.arm}: {in_words(chance)}"
+            lines.append(f"{key}, {candidate.arm}: {in_words(chance)}")
+            chances += [chance.chance] if chance.of != "speed" else []
     if not measured:
-        found = {chance.of: in_words(chance) for chance in forecast(settings, design)}
+        found = {chance.of: chance for chance in forecast(settings, design)}
         for metric, guard in settings.metrics.items():
             if guard.margin is not None:
-                yield f"metrics.{metric}: {found.get(metric, UNKNOWN)}"
-    yield from never_passing(settings, design)
+                known = in_words(found[metric]) if metric in found else UNKNOWN
+                lines.append(f"metrics.{metric}: {known}")
+        chances = [chance.chance for chance in found.values()]
+    never = never_passing(settings, design)
+    return [*lines, *never], 0.0 if never else min(chances, default=None)
 
 
 def _profiled(home: Path, workload: str) -> Profiled | None:
@@ -203,9 +235,7 @@ def _obstacles(root: Path) -> tuple[Obstacle, ...]:
         Obstacle(
             rule=each.rule,
             severity=each.severity.word,
-            place=each.place.removeprefix(f"{root.parent}/"),
-            message=each.message,
-            fix=each.fix,
+            sentence=f"{each.place.removeprefix(f'{root.parent}/')}: {each.message} [{each.rule}]",
             compilers=each.compilers,
         )
         for each in found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from compilegate.advice.told.text import in_the_way
+from compilegate.advice.render import in_the_way
 from compilegate.cli.checks import (
     check_data,
     check_functions,

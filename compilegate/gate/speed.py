@@ -64,7 +64,7 @@ from compilegate.job.evidence import (
     PairedBlocks,
     PairedSpeedRecord,
 )
-from compilegate.job.evidence.record import HINDRANCES
+from compilegate.job.evidence.record import HINDRANCES, RULES
 from compilegate.job.evidence.steady import (
     LEAST_SHARE,
     added_seconds,
@@ -913,7 +913,5 @@ def hindrance_told(each: Hindrance) -> str:
         at=f" at {places}" if places else "",
         why=f": {clipped(each.reason, 200)}" if each.reason else "",
     )
-    if not each.rule:
-        return f"{told}."
-    rule = clipped(each.rule, 200)
+    rule = RULES[each.kind]
     return f"{told}. Rule {rule} of `compilegate check` says more: docs/rules/{rule}.md."

@@ -127,13 +127,6 @@ def job_variable(number: int) -> str:
     return JOB_VARIABLE if number == 1 else f"{JOB_VARIABLE}_{number}"
 
 
-# Rules of `compilegate check` that find in the source what a profile or a job's evidence shows.
-RULE_ITEM_IN_STEP = "item-in-step"
-RULE_BREAK = "branch-on-data"
-RULE_DYNAMIC_UNSET = "dynamic-unset"
-RULE_PADDING = "padding-longest"
-RULE_LOADER = "no-loader-workers"
-
 # What a job prints of its progress.
 COMPILING_LINE = "compilegate: the first step compiles"
 COMPILED_LINE = "compilegate: the first step has ended"

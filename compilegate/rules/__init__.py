@@ -2,7 +2,7 @@
 
 from compilegate.rules import table
 
-table().rules["item-in-step"].fix
+table().rules["sync-in-step"].fix
 table().measured["synchronisation"].remedy
 """
 

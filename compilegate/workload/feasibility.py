@@ -98,7 +98,7 @@ def findings(
     for name, arm in workload.arms.items():
         base = bases.get(arm.image_folder)
         asked = replace(
-            _asked(workload, arm, base), region=region, target=target, libraries=libraries
+            asked_of(workload, arm, base), region=region, target=target, libraries=libraries
         )
         of_arm: list[Finding] = []
         for each in given:
@@ -155,7 +155,7 @@ def _image_findings(
         yield from workload.kind.image_findings(base, about="image")
 
 
-def _asked(workload: Workload, arm: Arm, base: BaseImage | str | None) -> Asked:
+def asked_of(workload: Workload, arm: Arm, base: BaseImage | str | None) -> Asked:
     """What an arm asks for wherever it runs, in the catalog's words."""
     baseline = workload.arms[BASELINE_ARM]
     stack, options = arm.stack, arm.compiler_options

@@ -828,16 +828,10 @@ class Advice(Table):
     """Left out, the model's name says it."""
     model: Text | None = None
     """The model's name on the hub, to find it among the models that AWS tested."""
-    parameters: Annotated[float, Field(gt=0, le=1e14, allow_inf_nan=False)] | None = None
-    """How many parameters the model has."""
-    epochs: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Epochs of one run, since a benchmark takes one. The built-in program's are known."""
     instance_count: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Machines that one job trains on, where no arm says it."""
     usd_per_hour: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] | None = None
     """What an hour of one instance costs you. Left out, the catalog's price holds."""
-    resumes: bool | None = None
-    """Whether a job goes on from its checkpoint when its machine was taken away."""
     engineer_hours: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] | None = None
     """What a person spends on trying an option; left out, a range is assumed for each."""
     usd_per_engineer_hour: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] | None = (

@@ -156,6 +156,15 @@ class Workload:
         return {name: arm for name, arm in self.arms.items() if name != BASELINE_ARM}
 
     @property
+    def declared_prices(self) -> dict[str, float]:
+        """Dollars an hour by instance type, as the file has them: they count before the catalog's,
+        wherever something is priced."""
+        baseline = self.arms[BASELINE_ARM].instance_type or self.compute.instance_type
+        own = self.advice.usd_per_hour
+        told = {} if own is None else {baseline: own}
+        return told | dict({} if self.budget is None else self.budget.usd_per_hour)
+
+    @property
     def model_package_group(self) -> str:
         return self.registry.group or self.name
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from compilegate.catalog import Price, UnknownPrice, price_of
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, Padding
 from compilegate.job.names import BASELINE_ARM
@@ -29,6 +31,7 @@ def experiment_of(workload: Workload) -> Experiment:
                 # Only where arms differ in it: then other library versions are intended too.
                 image=arm.image_folder if len(images) > 1 else None,
                 padding=arm.padding if padded else None,
+                prices=workload.declared_prices,
             )
             for name, arm in workload.arms.items()
         },
@@ -43,9 +46,14 @@ def _settings(workload: Workload) -> GateSettings:
 
 
 def _declaration(
-    arm: Arm, instance_type: str, *, image: str | None, padding: Padding | None
+    arm: Arm,
+    instance_type: str,
+    *,
+    image: str | None,
+    padding: Padding | None,
+    prices: Mapping[str, float],
 ) -> ArmDeclaration:
-    price = price_of(instance_type)
+    price = price_of(instance_type, declared=prices)
     return ArmDeclaration(
         compiler=arm.compiler,
         batch_size=arm.batch_size,

@@ -4,193 +4,151 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from compilegate.advice import Experience, Facts, Range, facts_of
+from compilegate.advice import Experience, Facts, Range, Timing, facts_of
+from compilegate.advice.facts import Machine
 from compilegate.workload import read_workload
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
+KNOWN = 'runs_per_week = 3\nhours = 6\nbottleneck = "compute"'
+"""What people say of the article's first workload."""
+TORCH, TREES = frozenset({"torch"}), frozenset({"xgboost"})
 
-BERT = """
-name = "{name}"
-description = "BERT-base: internal document classification."
-seeds = [1, 2]
-
+BUILT_IN = """
 [data]
 source = "files"
 train = "train.csv"
 validation = "validation.csv"
-sequence_length = 128
+sequence_length = {tokens}
 
 [model]
 source = "hub"
-id = "bert-base-cased"
+id = "{model}"
 
 [recipe]
 epochs = 3
-
-[arms.baseline]
-compiler = "eager"
-batch_size = 32
-learning_rate = 2e-5
-precision = "{precision}"
-padding = "{padding}"
-{machines}
-
-[arms.larger-batch]
-compiler = "eager"
-batch_size = 64
-learning_rate = 2e-5
-precision = "{precision}"
-{machines}
-
-[compute]
-instance_type = "{instance_type}"
-
-[gate.metrics.accuracy]
-direction = "higher"
-margin = 0.01
-
-[advice]
-{advice}
 """
-EIGHT = 'distribution = "torchrun"\ninstance_count = 8\nprocesses = 8'
-
 PROGRAM = """
-name = "{name}"
-description = "A program of the team."
-seeds = [1, 2]
-
 [data]
 source = "folder"
 folder = "data"
 
 [program]
 folder = "{name}"
-{image}
+image = "{image}"
+
 [program.hyperparameters]
+model_name = "{model}"
 {hyperparameters}
+"""
+REST = """
+[arms.baseline]
+compiler = "eager"
+batch_size = {batch}
+learning_rate = 2e-5
+precision = "{precision}"
+{baseline}
+{machines}
 
 {arms}
 
-[gate.metrics.log_loss]
-direction = "lower"
-watched = true
-
-[gate.metrics.accuracy]
-direction = "higher"
-margin = 0.05
-
 [compute]
-instance_type = "{instance_type}"
+instance_type = "{instance}"
+{compute}
+
+[gate.metrics.{metric}]
+direction = "lower"
+margin = 0.05
 
 [advice]
 {advice}
 """
-ARMS = """
-[arms.baseline]
-compiler = "eager"
-batch_size = 4
-learning_rate = 1e-5
-precision = "fp16"
-distribution = "torchrun"
-instance_count = 16
-processes = 4
-
-[arms.larger-batch]
-compiler = "eager"
-batch_size = 8
-learning_rate = 1e-5
-precision = "fp16"
-distribution = "torchrun"
-instance_count = 16
-processes = 4
-"""
 
 
-def bert(folder: Path, advice: str, **changes: str) -> Path:
-    """The article's first workload, with these lines in [advice]."""
+def declared(folder: Path, *, program: bool = False, **changes: Any) -> Path:
+    """A workload's file: the article's BERT, but for what is changed; with `program` a program of
+    the team. `gpus` are the instances and the processes of each."""
     given = {
         "name": "bert",
+        "seeds": [1, 2],
+        "model": "bert-base-cased",
+        "tokens": 128,
+        "image": "training",
+        "hyperparameters": "",
+        "batch": 32,
         "precision": "fp16",
-        "padding": "max",
-        "machines": EIGHT,
-        "instance_type": "ml.g5.48xlarge",
+        "baseline": "" if program else 'padding = "max"',
+        "gpus": (8, 8),
+        "arms": "",
+        "instance": "ml.g5.48xlarge",
+        "compute": "",
+        "metric": "mse" if program else "log_loss",
+        "advice": KNOWN,
         **changes,
     }
+    instances, processes = given["gpus"]
+    many = f'distribution = "torchrun"\ninstance_count = {instances}\nprocesses = {processes}'
+    given["machines"] = many if (instances, processes) != (1, 1) else ""
+    head = 'name = "{name}"\ndescription = "A workload."\nseeds = {seeds}\n'
+    if program:
+        (folder / given["name"]).mkdir(exist_ok=True)
+        (folder / given["name"] / "train.py").write_text("import torch\n", encoding="utf-8")
+    text = (head + (PROGRAM if program else BUILT_IN) + REST).format(**given)
     path = folder / f"{given['name']}.toml"
-    path.write_text(BERT.format(advice=advice, **given), encoding="utf-8")
-    return path
-
-
-def diffusion(folder: Path, advice: str) -> Path:
-    """The article's second workload."""
-    program = folder / "product-photos"
-    program.mkdir()
-    (program / "train.py").write_text("import torch\nimport diffusers\n", encoding="utf-8")
-    text = PROGRAM.format(
-        name="product-photos",
-        image="",
-        hyperparameters='model_name = "stable-diffusion-v1-5"',
-        arms=ARMS,
-        instance_type="ml.g5.12xlarge",
-        advice=advice,
-    )
-    path = folder / "product-photos.toml"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-ALONE = """
-[arms.baseline]
-compiler = "eager"
-image = "xgboost"
-batch_size = 1
-learning_rate = 0.1
-"""
+def known(folder: Path, **changes: Any) -> Facts:
+    """What is known of such a workload."""
+    own = ("libraries", "region", "profiled", "obstacles", "timings", "bases")
+    about = {key: changes.pop(key) for key in own if key in changes}
+    return facts_of(read_workload(declared(folder, **changes)), now=NOW, **about)
 
 
-def trees(folder: Path, advice: str, hyperparameters: str = "") -> Path:
-    """The article's third workload."""
-    program = folder / "tabular"
-    program.mkdir()
-    (program / "train.py").write_text("import xgboost\n", encoding="utf-8")
-    text = PROGRAM.format(
-        name="tabular",
-        image='image = "xgboost"',
-        hyperparameters=hyperparameters,
-        arms=ALONE,
-        instance_type="ml.m6i.12xlarge",
-        advice=advice,
-    )
-    path = folder / "tabular.toml"
-    path.write_text(text, encoding="utf-8")
-    return path
+HERE = Machine("ml.g5.48xlarge", "NVIDIA A10G")
+LAPTOP = Machine(None, None)
 
 
-def facts(path: Path, libraries: frozenset[str] = frozenset()) -> Facts:
-    return facts_of(read_workload(path), libraries=libraries, now=NOW)
-
-
-def experience(**changes: object) -> Experience:
-    """An execution of the article's first workload that passed at 1.35 to 1.43 times."""
-    given: dict[str, object] = {
+def experience(**changes: Any) -> Experience:
+    """An execution of the article's BERT that passed at 1.35 to 1.43 times."""
+    given: dict[str, Any] = {
         "execution": "k3v9x0qhw2ta",
         "started": 1.0,
         "workload": "bert",
+        "machine": HERE,
+        "batch_size": 32,
+        "precision": "fp16",
         "arm": "compiled",
         "option": "torch-compile",
         "outcome": "pass",
         "regression": None,
         "speedup": Range(1.35, 1.43),
+        "estimate": 1.39,
+        "confidence": 0.95,
         "compile_seconds": Range(20.0, 150.0),
-        "memory_increase": -0.08,
         "same_batch": True,
-        "precision": "fp16",
-        "instance_type": "ml.g5.48xlarge",
-        "accelerator": "NVIDIA A10G",
+        "sequence_length": 128,
         "family": "transformer",
         "shapes": "static",
-        "baseline_hours": 6.2,
         **changes,
     }
-    return Experience(**given)  # type: ignore[arg-type]
+    return Experience(**given)
+
+
+def timing(**changes: Any) -> Timing:
+    """How long the baseline of that execution trained."""
+    given: dict[str, Any] = {
+        "execution": "k3v9x0qhw2ta",
+        "started": 1.0,
+        "workload": "bert",
+        "machine": HERE,
+        "batch_size": 32,
+        "precision": "fp16",
+        "hours": Range(6.1, 6.2),
+        "steps": 60_000,
+        "step_seconds": 0.37,
+        **changes,
+    }
+    return Timing(**given)

@@ -1,76 +1,111 @@
-"""Executions take the place of published figures, and the report tells prediction from outcome."""
+"""What executions measured comes first: hours, steps and gains."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from compilegate.advice import Range, Verdict, advise, experiences_of
+from compilegate.advice import (
+    Experience,
+    Profiled,
+    Range,
+    Verdict,
+    advise,
+    experiences_of,
+    timing_of,
+)
 from compilegate.advice.effects import Basis
-from compilegate.advice.told.text import advice_text
+from compilegate.advice.facts import Machine
+from compilegate.advice.judge import OptionAdvice
+from compilegate.advice.render import answer, beside_outcome, foretold, in_the_way
 from compilegate.cli import main
-from compilegate.gate.observations import ArmObservation, Observations, observe
-from compilegate.gate.verdict import Verdict as GateVerdict
-from tests.advice.declared import bert, experience
+from compilegate.gate.observations import observe
+from tests.advice.declared import LAPTOP, declared, experience, known, timing
 from tests.gate.conftest import build_execution
 
 
-def test_own_evidence_replaces_the_published_range(full):
-    found = advise(full(), [experience()]).option("torch-compile")
-    assert found.basis is Basis.MEASURED
-    assert found.outcome is not None
-    assert found.outcome.speedup.low == pytest.approx(1.35)
-    assert found.outcome.speedup.high == pytest.approx(1.43)
-    assert found.compile_seconds == Range(20.0, 150.0)
-    assert found.memory is not None
-    assert "-8%" in found.memory
-    assert found.outcome.benchmark.trainings == 0  # it has been paid for
+def torch_compile(folder: Path, *measured: Experience, **changes: Any) -> OptionAdvice:
+    return advise(known(folder, **changes), measured).option("torch-compile")
 
 
 @pytest.mark.parametrize(
-    ("changes", "verdict", "words"),
+    ("changes", "verdict", "words", "chance"),
     [
-        ({}, Verdict.ENABLE, "the gate passed it"),
-        ({"speedup": Range(1.02, 1.08)}, Verdict.OFF, "less than the 1.10"),
-        ({"speedup": Range(1.12, 1.18)}, Verdict.BENCHMARK, "borderline"),
-        ({"speedup": Range(1.05, 1.30)}, Verdict.BENCHMARK, "borderline"),
-        ({"outcome": "fail", "regression": "accuracy is 3 points lower."}, Verdict.OFF, "worse"),
-        ({"outcome": "inconclusive"}, Verdict.BENCHMARK, "inconclusive"),
+        ({}, Verdict.ENABLE, "the gate passed it", (0.99, 1.0)),
+        ({"speedup": Range(1.02, 1.08), "estimate": 1.05}, Verdict.OFF, "less than", (0, 0.05)),
+        (
+            {"speedup": Range(1.12, 1.18), "estimate": 1.15},
+            Verdict.BENCHMARK,
+            "borderline",
+            (0.9, 1),
+        ),
+        (
+            {"speedup": Range(0.9, 1.34), "estimate": 1.1},
+            Verdict.BENCHMARK,
+            "borderline",
+            (0.4, 0.6),
+        ),
+        ({"outcome": "fail", "regression": "accuracy fell."}, Verdict.OFF, "worse", (0.99, 1)),
+        ({"outcome": "inconclusive"}, Verdict.BENCHMARK, "inconclusive", (0.99, 1)),
     ],
 )
-def test_the_thresholds_are_held_against_the_interval(full, changes, verdict, words):
-    found = advise(full(), [experience(**changes)]).option("torch-compile")
+def test_the_thresholds_are_held_against_the_interval(tmp_path, changes, verdict, words, chance):
+    found = torch_compile(tmp_path, experience(**changes))
     assert found.verdict is verdict
     assert words in found.reason
-
-
-def test_the_newest_execution_counts(full):
-    older = experience(execution="older", started=1.0)
-    newer = experience(execution="newer", started=2.0, speedup=Range(1.0, 1.05))
-    found = advise(full(), [newer, older]).option("torch-compile")
-    assert found.verdict is Verdict.OFF
-    assert [each.execution for each in found.predictions] == ["newer", "older"]
-
-
-def test_similar_workloads_stand_in_and_enable_nothing(full):
-    others = [
-        experience(workload="reviews"),
-        experience(workload="mails", speedup=Range(1.6, 1.7)),
-    ]
-    found = advise(full(), others).option("torch-compile")
-    assert found.basis is Basis.SIMILAR
+    assert found.chance is not None
+    assert chance[0] <= found.chance <= chance[1]
+    assert found.effect is not None
+    assert found.effect.basis is Basis.MEASURED
     assert found.outcome is not None
-    assert found.outcome.speedup.low == pytest.approx(1.35)
-    assert found.outcome.speedup.high == pytest.approx(1.7)
+    assert found.outcome.benchmark_jobs == 0  # it has been paid for
+
+
+def test_the_newest_execution_counts(tmp_path):
+    newer = experience(execution="newer", started=2.0, speedup=Range(1.0, 1.05), estimate=1.02)
+    assert torch_compile(tmp_path, newer, experience()).verdict is Verdict.OFF
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"machine": LAPTOP}, "on another machine"),
+        ({"precision": "fp32"}, "in fp32, not fp16"),
+        ({"batch_size": 8}, "at a batch of 8, not 32"),
+        ({"sequence_length": 512}, "at a sequence length of 512, not 128"),
+    ],
+)
+def test_a_gain_under_other_conditions_is_widened_says_so_and_enables_nothing(
+    tmp_path, changes, words
+):
+    found = torch_compile(tmp_path, experience(speedup=Range(1.9, 2.1), estimate=2.0, **changes))
+    assert found.effect is not None
+    assert found.effect.basis is Basis.ELSEWHERE
+    assert words in found.effect.sentence
+    assert (found.effect.speedup.low, found.effect.speedup.high) == pytest.approx((1.0, 2.1))
     assert found.verdict is Verdict.BENCHMARK
-    assert found.outcome.benchmark.trainings == 3
 
 
-def test_a_model_that_aws_tested_is_benchmarked_where_others_like_it_were_measured(full):
-    assert advise(full()).option("training-compiler").verdict is Verdict.ENABLE
-    other = experience(workload="reviews", option="training-compiler", speedup=Range(0.9, 1.02))
-    found = advise(full(), [other]).option("training-compiler")
-    assert found.verdict is not Verdict.ENABLE
+def test_similar_workloads_stand_in_say_where_they_differ_and_enable_nothing(tmp_path):
+    others = [
+        experience(workload="reviews", batch_size=64),
+        experience(workload="mails", speedup=Range(1.6, 1.7), estimate=1.65),
+    ]
+    found = torch_compile(tmp_path, *others)
+    assert found.effect is not None
+    assert found.effect.basis is Basis.SIMILAR
+    assert found.effect.speedup == Range(1.35, 1.7)
+    assert "2 of 2 were surely 1.10" in found.effect.sentence
+    assert "at a batch of 64, not 32" in found.effect.sentence
+    assert found.verdict is Verdict.BENCHMARK
+    assert advise(known(tmp_path)).option("training-compiler").verdict is Verdict.ENABLE
+    slower = experience(workload="reviews", option="training-compiler", speedup=Range(0.9, 1.02))
+    option = advise(known(tmp_path), [slower]).option("training-compiler")
+    assert option.verdict is not Verdict.ENABLE
 
 
 @pytest.mark.parametrize(
@@ -79,106 +114,137 @@ def test_a_model_that_aws_tested_is_benchmarked_where_others_like_it_were_measur
         {"family": "vision"},
         {"shapes": "varying"},
         {"precision": "fp32"},
-        {"instance_type": "ml.p4d.24xlarge"},
+        {"machine": Machine("ml.p4d.24xlarge", "NVIDIA A100")},
         {"family": None},
     ],
 )
-def test_what_differs_in_family_shapes_precision_or_instance_says_nothing(full, changes):
-    other = experience(workload="reviews", **changes)
-    assert advise(full(), [other]).option("torch-compile").basis is Basis.PUBLISHED
+def test_what_differs_in_family_shapes_precision_or_instance_says_nothing(tmp_path, changes):
+    found = torch_compile(tmp_path, experience(workload="reviews", **changes))
+    assert found.effect is not None
+    assert found.effect.basis is Basis.PUBLISHED
 
 
-def test_another_machine_widens_what_was_published(full):
-    here = experience(instance_type=None, accelerator=None, speedup=Range(1.9, 2.1))
-    found = advise(full(), [here]).option("torch-compile")
-    assert found.basis is Basis.ELSEWHERE
+TOLD = 'runs_per_week = 3\nbottleneck = "compute"'
+
+
+def test_an_execution_says_how_long_a_run_is_and_how_many_steps_repay_compiling(tmp_path):
+    facts = known(tmp_path, advice=TOLD, timings=[timing()])
+    assert facts.hours.value == Range(6.1, 6.2)
+    advice = advise(facts, [experience()])
+    assert "dollars" not in {each.name for each in advice.missing}
+    said = answer(advice, advice.option("torch-compile"))["what decides"]
+    assert "repaid after 180 steps at best, 1,564 at worst of 60,000" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "instance", "hours"),
+    [
+        ({"machine": LAPTOP}, "ml.g5.48xlarge", Range(0.061, 6.2)),
+        ({"machine": LAPTOP}, "ml.m5.xlarge", Range(1.525, 24.8)),
+        ({"machine": Machine(None, "NVIDIA H200")}, "ml.g5.48xlarge", None),
+        ({"batch_size": 8}, "ml.g5.48xlarge", None),  # another recipe
+        ({"workload": "reviews"}, "ml.g5.48xlarge", None),
+    ],
+)
+def test_a_run_elsewhere_bounds_the_length_or_leaves_it_open(tmp_path, changes, instance, hours):
+    given = {"instance": instance, "advice": TOLD, "gpus": (1, 1)}
+    found = known(tmp_path, timings=[timing(**changes)], **given).hours.value
+    if hours is None:
+        assert found is None
+    else:
+        assert (found.low, found.high) == pytest.approx((hours.low, hours.high))
+
+
+def test_a_run_that_is_short_on_a_laptop_repays_no_compiling(tmp_path):
+    arm = '[arms.compiled]\ncompiler = "inductor"\nbatch_size = 32\nlearning_rate = 2e-5\n'
+    short = timing(machine=LAPTOP, hours=Range(0.01, 0.01))
+    given = {"advice": TOLD, "arms": arm, "gpus": (1, 1), "timings": [short]}
+    assert torch_compile(tmp_path, **given).verdict is Verdict.OFF
+    assert in_the_way(advise(known(tmp_path, **given))) is None  # that is for an account to show
+
+
+def test_no_run_is_longer_than_it_may_be(tmp_path):
+    facts = known(tmp_path, compute="max_runtime_seconds = 1200")
+    assert facts.hours.value is not None
+    assert facts.hours.value.high == pytest.approx(1 / 3)
+    nobody = known(tmp_path, compute="max_runtime_seconds = 1200", advice=TOLD)
+    assert advise(nobody).option("torch-compile").verdict is Verdict.OFF
+
+
+def test_a_profile_counts_on_the_machine_that_it_was_taken_on(tmp_path):
+    shares = {"compute": Range(0.2, 0.24), "launches": Range(0.05, 0.07), "data": Range(0.6, 0.7)}
+    parts = {**shares, "communication": Range(0.0, 0.0), "other": Range(0.02, 0.05)}
+    told = "runs_per_week = 3\nhours = 6"
+    here = known(tmp_path, advice=told, profiled=Profiled(parts=parts, hardware="NVIDIA A10G (8)"))
+    assert here.bottleneck.value == "data"
+    found = advise(here).option("training-compiler")
+    assert found.verdict is Verdict.OFF
     assert found.outcome is not None
-    assert found.outcome.speedup.low == pytest.approx(1.0)
-    assert found.outcome.speedup.high == pytest.approx(2.1)
-    assert found.verdict is Verdict.BENCHMARK
+    assert found.outcome.saved_share.high <= 0.24 + 0.07
+    there = known(tmp_path, advice=told, profiled=Profiled(parts=parts, hardware="AMD EPYC"))
+    assert there.bottleneck.value is None
+    assert "another machine" in there.bottleneck.source
 
 
-def test_a_run_has_the_length_that_executions_took_where_nobody_says_it(full):
-    told = 'runs_per_week = 3\nbottleneck = "compute"'
-    facts = advise(full(told), [experience()]).facts
-    assert facts.hours.value == Range(6.2, 6.2)
-    assert "k3v9x0qhw2ta" in facts.hours.source
-    elsewhere = experience(accelerator=None, instance_type=None)
-    assert advise(full(told), [elsewhere]).facts.hours.value is None
-
-
-def test_prediction_and_outcome_stand_beside_each_other(full):
-    text = "\n".join(advice_text(advise(full(), [experience(speedup=Range(1.7, 1.8))])))
-    assert "predicted 1.00 to 1.60 times, measured 1.70 to 1.80" in text
-    assert "not as predicted" in text
-
-
-def arm(name: str, compiler: str, **changes: object) -> ArmObservation:
-    given: dict[str, object] = {
-        "arm": name,
-        "compiler": compiler,
-        "batch_size": 32,
-        "learning_rate": 1e-3,
-        "precision": "fp16",
-        "environment": {"accelerator": "NVIDIA A10G"},
-        "proof": {},
-        **changes,
-    }
-    return ArmObservation(**given)  # type: ignore[arg-type]
-
-
-def seen(*arms: ArmObservation) -> Observations:
-    return Observations(workload="bert", baseline="baseline", arms=arms, replicates=())
-
-
-def test_a_verdict_without_speeds_is_no_experience(full):
-    verdict = GateVerdict.from_json(
-        '{"workload": "bert", "seeds": [1], "confidence": 0.95, "candidates": [], "decision": '
-        '{"arm": "none", "seed": 1, "sentence": "Nothing."}, "baseline": {"arm": "baseline", '
-        '"sound": false, "reasons": [], "noise_floor": []}, "schema_version": 1}'
-    )
-    assert experiences_of("id", 1.0, verdict, seen(arm("baseline", "eager")), full()) == ()
-
-
-def judged(**options: object) -> tuple[GateVerdict, Observations]:
-    """A verdict by the gate, and what it observed."""
-    execution = build_execution(**options)  # type: ignore[arg-type]
-    return execution.judge(), observe(execution.experiment, execution.records)
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        (Range(1.35, 1.43), "as expected"),
+        (Range(1.61, 1.70), "not as expected"),
+        (Range(0.80, 0.99), "not as expected"),
+    ],
+)
+def test_what_was_expected_stands_beside_what_came_out(tmp_path, measured, said):
+    expected = json.loads(json.dumps(foretold(advise(known(tmp_path)))))
+    ((arm, sentence),) = beside_outcome(expected, [experience(speedup=measured)])
+    assert arm == "compiled"
+    assert sentence.endswith(f", {said}")
+    assert "1.00 to 1.60 times as fast was expected for ml.g5.48xlarge (published)" in sentence
+    assert list(beside_outcome([], [experience()])) == []
 
 
 @pytest.mark.slow
 def test_what_the_gate_wrote_is_read_as_experience():
-    verdict, observations = judged(speedup=1.5)
-    (found,) = experiences_of("k3v9x0qhw2ta", 1.0, verdict, observations, None)
+    execution = build_execution(speedup=1.5)
+    verdict, seen = execution.judge(), observe(execution.experiment, execution.records)
+    (found,) = experiences_of("k3v9x0qhw2ta", 1.0, verdict, seen, None)
     assert (found.workload, found.arm, found.option) == ("topics", "fast", "torch-compile")
-    assert found.outcome == "pass"
-    assert found.regression is None
+    assert (found.outcome, found.regression) == ("pass", None)
     assert found.speedup.holds(1.5)
+    assert found.speedup.holds(found.estimate)
     assert found.compile_seconds is not None
     assert found.same_batch
-    assert found.family is None
-    assert found.baseline_hours is not None
+    timed = timing_of("k3v9x0qhw2ta", 1.0, seen)
+    assert timed is not None
+    assert timed.steps > 0
+    assert timed.hours.low > 0
 
 
 @pytest.mark.slow
 def test_a_model_that_got_worse_is_a_regression():
-    verdict, observations = judged(worse_by=0.05)
-    (found,) = experiences_of("k3v9x0qhw2ta", 1.0, verdict, observations, None)
+    execution = build_execution(worse_by=0.05)
+    seen = observe(execution.experiment, execution.records)
+    (found,) = experiences_of("k3v9x0qhw2ta", 1.0, execution.judge(), seen, None)
     assert found.outcome == "fail"
     assert found.regression is not None
     assert "accuracy" in found.regression
 
 
 @pytest.mark.slow
-def test_an_execution_of_the_home_is_found_by_the_command(tmp_path):
-    path = bert(tmp_path, "runs_per_week = 3\nhours = 6", name="topics", machines="")
-    verdict, observations = judged()
+def test_after_an_execution_the_command_asks_neither_for_hours_nor_for_steps(tmp_path):
+    advice = 'runs_per_week = 3\nbottleneck = "compute"'
+    recipe = {"name": "topics", "gpus": (1, 1), "advice": advice}
+    execution = build_execution()
+    seen = observe(execution.experiment, execution.records)
+    baseline = next(each for each in seen.arms if each.arm == "baseline")
+    path = declared(
+        tmp_path, batch=baseline.batch_size, precision=baseline.precision or "fp32", **recipe
+    )
     folder = tmp_path / "home" / "executions" / "k3v9x0qhw2ta"
     folder.mkdir(parents=True)
-    (folder / "verdict.json").write_text(verdict.to_json(), encoding="utf-8")
-    (folder / "observations.json").write_text(observations.to_json(), encoding="utf-8")
-    (folder / "execution.json").write_text('{"started": 5.0}', encoding="utf-8")
+    (folder / "verdict.json").write_text(execution.judge().to_json(), encoding="utf-8")
+    (folder / "observations.json").write_text(seen.to_json(), encoding="utf-8")
     words = ["advise", str(path), "--home", str(tmp_path / "home")]
-    printed = CliRunner().invoke(main, words, catch_exceptions=False).output
-    assert "execution k3v9x0qhw2ta measured 1." in printed
-    assert "measured on another machine" in printed
+    printed = " ".join(CliRunner().invoke(main, words, catch_exceptions=False).output.split())
+    assert "hours of a run not known" not in printed
+    assert "execution k3v9x0qhw2ta trained" in printed

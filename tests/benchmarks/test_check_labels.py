@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import importlib
+import hashlib
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from compilegate.check.rules.table import BY_NAME
+from benchmarks.check import __main__ as program
+from compilegate.check.rules import BY_NAME
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "check"
-HEADER = "source,version,path,half,rule,line,label\n"
 SCRIPT = """import torch
-from torch import nn
-
-model = nn.Linear(2, 1)
+model = torch.nn.Linear(2, 1)
 torch.compile(model)
-model = torch.compile(model, mode="reduce_overhead")
-model(torch.randn(1, 2))
+for inputs in loader:
+    loss = model(inputs.cuda()).mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
 """
 
 
-@pytest.fixture
-def program(monkeypatch):
-    """The program, as a module."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    return importlib.import_module("precision_and_recall")
+def labelled(due: tuple[str, ...], allowed: tuple[str, ...] = (), text: str = SCRIPT):
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    row = ("open", "some/one", "abc", "train.py", digest, "torch-compile", "torch")
+    return program.Script(*row, due, allowed)
 
 
 @pytest.fixture
-def sources(tmp_path):
+def clones(tmp_path: Path) -> Path:
     """A folder with one script of somebody's repository."""
     script = tmp_path / "some" / "one" / "train.py"
     script.parent.mkdir(parents=True)
@@ -37,57 +38,39 @@ def sources(tmp_path):
     return tmp_path
 
 
-def test_findings_are_counted_against_labels(program, sources, tmp_path):
-    labels = tmp_path / "labels.csv"
-    labels.write_text(
-        HEADER
-        + "some/one,abc,train.py,development,compiled-discarded,5,expected\n"
-        + "some/one,abc,train.py,development,orig-mod-keys,7,expected\n",
-        encoding="utf-8",
-    )
-    counts, mistakes, absent = program.measured(program.read_labels(labels), sources)
-    assert absent == []
-    assert (counts["compiled-discarded"].precision, counts["compiled-discarded"].recall) == (1, 1)
-    assert (counts["orig-mod-keys"].precision, counts["orig-mod-keys"].recall) == (None, 0)
-    assert counts["compile-options"].precision == 0
-    assert [line.split()[0] for line in mistakes] == ["not", "missed:"]
+@pytest.mark.parametrize(
+    ("due", "allowed", "counted"),
+    [
+        (("compiled-discarded 3", "sync-in-step 8"), ("full-precision 4",), (2, 0, 0)),
+        (("compiled-discarded 3", "orig-mod-keys 9"), ("full-precision 4",), (1, 1, 1)),
+        ((), ("compiled-discarded 3", "full-precision 4"), (0, 1, 0)),
+        (("compiled-discarded 1", "sync-in-step 8", "full-precision 8"), (), (2, 1, 1)),
+    ],
+)
+def test_findings_are_counted_against_labels(
+    due: tuple[str, ...], allowed: tuple[str, ...], counted: tuple[int, int, int], clones: Path
+) -> None:
+    counts, mistakes = program.measure([labelled(due, allowed)], clones)
+    found = counts["torch.compile"]
+    assert (found.right, found.wrong, found.missed) == counted
+    assert len(mistakes) == counted[1] + counted[2]
+    assert f"| {found.right} | {found.wrong} | {found.missed} |" in program.table(counts)
 
 
-def test_recall_is_told_only_where_all_places_were_looked_for(program, sources, tmp_path):
-    labels = tmp_path / "labels.csv"
-    labels.write_text(
-        HEADER
-        + "some/one,abc,train.py,held-out,compiled-discarded,5,expected-later\n"
-        + "some/one,abc,train.py,held-out,compile-options,6,allowed\n"
-        + "some/one,abc,train.py,held-out,*,0,no-error\n",
-        encoding="utf-8",
-    )
-    counts, mistakes, _ = program.measured(program.read_labels(labels), sources)
-    assert counts["compiled-discarded"].precision == 1
-    assert counts["compiled-discarded"].recall is None
-    assert counts["compile-options"].precision is None
-    assert len(mistakes) == 2
-    assert all(line.startswith("an error, in a good script") for line in mistakes)
+def test_a_script_of_another_digest_is_refused(clones: Path) -> None:
+    with pytest.raises(SystemExit):
+        program.measure([labelled((), text="x = 1\n")], clones)
 
 
-def test_a_page_is_not_written_from_half_of_the_sources(program, tmp_path, capsys):
-    page = tmp_path / "page.md"
-    page.write_text(f"a {program.START}\n{program.END} b", encoding="utf-8")
-    assert program.main([str(tmp_path), "--write", str(page)]) == 1
-    assert page.read_text(encoding="utf-8") == f"a {program.START}\n{program.END} b"
-    assert "not complete" in capsys.readouterr().out
-
-
-def test_the_labels_name_rules_that_there_are(program):
+def test_the_labels_are_complete() -> None:
     scripts = program.read_labels()
-    rules = {label.rule for script in scripts for label in script.labels}
-    assert rules - {"*"} <= set(BY_NAME)
-    assert {script.half for script in scripts} == set(program.HALVES)
-    assert len(scripts) >= 40
-
-
-def test_each_source_has_a_command_that_gets_it(program):
-    scripts = program.read_labels()
-    commands = program.fetch_commands(scripts)
-    assert len(commands) == len({(each.source, each.version) for each in scripts})
-    assert all(each.version in "\n".join(commands) for each in scripts)
+    assert {each.set for each in scripts} == {"open", "sealed"}
+    assert min(Counter(each.set for each in scripts).values()) >= 30
+    assert len({(each.repository, each.path) for each in scripts}) == len(scripts)
+    assert Counter(each.route for each in scripts)["XLA, Training Compiler"] >= 15
+    for each in scripts:
+        assert re.fullmatch(r"[0-9a-f]{64}", each.digest)
+        assert re.fullmatch(r"[0-9a-f]{40}", each.commit)
+        labels = [label.split() for label in (*each.due, *each.allowed)]
+        assert {rule for rule, _ in labels} <= set(BY_NAME)
+        assert all(each.compiler in BY_NAME[rule].compilers for rule, _ in labels)

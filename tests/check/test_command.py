@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+import stat
 import tomllib
 from pathlib import Path
 
@@ -12,12 +12,20 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from compilegate.check.output import NOTHING
 from compilegate.cli import main
-from tests.check.writing import SLOW_STEP, written
+from tests.check.folders import SLOW_STEP, written
 
 PROJECT = Path(__file__).parents[2]
-GRAVE = (PROJECT / "docs" / "rules" / "missing-mark-step.md").read_text(encoding="utf-8")
-STALLS = re.search(r"## Bad\n\n```python\n(.*?)```", GRAVE, re.DOTALL)
+STALLS = """
+import torch_xla.core.xla_model as xm
+device = xm.xla_device()
+for inputs in loader:
+    model(inputs.to(device)).mean().backward()
+    optimizer.step()
+"""
+NOTES = "import torch\nfor x in data:\n    model(x).mean().backward()\n    optimizer.step()\n"
+BAD = "import torch\ntorch.autograd.set_detect_anomaly(True)  # why\n" + NOTES
 
 
 def check(*arguments: str | Path) -> tuple[int, str, str]:
@@ -26,44 +34,23 @@ def check(*arguments: str | Path) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("fail_on", "status"), [("error", 0), ("warning", 7), ("note", 7), ("never", 0)]
+    ("script", "by_level"),
+    [
+        (STALLS, {"error": 6, "note": 6, "never": 0}),
+        (SLOW_STEP, {"error": 0, "warning": 7, "note": 7, "never": 0}),
+        (NOTES, {"error": 0, "warning": 0, "note": 8}),
+        ("x = 1\n", {"error": 2, "note": 2, "never": 0}),
+    ],
 )
-def test_the_exit_status_tells_a_warning_where_it_is_asked_for(
-    fail_on: str, status: int, tmp_path: Path
+def test_the_exit_status_tells_the_gravest_finding_that_was_asked_for(
+    script: str, by_level: dict[str, int], tmp_path: Path
 ) -> None:
-    written(tmp_path, train=SLOW_STEP)
-    assert check(tmp_path, "--fail-on", fail_on)[0] == status
-
-
-@pytest.mark.parametrize(("fail_on", "status"), [("error", 6), ("note", 6), ("never", 0)])
-def test_the_exit_status_tells_an_error(fail_on: str, status: int, tmp_path: Path) -> None:
-    assert STALLS is not None
-    written(tmp_path, train=STALLS[1])
-    assert check(tmp_path, "--fail-on", fail_on)[0] == status
-
-
-def test_notes_alone_have_a_status_of_their_own(tmp_path: Path) -> None:
-    script = "for x in data:\n    loss = model(x)\n    loss.backward()\n"
     written(tmp_path, train=script)
-    assert check(tmp_path, "--fail-on", "note", "--compiler", "torch-compile")[0] == 8
+    assert {each: check(tmp_path, "--fail-on", each)[0] for each in by_level} == by_level
 
 
-def test_a_compiler_is_asked_about_alone(tmp_path: Path) -> None:
-    assert STALLS is not None
-    written(tmp_path, train=STALLS[1])
-    assert "missing-mark-step" in check(tmp_path, "--compiler", "xla")[1]
-    assert "missing-mark-step" not in check(tmp_path, "--compiler", "torch-compile")[1]
-
-
-def test_what_cannot_be_read_is_told_on_standard_error(tmp_path: Path) -> None:
-    written(tmp_path, train=SLOW_STEP, broken="def f(:\n")
-    status, said, told = check(tmp_path)
-    assert status == 0
-    assert told == f"{tmp_path}/broken.py: not checked: line 1: invalid syntax\n"
-    assert "item-in-step" in said
-
-
-def test_where_nothing_can_be_read_the_input_is_refused(tmp_path: Path) -> None:
+def test_without_a_loop_it_says_that_nothing_was_checked(tmp_path: Path) -> None:
+    assert check(written(tmp_path, train="x = 1\n")) == (2, f"{NOTHING}\n", "")
     status, said, told = check(tmp_path / "nowhere.py")
     assert (status, said) == (2, "")
     assert told.splitlines() == [
@@ -72,25 +59,43 @@ def test_where_nothing_can_be_read_the_input_is_refused(tmp_path: Path) -> None:
     ]
 
 
-def test_json_is_alone_on_standard_output(tmp_path: Path) -> None:
+def test_a_compiler_is_asked_about_alone(tmp_path: Path) -> None:
+    written(tmp_path, train=STALLS)
+    assert "missing-mark-step" in check(tmp_path, "--compiler", "xla")[1]
+    assert "missing-mark-step" not in check(tmp_path, "--compiler", "torch-compile")[1]
+
+
+def test_output_goes_to_a_file_and_what_cannot_be_read_to_standard_error(tmp_path: Path) -> None:
+    target = tmp_path / "found.json"
     written(tmp_path, train=SLOW_STEP, broken="def f(:\n")
-    told = json.loads(check(tmp_path, "--format", "json")[1])
-    assert [each["rule"] for each in told["findings"]]
-
-
-def test_output_goes_to_a_file(tmp_path: Path) -> None:
-    target = tmp_path / "found.sarif"
-    written(tmp_path, train=SLOW_STEP)
-    status, said, _ = check(tmp_path, "--format", "sarif", "--output", target)
+    status, said, told = check(tmp_path, "--format", "json", "--output", target)
     assert (status, said.count("\n")) == (0, 1)
-    assert json.loads(target.read_text())["version"] == "2.1.0"
-
-
-def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    written(tmp_path, train=SLOW_STEP)
+    assert told == f"{tmp_path}/broken.py: not checked: line 1: invalid syntax\n"
+    assert "sync-in-step" in [each["rule"] for each in json.loads(target.read_text())["findings"]]
     status, _, told = check(tmp_path, "--output", tmp_path / "no" / "such" / "folder")
-    assert status == 2
-    assert told.startswith("error: --output: ")
+    assert (status, told.splitlines()[-1][:17]) == (2, "error: --output: ")
+
+
+def test_diff_shows_a_fix_and_fix_writes_it_through_links(tmp_path: Path) -> None:
+    script, link = written(tmp_path, train=BAD) / "train.py", tmp_path / "linked.py"
+    script.chmod(0o754)
+    link.symlink_to(script)
+    status, said, _ = check(script, "--diff")
+    diff = "-torch.autograd.set_detect_anomaly(True)  # why\n+torch.autograd.set_detect_anomaly(F"
+    assert (status, diff in said, script.read_text()) == (0, True, BAD)
+    status, said, told = check(link, "--fix", "--format", "json")
+    assert (status, diff in told) == (0, True)
+    assert f"{link}: fixed (debugging-on)" in told
+    assert "debugging-on" not in {each["rule"] for each in json.loads(said)["findings"]}
+    assert script.read_text() == BAD.replace("True", "False")
+    assert (stat.S_IMODE(script.stat().st_mode), link.is_symlink()) == (0o754, True)
+    assert check(script, "--diff")[1] == "nothing can be fixed automatically\n"
+
+
+@pytest.mark.parametrize("more", ["--fix", "--output=x", "--format=sarif"])
+def test_diff_goes_alone(more: str, tmp_path: Path) -> None:
+    script = written(tmp_path, train=BAD) / "train.py"
+    assert (check(script, "--diff", more)[0], script.read_text()) == (2, BAD)
 
 
 def test_the_hook_of_pre_commit_runs_a_command_that_exists() -> None:

@@ -3,122 +3,93 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from compilegate.check.checking import check_paths
-from compilegate.check.findings import Checked
-from compilegate.check.output.annotations import annotation_lines
-from compilegate.check.output.documents import json_text
-from compilegate.check.output.sarif import sarif_text
-from compilegate.check.output.text import text_lines
-from tests.check.test_reading import notebook
-from tests.check.writing import SLOW_STEP, written
+from compilegate.check.checking import Checked, check_paths
+from compilegate.check.output import NOTHING, annotations_of, json_of, sarif_of, text_of
+from tests.check.folders import SLOW_STEP, check, notebook, written
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "sarif-2.1.0.json").read_text())
+IGNORED = SLOW_STEP.replace(".item()", ".item()  # compilegate: ignore[sync-in-step] it decides")
 
 
 @pytest.fixture
-def checked(tmp_path: Path) -> Iterator[Checked]:
+def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checked:
     """A script, a notebook, a suppressed finding and a file that does not parse."""
-    ignored = SLOW_STEP.replace(
-        ".item()", ".item()  # compilegate: ignore[item-in-step] it decides"
-    )
-    named = {"train": SLOW_STEP, "known": ignored, "broken": "def f(:\n", "no:th,in%g": SLOW_STEP}
+    named = {"train": SLOW_STEP, "known": IGNORED, "broken": "def f(:\n", "no:th,in%g": SLOW_STEP}
     notebook(written(tmp_path, **named) / "train.ipynb", "x = 1\n", SLOW_STEP)
-    before = Path.cwd()
-    os.chdir(tmp_path)
-    try:
-        yield check_paths([Path()], ("torch-compile",))
-    finally:
-        os.chdir(before)
-
-
-def test_sarif_is_what_its_schema_allows(checked: Checked) -> None:
-    faults = jsonschema.Draft7Validator(SCHEMA).iter_errors(
-        json.loads(sarif_text(checked, "0.1.0"))
-    )
-    assert [each.message for each in faults] == []
-
-
-def test_sarif_of_nothing_is_what_its_schema_allows(tmp_path: Path) -> None:
-    nothing = check_paths([written(tmp_path, train="x = 1\n")])
-    document = json.loads(sarif_text(nothing, "0.1.0"))
-    faults = jsonschema.Draft7Validator(SCHEMA).iter_errors(document)
-    assert [each.message for each in faults] == []
-    assert document["runs"][0]["results"] == []
+    monkeypatch.chdir(tmp_path)
+    return check_paths([Path()], ("torch-compile",))
 
 
 def test_sarif_tells_rules_places_suppressions_and_what_was_not_read(checked: Checked) -> None:
-    (run,) = json.loads(sarif_text(checked, "0.1.0"))["runs"]
-    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
-    results = [each for each in run["results"] if each["ruleId"] == "item-in-step"]
-    assert {rules[each["ruleIndex"]] for each in results} == {"item-in-step"}
-    places = {
-        each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]: each
-        for each in results
-    }
-    assert sorted(places) == ["known.py", "no%3Ath%2Cin%25g.py", "train.ipynb", "train.py"]
-    region = places["train.py"]["locations"][0]["physicalLocation"]["region"]
-    assert (region["startLine"], region["startColumn"]) == (11, 18)
-    assert (
-        places["train.ipynb"]["properties"] | {"cell": 2, "line": 11}
-        == (places["train.ipynb"]["properties"])
-    )
-    assert places["known.py"]["suppressions"] == [
-        {"kind": "inSource", "justification": "it decides"}
-    ]
-    (unread,) = run["invocations"][0]["toolExecutionNotifications"]
-    assert "broken.py" in unread["message"]["text"]
+    document = json.loads(sarif_of(checked, "0.1.0"))
+    jsonschema.Draft7Validator(SCHEMA).validate(document)
+    (run,) = document["runs"]
+    results = [each for each in run["results"] if each["ruleId"] == "sync-in-step"]
+    rules = run["tool"]["driver"]["rules"]
+    assert {rules[each["ruleIndex"]]["id"] for each in results} == {"sync-in-step"}
+    at = [each["locations"][0]["physicalLocation"] for each in results]
+    files = {each["artifactLocation"]["uri"]: (each["region"], result)
+             for each, result in zip(at, results, strict=True)}  # fmt: skip
+    assert sorted(files) == ["known.py", "no%3Ath%2Cin%25g.py", "train.ipynb", "train.py"]
+    assert files["train.py"][0] == {"startLine": 11, "startColumn": 18}
+    assert {"cell": 2, "line": 11}.items() <= files["train.ipynb"][1]["properties"].items()
+    said = [{"kind": "inSource", "justification": "it decides"}]
+    assert files["known.py"][1]["suppressions"] == said
+    notes = run["invocations"][0]["toolExecutionNotifications"]
+    assert ["broken.py" in each["message"]["text"] for each in notes] == [True, False]
+
+
+def test_sarif_of_nothing_is_what_its_schema_allows(tmp_path: Path) -> None:
+    document = json.loads(sarif_of(check(tmp_path, train="x = 1\n"), "0.1.0"))
+    jsonschema.Draft7Validator(SCHEMA).validate(document)
+    (run,) = document["runs"]
+    (note,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert (run["results"], note["message"]["text"]) == ([], NOTHING)
 
 
 def test_json_has_every_fact(checked: Checked) -> None:
-    document = json.loads(json_text(checked))
-    (finding,) = [
-        each
-        for each in document["findings"]
-        if each["rule"] == "item-in-step" and each["path"] == "train.ipynb"
-    ]
+    document = json.loads(json_of(checked))
+    rows = [each for each in document["findings"] if each["path"] == "train.ipynb"]
+    finding = next(each for each in rows if each["rule"] == "sync-in-step")
     assert (finding["cell"], finding["line"], finding["column"]) == (2, 11, 18)
-    assert finding["severity"] == "warning"
-    assert finding["compilers"] == ["torch-compile"]
+    assert (finding["severity"], finding["compilers"]) == ("warning", ["torch-compile"])
     assert all(finding[name] for name in ("message", "why", "fix", "page"))
-    assert [each["reason"] for each in document["suppressed"]] == ["it decides"]
+    assert [each["suppressed"] for each in document["suppressed"]] == ["it decides"]
     assert [each["path"] for each in document["unread"]] == ["broken.py"]
     assert sum(document["counts"].values()) == len(document["findings"])
+    assert len(document["read"]["loops"]) == 4
 
 
 def test_an_annotation_is_one_line_that_github_can_take_apart(checked: Checked) -> None:
-    lines = list(annotation_lines(checked))
-    (one,) = [line for line in lines if "file=train.py" in line and "item-in-step" in line]
+    *lines, read, counted = annotations_of(checked).splitlines()
+    (one,) = [line for line in lines if "file=train.py" in line and "sync-in-step" in line]
     assert one.startswith(
-        "::warning file=train.py,line=11,col=18,title=item-in-step::`loss.item()`"
+        "::warning file=train.py,line=11,col=18,title=sync-in-step::`loss.item()`"
     )
     assert any("file=no%3Ath%2Cin%25g.py," in line for line in lines)
-    assert [line for line in lines if "\n" in line] == []
     form = re.compile(r"::(?:error|warning|notice) \w+=[^,:]+(?:,\w+=[^,:]+)*::.+")
-    assert [line for line in lines[:-1] if not form.fullmatch(line)] == []
+    assert [line for line in lines if not form.fullmatch(line)] == []
+    assert (read[:6], counted[:15]) == ("read: ", "4 files checked")
 
 
 def test_a_script_cannot_give_the_workflow_a_command(tmp_path: Path) -> None:
     script = SLOW_STEP.replace("loss.item()", "loss['\\n::stop-commands::x'].item()")
-    lines = list(annotation_lines(check_paths([written(tmp_path, train=script)])))
-    assert [line for line in lines if line.startswith("::stop")] == []
-    assert [line for line in lines if "\n" in line or "\r" in line] == []
+    lines = annotations_of(check(tmp_path, train=script)).splitlines()
+    assert [line for line in lines if line.startswith("::stop") or "\r" in line] == []
 
 
 def test_text_tells_why_and_what_to_do_once_for_each_rule(checked: Checked) -> None:
-    lines = list(text_lines(checked))
-    assert "train.py:11:18: warning: `loss.item()` reads a value from the device in each step " in (
-        next(line for line in lines if line.startswith("train.py:11"))
+    first, *lines, last = text_of(checked).splitlines()
+    for place in ("train.py:11:18: warning: `loss.item()` reads", "train.ipynb: cell 2, line 11: "):
+        assert any(line.startswith(place) for line in lines)
+    assert sum(line.startswith("    why: ") for line in lines) == len(
+        {each.rule for each in checked.findings}
     )
-    assert "train.ipynb: cell 2, line 11: warning: " in "\n".join(lines)
-    whys = [line for line in lines if line.startswith("    why: ")]
-    assert len(whys) == len(set(whys)) == len({each.rule for each in checked.findings})
-    assert lines[-1].startswith("4 files checked for torch-compile: ")
-    assert lines[-1].endswith("; 1 ignored by comments")
+    assert first.startswith("read: ")
+    assert last.endswith("; 1 ignored by comments")

@@ -247,7 +247,7 @@ ODDITIES: dict[str, Row] = {
     "pairs": noted(None, pairs(1.5)),
     "a loader that is waited for": noted(
         Code.SPEED_HINDERED,
-        every("fast", hindrances=(Hindrance("loader", 100.0, 0.62, rule="no-loader-workers"),)),
+        every("fast", hindrances=(Hindrance("loader", 100.0, 0.62, rule="loader-workers"),)),
     ),
     "the same of the baseline": noted(
         None, every("baseline", hindrances=(Hindrance("loader", 100.0, 0.62),))

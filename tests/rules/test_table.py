@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from compilegate.advice.rules import rules as advice_rules
-from compilegate.check.rules.table import RULES
+from compilegate.check.rules import RULES
 from compilegate.diagnose import profile
-from compilegate.job import names
+from compilegate.job.evidence import record
 from compilegate.rules import COMPILERS, Measured, table
 
 KINDS = {*profile.WORTH_NAMING, *profile.KINDS}
@@ -35,8 +35,7 @@ def test_what_is_measured_points_to_rules_that_there_are(measured: Measured) -> 
 
 
 def test_the_rules_that_jobs_point_to_are_in_the_table() -> None:
-    pointed = {getattr(names, each) for each in vars(names) if each.startswith("RULE_")}
-    assert pointed <= set(table().rules)
+    assert set(record.RULES.values()) <= set(table().rules)
 
 
 def test_each_rule_says_what_it_costs_what_to_do_and_where_that_is_written() -> None:

@@ -187,7 +187,7 @@ def test_scripts_are_checked_and_annotated(tmp_path: Path) -> None:
     inputs = {"command": "check", "install": "none", "paths": "one.py\nthe other.py\n"}
     runner = Runner(tmp_path, {**inputs, "fail-on": "warning", "sarif": "found.sarif"})
     assert runner.run("Install", "Check") == 7, runner.printed
-    assert "::warning file=one.py,line=4,col=11,title=item-in-step::" in runner.printed
+    assert "::warning file=one.py,line=4,col=11,title=sync-in-step::" in runner.printed
     assert "file=the other.py,line=4" in runner.printed
     assert "third.py" not in runner.printed
     assert json.loads((tmp_path / "found.sarif").read_text())["version"] == "2.1.0"

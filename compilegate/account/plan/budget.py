@@ -39,31 +39,26 @@ class Bound:
         return sum(self.usd_of.values())
 
 
-def bound_of(jobs: Sequence[PlannedJob], budget: Budget, region: str | None) -> Bound:
+def bound_of(jobs: Sequence[PlannedJob], prices: Mapping[str, float], region: str | None) -> Bound:
+    """The bound of these jobs; `prices` are those that the workload's file declares."""
     rates: dict[str, float] = {}
     usd_of: dict[str, float] = {}
     unknown: dict[str, None] = {}
     for job in jobs:
-        rate = _hourly_rate(job.instance_type, budget, region)
-        if rate is None:
+        price = price_of(job.instance_type, region, prices)
+        if not isinstance(price, Price):
             where = f" in {region}" if region else ""
             unknown[
                 f"there is no price of {job.instance_type}{where}: declare it in "
                 "[budget.usd_per_hour]"
             ] = None
             continue
-        rates[job.step] = rate * job.instances
+        rates[job.step] = price.usd_per_hour * job.instances
         if job.max_seconds is None:
             unknown[f"the step {job.step} has no maximum runtime"] = None
         else:
             usd_of[job.step] = rates[job.step] * job.max_seconds / 3600
     return Bound(rates, usd_of, tuple(unknown))
-
-
-def _hourly_rate(instance_type: str, budget: Budget, region: str | None) -> float | None:
-    price = price_of(instance_type, region)
-    known = price.usd_per_hour if isinstance(price, Price) else None
-    return budget.usd_per_hour.get(instance_type, known)
 
 
 def budget_faults(
@@ -102,7 +97,7 @@ def over_budget(
     budget = workload.budget
     if budget is None:
         return ()
-    bound = bound_of(jobs, budget, session.region)
+    bound = bound_of(jobs, workload.declared_prices, session.region)
     spent = None
     if pipeline is not None and budget.month_usd is not None:
         spent = spent_this_month(session, pipeline, bound.rates, now)

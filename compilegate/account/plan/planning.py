@@ -30,7 +30,6 @@ from compilegate.account.settings.reading import network_of
 from compilegate.document.reading import read_definition
 from compilegate.pipelines.deployment import Deployment, MadeNetwork, Sources, object_name
 from compilegate.workload import Workload
-from compilegate.workload.file import Budget
 
 NOT_DEPLOYED = "arn:aws:iam::000000000000:role/not-deployed"
 """Stands for the roles of a workload that has no stack yet."""
@@ -99,7 +98,7 @@ def make_plan(
             answers.append(check_builds(settings.images.build_machine, len(unbuilt), of_builds))
         except AwsError as error:
             quotas_unknown = str(error)
-    bound = bound_of(jobs, workload.budget or Budget(), session.region)
+    bound = bound_of(jobs, workload.declared_prices, session.region)
     same = deployed == json.loads(definition)
     return Plan(
         pipeline=pipeline,

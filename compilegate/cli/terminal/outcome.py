@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from compilegate.advice import experiences_of
-from compilegate.advice.told.foretold import Foretold, beside_outcome
+from compilegate.advice.render import beside_outcome
 from compilegate.cli.terminal.errors import show_error, writing
 from compilegate.cli.terminal.origin import read_origin
 from compilegate.execution import exit_codes
@@ -192,12 +192,11 @@ def _expected(
     result: ExecutionResult, verdict: Verdict, observations: Observations
 ) -> tuple[tuple[str, str], ...]:
     """What advice expected of each candidate, beside what was measured."""
+    measured = experiences_of(result.execution_id, result.started, verdict, observations, None)
     try:
-        expected = [Foretold.from_document(each) for each in read_origin(result.folder).expected]
+        return tuple(beside_outcome(read_origin(result.folder).expected, measured))
     except (LookupError, TypeError, ValueError):
         return ()  # of another release
-    measured = experiences_of(result.execution_id, result.started, verdict, observations, None)
-    return tuple(beside_outcome(expected, measured))
 
 
 def _about(result: ExecutionResult) -> About:

@@ -9,16 +9,15 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job import names
 from compilegate.job.endings import WRONG_ARITHMETIC
 from compilegate.job.errors import CompilegateError
 
 RULES = {
-    "loader": names.RULE_LOADER,  # steps wait for their batches
-    "synchronisation": names.RULE_ITEM_IN_STEP,  # each reads the value of a tensor
-    "shapes": names.RULE_PADDING,  # new ones keep coming
-    "breaks": names.RULE_BREAK,  # the compiler leaves its graph
-    "recompilations": names.RULE_DYNAMIC_UNSET,  # it compiles one again
+    "loader": "loader-workers",  # steps wait for their batches
+    "synchronisation": "sync-in-step",  # each reads the value of a tensor
+    "shapes": "varying-shapes",  # new ones keep coming
+    "breaks": "data-dependent",  # the compiler leaves its graph
+    "recompilations": "varying-shapes",  # it compiles one again
 }
 """What slows steps, each with the rule of `compilegate check` that finds it in the source."""
 LOADER, SYNCHRONISATION, SHAPES, BREAKS, RECOMPILATIONS = HINDRANCES = tuple(RULES)

@@ -1,0 +1,614 @@
+"""What is known of one workload, each fact with where it comes from; and what finished executions
+measured. Pure.
+
+A fact is known where somebody declared it or something measured it, assumed where a value is taken
+because nothing better is there, and unknown otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from statistics import median
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from compilegate.advice.rules import PARTS, Part, Range, rules
+from compilegate.catalog import Asked, Price, price_of
+from compilegate.catalog.compilers import modules_without_a_graph
+from compilegate.catalog.instances import accelerator_of, instance_of
+from compilegate.job.names import BASELINE_ARM
+from compilegate.workload import Advice, Arm, OwnProgram, Schedule, TextClassification, Workload
+from compilegate.workload.feasibility import NO_BASES, Bases, asked_of
+from compilegate.workload.schedule import read_expression, starts_within
+
+if TYPE_CHECKING:
+    from compilegate.gate.observations import ArmObservation, Observations
+    from compilegate.gate.verdict import CandidateVerdict, Verdict
+
+Value = TypeVar("Value")
+
+_MODULES = {
+    "pytorch": "torch torchvision timm fastai sentence_transformers pytorch_lightning lightning "
+    "accelerate torch_xla diffusers",
+    "tensorflow": "tensorflow tf_keras",
+    "jax": "jax flax",
+}
+"""What a script imports of the frameworks that have a graph."""
+WITHOUT_A_GRAPH = modules_without_a_graph()
+"""The modules of those that have none, by framework."""
+BESIDE_OTHERS = "scikit-learn"
+"""Many a program of another framework takes its metrics and splits."""
+_FAMILIES = {
+    "diffusion": r"diffusion|sdxl|flux|ddpm|stable-?diff",
+    "transformer": r"bert|gpt|t5|roberta|bart|electra|mpnet|xlm|xlnet|deberta|minilm|llama|mistral"
+    r"|qwen|gemma|opt-|bloom|falcon|pythia|phi-|vit|vision.?transformer|clip|whisper|swin|transformer",
+    "vision": r"resnet|resnext|efficientnet|convnext|vgg|densenet|rcnn|yolo|unet|mobilenet",
+}
+"""Families by the model's name, the first that matches."""
+_OPTION_OF = {
+    "inductor": "torch-compile",
+    "cudagraphs": "cuda-graphs",
+    "training-compiler": "training-compiler",
+    "neuron": "neuron",
+}
+"""Options of the rules by compiler, and by backend of torch.compile."""
+HALF = ("bf16", "fp16")
+WEEKS = 52
+"""A year of a schedule in whole weeks."""
+LEAST, MOST = 0.001, 1000.0
+"""A speed-up beyond these is a slip of a clock."""
+
+
+class Standing(StrEnum):
+    """How good a fact is."""
+
+    KNOWN = "known"
+    ASSUMED = "assumed"
+    UNKNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Fact(Generic[Value]):
+    """A value, and how it is known; without one it is unknown."""
+
+    value: Value | None
+    source: str
+    """Where it comes from, or what is missing; a clause without a full stop."""
+    assumed: bool = False
+    """Whether nothing better is there: no verdict is confident because of it."""
+
+    @property
+    def standing(self) -> Standing:
+        if self.value is None:
+            return Standing.UNKNOWN
+        return Standing.ASSUMED if self.assumed else Standing.KNOWN
+
+    @property
+    def known(self) -> bool:
+        """Whether a verdict may rest on it."""
+        return self.standing is Standing.KNOWN
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiled:
+    """What a profile found of a step."""
+
+    parts: Mapping[Part, Range]
+    """Shares of the step."""
+    hardware: str
+    """Where it was taken, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Obstacle:
+    """What `compilegate check` found in the workload's own script."""
+
+    rule: str
+    severity: str
+    """`error`, `warning` or `note`."""
+    sentence: str
+    """What it is and where, without a full stop."""
+    compilers: tuple[str, ...]
+    """In whose way it stands, by the names of the check."""
+
+
+# What finished executions measured.
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a job ran: None for no rented instance, and for no accelerator."""
+
+    instance_type: str | None
+    accelerator: str | None
+
+    @property
+    def words(self) -> str:
+        return self.instance_type or self.accelerator or "a CPU"
+
+    def is_that_of(self, instance_type: str) -> bool:
+        """Whether it is such an instance, or has its accelerator."""
+        if self.instance_type is not None:
+            return self.instance_type == instance_type
+        wanted, has = accelerator_of(instance_type), (self.accelerator or "").split()
+        return wanted is not None and wanted.name in has
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What one execution measured."""
+
+    execution: str
+    started: float
+    workload: str
+    machine: Machine
+    batch_size: int | None
+    """The baseline's, of each process, and its precision."""
+    precision: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing(Measured):
+    """How long the baseline's jobs of one execution trained."""
+
+    hours: Range
+    """From the shortest to the longest of its seeds."""
+    steps: int
+    step_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experience(Measured):
+    """What one execution measured of one candidate."""
+
+    arm: str
+    option: str
+    """The option of the rules that the candidate is."""
+    outcome: str
+    """`pass`, `fail` or `inconclusive`, as the gate judged."""
+    regression: str | None
+    """Why the model is not as good; None where the gate found no such reason."""
+    speedup: Range
+    """The interval of the gate: steps of the candidate against the baseline."""
+    estimate: float
+    confidence: float
+    """Each end's of the interval."""
+    compile_seconds: Range | None
+    """From a warm compile cache to a cold one; None where jobs only printed their speed."""
+    same_batch: bool
+    sequence_length: int | None
+    family: str | None
+    shapes: str | None
+
+    def differences(self, facts: Facts) -> tuple[str, ...]:
+        """In what its baseline differs from the workload's, each in a clause."""
+        of = {
+            "in {}, not {}": (self.precision, facts.precision),
+            "at a batch of {}, not {}": (self.batch_size, facts.batch_size),
+            "at a sequence length of {}, not {}": (self.sequence_length, facts.sequence_length),
+        }
+        return tuple(
+            words.format(there, here)
+            for words, (there, here) in of.items()
+            if None not in (there, here) and there != here
+        )
+
+    def resembles(self, facts: Facts) -> bool:
+        """Whether it is of another workload with this one's family, shapes, precision, machine."""
+        own = (self.family, self.shapes, self.precision)
+        alike = None not in own and self.machine.is_that_of(facts.instance_type)
+        wanted = (facts.family.value, facts.shapes.value, facts.precision)
+        return alike and own == wanted and self.workload != facts.workload
+
+
+def timing_of(execution: str, started: float, observations: Observations) -> Timing | None:
+    """How long the baseline trained; None where no job says it."""
+    of = observations.baseline
+    arm = next((each for each in observations.arms if each.arm == of), None)
+    jobs = [it for it in observations.replicates if it.arm == of and it.train_seconds and it.steps]
+    if not jobs or arm is None:
+        return None
+    hours = [(each.train_seconds or 0.0) / 3600 for each in jobs]
+    # The middle of the quantiles that observations hold.
+    steps = [each.step_seconds[len(each.step_seconds) // 2] for each in jobs if each.step_seconds]
+    return Timing(
+        **_about(execution, started, observations, arm),
+        machine=_machine(arm),
+        hours=Range(min(hours), max(hours)),
+        steps=max(each.steps or 0 for each in jobs),
+        step_seconds=median(steps) if steps else None,
+    )
+
+
+def experiences_of(
+    execution: str,
+    started: float,
+    verdict: Verdict,
+    observations: Observations,
+    facts: Facts | None,
+) -> Iterator[Experience]:
+    """What a verdict and its observations say of each candidate whose speed was measured. `facts`
+    are those of its workload; None where it is not declared any longer."""
+    arms = {each.arm: each for each in observations.arms}
+    baseline = arms.get(verdict.baseline.arm)
+    for candidate in verdict.candidates:
+        arm, speed = arms.get(candidate.arm), candidate.speed
+        if arm is None or speed is None or baseline is None:
+            continue
+        backend, ends, run = arm.proof.get("backend"), speed.speedup, speed.run
+        option = option_of(arm.compiler, backend, arm.precision, baseline.precision)
+        if option is None or not LEAST <= ends.lower <= ends.estimate <= ends.upper <= MOST:
+            continue
+        seconds = [] if run is None else [run.candidate_compile_seconds]
+        for state in () if run is None else (run.compile_cold, run.compile_warm):
+            seconds += [] if state is None else [state.seconds]
+        yield Experience(
+            **_about(execution, started, observations, baseline),
+            machine=_machine(arm),
+            arm=candidate.arm,
+            option=option,
+            outcome=str(candidate.outcome),
+            regression=_regression(candidate),
+            speedup=Range(ends.lower, ends.upper),
+            estimate=ends.estimate,
+            confidence=candidate.confidence,
+            compile_seconds=Range(max(min(seconds), 0.0), max(*seconds, 0.0)) if seconds else None,
+            same_batch=arm.batch_size == baseline.batch_size,
+            sequence_length=None if facts is None else facts.sequence_length,
+            family=None if facts is None else facts.family.value,
+            shapes=None if facts is None else facts.shapes.value,
+        )
+
+
+def _about(
+    execution: str, started: float, observations: Observations, baseline: ArmObservation
+) -> dict[str, Any]:
+    return {
+        "execution": execution,
+        "started": started,
+        "workload": observations.workload,
+        "batch_size": baseline.batch_size,
+        "precision": baseline.precision,
+    }
+
+
+def option_of(
+    compiler: str | None, backend: object, precision: str | None, before: str | None
+) -> str | None:
+    """Which option an arm is; `before` is the baseline's precision. None for one that the rules do
+    not have."""
+    if compiler == "eager":
+        return "bf16" if precision in HALF and before == "fp32" else None
+    name = str(backend or "inductor") if compiler == "torch-compile" else compiler
+    return _OPTION_OF.get(name or "")
+
+
+def _regression(candidate: CandidateVerdict) -> str | None:
+    """The gravest reason for a refusal that is about the model itself, not about speed."""
+    for reason in candidate.reasons:
+        of_the_model = str(reason.code).startswith(("quality.", "parity.differs"))
+        if str(reason.outcome) == "fail" and of_the_model:
+            return reason.sentence
+    return None
+
+
+def _machine(arm: ArmObservation) -> Machine:
+    """An accelerator that is only described was not there."""
+
+    def named(key: str) -> str | None:
+        name = arm.environment.get(key)
+        return None if name in (None, "", "None", "none") else name
+
+    return Machine(named("instance_type"), None if named("described") else named("accelerator"))
+
+
+# What is known of a workload.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """One workload, as far as it is known."""
+
+    workload: str
+    framework: Fact[str]
+    family: Fact[str]
+    """The model family: transformer, vision, diffusion, recommender, trees, custom."""
+    model: str | None
+    """The model's name on the hub; None: the file names none."""
+    asked: Asked
+    """What the baseline asks for, in the words of the catalog, which says what can run."""
+    needs: tuple[Asked, ...]
+    """The same of all arms that name no instance of their own."""
+    arms: Mapping[str, int]
+    """How many candidates of the file are an option, by its name."""
+    in_use: frozenset[str]
+    """The options that the baseline has already."""
+    seeds: int
+    instances: int
+    bottleneck: Fact[str]
+    parts: Mapping[Part, Range]
+    """The share of a step that each part takes."""
+    shapes: Fact[str]
+    """`static`, `few` or `varying`."""
+    hours: Fact[Range]
+    """One training job of the baseline."""
+    timing: Timing | None
+    """The execution that timed it last, on its own machine if there is one."""
+    precision: str
+    sequence_length: int | None
+    batch_size: int
+    """Examples of one process in a step."""
+    runs_per_week: Fact[float]
+    usd_per_hour: Fact[float]
+    """One instance."""
+    tree_method: str | None
+    engineer_hours: float | None
+    """None: each option's own range is assumed."""
+    usd_per_engineer_hour: float | None
+    obstacles: tuple[Obstacle, ...] = ()
+    """What stands in the workload's own script, the gravest first."""
+
+    @property
+    def instance_type(self) -> str:
+        return self.asked.instance_type
+
+    @property
+    def accelerators(self) -> int:
+        """On all instances together."""
+        instance = instance_of(self.instance_type)
+        return self.instances * (1 if instance is None else instance.accelerators)
+
+    @property
+    def usd_per_run_hour(self) -> float | None:
+        """What all instances of a job cost in an hour; None: the price is not known."""
+        price = self.usd_per_hour.value
+        return None if price is None else price * self.instances
+
+    @property
+    def timed_here(self) -> Timing | None:
+        """The timing, where it is of the workload's own machine."""
+        timing = self.timing
+        here = timing is not None and timing.machine.is_that_of(self.instance_type)
+        return timing if here else None
+
+    def obstacles_of(self, compiler: str | None) -> tuple[Obstacle, ...]:
+        """Those in the way of a compiler, by its name in arms."""
+        name = "torch-compile" if compiler == "inductor" else compiler
+        return tuple(each for each in self.obstacles if name in each.compilers)
+
+
+def facts_of(
+    workload: Workload,
+    *,
+    libraries: frozenset[str] = frozenset(),
+    region: str | None = None,
+    now: datetime | None = None,
+    bases: Bases = NO_BASES,
+    profiled: Profiled | None = None,
+    obstacles: tuple[Obstacle, ...] = (),
+    timings: Sequence[Timing] = (),
+) -> Facts:
+    """What is known of a workload. `libraries` are what its own program imports; `bases` what its
+    images extend; `now` is when a schedule is read from, which by default is not read; `profiled`,
+    `obstacles` and `timings` are what a profile, the check of its script and executions found."""
+    told, arm, kind = workload.advice, workload.arms[BASELINE_ARM], workload.kind
+    framework, model = _framework(workload, libraries), told.model or kind.model_name
+    asked = {
+        name: replace(
+            asked_of(workload, each, bases.get(each.image_folder)), region=region, model=model
+        )
+        for name, each in workload.arms.items()
+    }
+    own = asked[BASELINE_ARM]
+    bottleneck, parts = _where_time_goes(told, profiled, own.instance_type)
+    timing = _timing(timings, workload, own.instance_type)
+    options = Counter(_option(each, arm.precision) for each in workload.candidates.values())
+    method = (
+        kind.program.hyperparameters.get("tree_method") if isinstance(kind, OwnProgram) else None
+    )
+    in_use = {
+        "bf16" if arm.precision in HALF else None,
+        "tree-method" if method in ("hist", "gpu_hist") else None,
+    }
+    shapes = kind.document_shapes
+    return Facts(
+        workload=workload.name,
+        framework=framework,
+        family=_family(workload, model, framework),
+        model=model,
+        asked=own,
+        needs=tuple(
+            each for name, each in asked.items() if workload.arms[name].instance_type is None
+        ),
+        arms={name: count for name, count in options.items() if name is not None},
+        in_use=frozenset(each for each in in_use if each is not None),
+        seeds=len(workload.seeds),
+        instances=told.instance_count or arm.instance_count,
+        bottleneck=bottleneck,
+        parts=parts,
+        shapes=_shapes(workload),
+        hours=_hours(told, own, timing),
+        timing=timing,
+        precision=arm.precision,
+        sequence_length=None if shapes is None else shapes.sequence_length,
+        batch_size=arm.batch_size,
+        runs_per_week=_runs(told, workload.schedule, now),
+        usd_per_hour=price_near(own.instance_type, region, workload.declared_prices),
+        tree_method=None if method is None else str(method),
+        engineer_hours=told.engineer_hours,
+        usd_per_engineer_hour=told.usd_per_engineer_hour,
+        obstacles=obstacles,
+    )
+
+
+def _option(arm: Arm, before: str) -> str | None:
+    return option_of(arm.compiler, arm.compiler_options.get("backend"), arm.precision, before)
+
+
+def _framework(workload: Workload, libraries: frozenset[str]) -> Fact[str]:
+    """What the built-in program is, else what people say, else what the program imports."""
+    told = workload.advice.framework
+    if isinstance(workload.kind, TextClassification):
+        but = f", although [advice] framework says {told}" if told not in (None, "pytorch") else ""
+        return Fact("pytorch", f"the built-in program trains with PyTorch{but}")
+    named = {name: modules.split() for name, modules in _MODULES.items()}
+    if "transformers" not in libraries:
+        named |= {name: [module] for name, module in WITHOUT_A_GRAPH.items()}
+    imported = {
+        name: next(each for each in modules if each in libraries)
+        for name, modules in named.items()
+        if libraries.intersection(modules)
+    }
+    if told is not None:
+        other = bool(imported) and told not in imported and set(imported) != {BESIDE_OTHERS}
+        but = f", but the program imports {' and '.join(sorted(imported.values()))}" * other
+        return Fact(told, f"[advice] framework says {told}{but}", assumed=other)
+    # An arm may take an image of another framework than the program's own: the imports decide.
+    stacks = [arm.stack.framework for arm in workload.arms.values() if arm.stack is not None]
+    found = next((each for each in stacks if not imported or each in imported), None)
+    if found is not None or imported:
+        framework, module = (found, None) if found else next(iter(imported.items()))
+        how = f"the program imports {module}" if module else f"an arm takes {found}'s image"
+        return Fact(framework, how)
+    if "transformers" in libraries:
+        mostly = "the program imports transformers, which mostly is PyTorch"
+        return Fact("pytorch", mostly, assumed=True)
+    return Fact(None, "neither [advice] nor what the program imports says which framework it is")
+
+
+def _family(workload: Workload, model: str | None, framework: Fact[str]) -> Fact[str]:
+    if workload.advice.family is not None:
+        return Fact(workload.advice.family, "[advice] family says so")
+    if framework.value in WITHOUT_A_GRAPH and framework.known:
+        return Fact("trees", f"{framework.value} has no graph")
+    if isinstance(workload.kind, TextClassification):
+        return Fact("transformer", "the built-in program trains an encoder of transformer blocks")
+    for family, pattern in _FAMILIES.items():
+        if re.search(pattern, (model or "").lower()):
+            return Fact(family, f"the model is called {model}")
+    return Fact(None, "no name of a model says which family it is of")
+
+
+def _where_time_goes(
+    told: Advice, profiled: Profiled | None, instance_type: str
+) -> tuple[Fact[str], Mapping[Part, Range]]:
+    """What people say of their machine, else what a profile on it found."""
+    fact, parts = parts_of_step(told)
+    if profiled is None or fact.known:
+        return fact, parts
+    accelerator = accelerator_of(instance_type)
+    largest = max(profiled.parts, key=lambda each: profiled.parts[each].high)
+    source = f"a profile on {profiled.hardware}"
+    if accelerator is not None and accelerator.name in re.split(r"[\s,()-]+", profiled.hardware):
+        shares = ", ".join(f"{part} {each.high:.0%}" for part, each in profiled.parts.items())
+        return Fact(str(largest), f"{source} found at most {shares}"), profiled.parts
+    elsewhere = f"{source}, which is another machine, names {largest}"
+    return Fact(None, f"{elsewhere}; take one on {instance_type}"), parts
+
+
+def parts_of_step(told: Advice) -> tuple[Fact[str], dict[Part, Range]]:
+    """The bottleneck, and the share of a step that each part takes. What was measured as a share
+    counts before what somebody calls the bottleneck."""
+    shares: dict[Part, float | None] = {
+        "data": told.data_share,
+        "communication": told.communication_share,
+        "launches": told.launch_share,
+    }
+    given: dict[Part, float] = {part: share for part, share in shares.items() if share is not None}
+    rest = max(1.0 - sum(given.values()), 0.0)
+    if len(given) == len(shares):
+        given["compute"], rest = rest, 0.0
+    bound, limit = told.bottleneck, rules().thresholds
+    part_of_bound: Part | None = "compute" if bound == "memory" else bound
+    stated = part_of_bound is not None and part_of_bound not in given
+    parts: dict[Part, Range] = {}
+    for part in PARTS:
+        if part in given:
+            parts[part] = Range(given[part], given[part])
+        elif part == part_of_bound:
+            parts[part] = Range(min(limit.bottleneck_share.low, rest), rest)
+        else:
+            parts[part] = Range(0.0, min(limit.other_share.high, rest) if stated else rest)
+    largest = max(given, key=lambda part: given[part], default=None)
+    if largest is not None and given[largest] >= rest:
+        name = bound if bound is not None and part_of_bound == largest else largest
+        return Fact(name, f"[advice] gives {largest} {given[largest]:.0%} of a step"), parts
+    if stated:
+        return Fact(bound, f"[advice] bottleneck is {bound}"), parts
+    some = ", and the shares in [advice] leave it open" if given else ""
+    return Fact(None, f"nobody has said where a step's time goes{some}"), parts
+
+
+def _shapes(workload: Workload) -> Fact[str]:
+    if workload.advice.shapes is not None:
+        return Fact(workload.advice.shapes, "[advice] shapes says so")
+    if workload.kind.padding is None:
+        return Fact(None, "only the program knows whether its shapes vary")
+    padding = workload.arms[BASELINE_ARM].padding
+    of = {"max": "static", "buckets": "few", "longest": "varying"}
+    return Fact(of[padding], f"the baseline pads to {padding!r}")
+
+
+def _timing(timings: Sequence[Timing], workload: Workload, instance_type: str) -> Timing | None:
+    """The newest of the workload's as it is declared now, those on its own machine first."""
+    arm = workload.arms[BASELINE_ARM]
+    now = (workload.name, arm.batch_size, arm.precision)
+    own = [each for each in timings if (each.workload, each.batch_size, each.precision) == now]
+    here = [each for each in own if each.machine.is_that_of(instance_type)]
+    return max(here or own, key=lambda each: each.started, default=None)
+
+
+def _hours(told: Advice, asked: Asked, timing: Timing | None) -> Fact[Range]:
+    """What an execution measured on the workload's machine, else what people say, else what an
+    execution elsewhere leaves possible. No job is longer than it may be."""
+    here, took = asked.instance_type, ""
+    if timing is not None:
+        minutes = timing.hours.high * 60
+        length = f"{minutes:.2g} minutes" if minutes < 100 else f"{minutes / 60:.3g} hours"
+        each = "" if timing.step_seconds is None else f" of {timing.step_seconds:.2g} s"
+        took = f"execution {timing.execution} trained {length} on {timing.machine.words}"
+        took += f", {timing.steps:,} steps{each}"
+        if timing.machine.is_that_of(here):
+            return Fact(timing.hours, took)
+    if told.hours is not None:
+        limit = told.hours if asked.limit_seconds is None else asked.limit_seconds / 3600
+        longer = told.hours > limit
+        but = f", but compute.max_runtime_seconds ends a job after {limit:g}" if longer else ""
+        length = min(told.hours, limit)
+        return Fact(Range(length, length), f"[advice] hours is {told.hours:g}{but}")
+    if timing is None:
+        return Fact(None, "nobody has said how long a run takes, and no execution measured it")
+    if timing.machine.accelerator is not None:
+        return Fact(None, f"{took}; what it takes on {here} is not known")
+    # Generous bounds: a GPU is made to be faster than a CPU, and one CPU is much like another.
+    factor = Range(0.25, 4.0) if accelerator_of(here) is None else Range(0.01, 1.0)
+    so_much = f"{took}, which leaves so much for {here}"
+    return Fact(timing.hours.times(factor), so_much, assumed=True)
+
+
+def _runs(told: Advice, schedule: Schedule | None, now: datetime | None) -> Fact[float]:
+    if told.runs_per_week is not None:
+        return Fact(told.runs_per_week, f"[advice] runs_per_week is {told.runs_per_week:g}")
+    if schedule is None or now is None:
+        return Fact(None, "there is no schedule, and nobody has said how often it runs")
+    starts = starts_within(read_expression(schedule.expression), now.date(), 7 * WEEKS)
+    if schedule.enabled:
+        return Fact(starts / WEEKS, f"the schedule {schedule.expression} starts it")
+    off = f"the schedule {schedule.expression} would start it, but is switched off"
+    return Fact(starts / WEEKS, off, assumed=True)
+
+
+def price_near(
+    instance_type: str, region: str | None, declared: Mapping[str, float] | None = None
+) -> Fact[float]:
+    """As a plan and the gate have it; where a region has none, that of another, by its name."""
+    price, note = price_of(instance_type, region, declared), ""
+    if not isinstance(price, Price):
+        price, note = price_of(instance_type), f"; none is known for {region}"
+    if isinstance(price, Price):
+        return Fact(price.usd_per_hour, f"{price.note}{note}")
+    return Fact(None, price.reason)

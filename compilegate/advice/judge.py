@@ -1,0 +1,532 @@
+"""Enable, benchmark first, or stay off: the seven considerations and the judgement of each option,
+on one scale; and the order in which workloads are worth being worked through. Pure.
+
+A consideration stands for the option, against it, stops it, leaves it open, or does not matter
+here. A verdict is confident, `enable` or `stay off`, only where what decides it is known; what is
+open leads to `benchmark first`, with the question that would settle it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+
+from compilegate.advice.effects import (
+    Basis,
+    Effect,
+    Outcome,
+    chance_of,
+    expected,
+    findings,
+    newer_instances,
+    next_instance,
+    outcome_of,
+    own_experience,
+    tested_row,
+)
+from compilegate.advice.facts import HALF, WITHOUT_A_GRAPH, Experience, Facts, Standing
+from compilegate.advice.rules import NOTHING, Consideration, Option, Range, rules
+from compilegate.catalog.compilers import compilers, library_obstacle
+
+
+class Verdict(StrEnum):
+    """What to do, the surest first."""
+
+    ENABLE = "enable"
+    BENCHMARK = "benchmark first"
+    OFF = "stay off"
+    REFERENCE = "reference"
+    """No change alone is that: all others are held against it."""
+
+
+class Stance(StrEnum):
+    """What a consideration says of an option."""
+
+    FOR = "for"
+    AGAINST = "against"
+    STOPS = "stops"
+    OPEN = "open"
+    NEUTRAL = "does not matter"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one consideration says of one option."""
+
+    stance: Stance
+    sentence: str
+    """Why, without a full stop; empty where it does not matter."""
+    standing: Standing = Standing.KNOWN
+    """How good the fact behind it is."""
+    remedy: str = ""
+    """What would change it, as far as the catalog says."""
+    of: str = ""
+    """The consideration's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionAdvice:
+    """One option for one workload."""
+
+    rule: Option
+    verdict: Verdict
+    reason: str
+    """What decided, without a full stop."""
+    in_use: bool
+    """Whether the workload has it already."""
+    considerations: tuple[Said, ...]
+    """The weightiest first."""
+    outcome: Outcome | None
+    """None: it cannot be taken, or nothing is known of what it would do."""
+    own: Experience | None
+    """What the workload's newest execution measured of it."""
+    chance: float | None
+    """How likely it is as much faster as is worth keeping; None where nothing was measured."""
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+    @property
+    def effect(self) -> Effect | None:
+        return None if self.outcome is None else self.outcome.effect
+
+    def first(self, *stances: Stance) -> Said | None:
+        """The weightiest consideration of the first of these stances that there is."""
+        found = (it for stance in stances for it in self.considerations if it.stance is stance)
+        return next(found, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """All options for one workload, on one scale: the most that is saved in a year first."""
+
+    facts: Facts
+    options: tuple[OptionAdvice, ...]
+
+    @property
+    def to_do(self) -> list[OptionAdvice]:
+        """What would be a change and does not stay off."""
+        open_to = (Verdict.ENABLE, Verdict.BENCHMARK)
+        return [each for each in self.options if each.verdict in open_to and not each.in_use]
+
+    @cached_property
+    def best(self) -> OptionAdvice | None:
+        """The option that is worth the next step; None where all stay off."""
+        return min(self.to_do, key=_next_step, default=None)
+
+    @cached_property
+    def compiler(self) -> OptionAdvice:
+        """The compiler that is worth the next step; where all stay off, one of the file's arms, or
+        the one that runs on most machines."""
+        found, arms = (
+            [each for each in self.options if each.rule.kind == "compiler"],
+            self.facts.arms,
+        )
+        if worth := [each for each in found if each in self.to_do]:
+            return min(worth, key=_next_step)
+        return min(found, key=lambda it: (it.name not in arms, it.name != "torch-compile"))
+
+    @property
+    def missing(self) -> list[Consideration]:
+        """Every question that is open for an option that is not off, the weightiest first."""
+        worth = [each for each in self.options if each.verdict is not Verdict.OFF]
+        opened = {it.of for each in worth for it in each.considerations if it.stance is Stance.OPEN}
+        return [each for each in rules().considerations if each.name in opened]
+
+    def option(self, name: str) -> OptionAdvice:
+        """The option of that name. Raises StopIteration."""
+        return next(each for each in self.options if each.name == name)
+
+    def saved(self, *, first_year: bool = False) -> Range | None:
+        """What the next step saves in a year, or in the first, after its benchmark."""
+        if self.best is None:
+            return NOTHING
+        outcome = self.best.outcome
+        if outcome is None:
+            return None
+        return outcome.first_year_usd if first_year else outcome.saved_usd_per_year
+
+
+def advise(facts: Facts, experiences: Iterable[Experience] = ()) -> Advice:
+    """The advice for a workload, by what is known of it and what executions measured."""
+    measured = list(experiences)
+    judged = [_judge(facts, option, measured) for option in rules().options]
+    return Advice(facts=facts, options=tuple(sorted(judged, key=scale)))
+
+
+def in_order(advices: Iterable[Advice]) -> list[Advice]:
+    """What is known to be worth most in its first year first, then what is not known, then what
+    stays as it is."""
+
+    def order(each: Advice) -> tuple[float, float, str]:
+        worth, best = each.saved(first_year=True), each.best
+        if best is None or worth is None or best.outcome is None:
+            return 2 if best is None else 1, 0.0, each.facts.workload
+        # What a benchmark shows to be of no use stays off: the benchmark is all that is lost.
+        spent = best.outcome.benchmark_usd or NOTHING
+        return 0, -max(worth.low, -spent.high) - worth.high, each.facts.workload
+
+    return sorted(advices, key=order)
+
+
+def scale(option: OptionAdvice) -> tuple[float, float, float, float]:
+    """The one scale: dollars a year, else dollars a run, else the share of a run; by the low end of
+    the range first, since a wide range is no merit, then by the high end.
+
+    What stays off comes after what does not, and what cannot be taken last. No change is zero.
+    """
+    outcome, off = option.outcome, option.verdict is Verdict.OFF
+    if outcome is None:
+        return 3 if off else 1, 0, 0.0, 0.0
+    amounts = (outcome.saved_usd_per_year, outcome.saved_usd, outcome.saved_share)
+    unit, amount = next((unit, each) for unit, each in enumerate(amounts) if each is not None)
+    return 2 if off else 0, unit, -amount.low, -amount.high
+
+
+def _next_step(option: OptionAdvice) -> tuple[float, ...]:
+    """Compilers of which something was published or measured, those that are maintained first, and
+    those with the least against them; then the scale; of two that promise as little at worst, the
+    one that is tried faster."""
+    group, unit, low, high = scale(option)
+    basis = None if option.effect is None else option.effect.basis
+    guessed = option.rule.kind != "compiler" or basis in (None, Basis.ASSUMED)
+    against = sum(each.stance is Stance.AGAINST for each in option.considerations)
+    sure = list(Verdict).index(option.verdict)
+    ended = compilers()[option.rule.compiler or "eager"].maintained.status == "ended"
+    return sure, guessed, group, ended, against, unit, low, option.rule.engineer_hours.low, high
+
+
+def _judge(facts: Facts, option: Option, experiences: Sequence[Experience]) -> OptionAdvice:
+    own = own_experience(facts, option, experiences)
+    effect, outcome = expected(facts, option, experiences), None
+    in_use, asked = option.name in facts.in_use, own is None and option.kind != "none"
+    if effect is not None and not in_use:
+        arms = facts.arms.get(option.name, 1) if asked else 0
+        hours = option.engineer_hours if asked else NOTHING
+        outcome = outcome_of(facts, effect, arms=arms, engineer_hours=hours)
+    considerations = consider(facts, option, outcome)
+    stops = next((each for each in considerations if each.stance is Stance.STOPS), None)
+    if option.kind == "none":
+        verdict, reason = Verdict.REFERENCE, "all other options are held against it"
+    elif in_use:
+        verdict, reason = Verdict.ENABLE, "it is in use"
+    elif own is not None:
+        verdict, reason = _by_evidence(own, outcome)
+    elif stops is not None:
+        verdict, reason = Verdict.OFF, stops.sentence
+        outcome = None if stops.of == "fit" else outcome
+    else:
+        verdict, reason = _by_priors(option, considerations, effect)
+    return OptionAdvice(
+        rule=option,
+        verdict=verdict,
+        reason=reason,
+        in_use=in_use,
+        considerations=considerations,
+        outcome=outcome,
+        own=own,
+        chance=None if own is None else chance_of(own, rules().thresholds.off_speedup),
+    )
+
+
+def _by_evidence(own: Experience, outcome: Outcome | None) -> tuple[Verdict, str]:
+    """The article's thresholds, on the interval that the gate found."""
+    limit, speedup = rules().thresholds, own.speedup
+    measured = f"execution {own.execution} measured {speedup.low:.2f} to {speedup.high:.2f} times"
+    saved = None if outcome is None else outcome.saved_hours
+    if own.regression is not None:
+        verdict, why = Verdict.OFF, f"and the model got worse: {own.regression.rstrip('.')}"
+    elif saved is not None and saved.high <= 0:
+        verdict, why = Verdict.OFF, "and compiling takes longer than that saves"
+    elif speedup.high < limit.off_speedup:
+        verdict, why = Verdict.OFF, f"less than the {limit.off_speedup:.2f} that is worth keeping"
+    elif own.outcome != "pass":
+        verdict, why = Verdict.BENCHMARK, f"and the gate's verdict was {own.outcome}"
+    elif speedup.low >= limit.enable_speedup and (saved is None or saved.low > 0):
+        verdict, why = Verdict.ENABLE, "and the gate passed it"
+    else:
+        between = f"{limit.off_speedup:.2f} to {limit.enable_speedup:.2f}"
+        verdict, why = Verdict.BENCHMARK, f"borderline: {between}, or too short a run"
+    return verdict, f"{measured}, {why}"
+
+
+def _by_priors(
+    option: Option, considerations: Sequence[Said], effect: Effect | None
+) -> tuple[Verdict, str]:
+    """Published figures enable only what fits in every respect, and what AWS itself tested."""
+    opened = [each for each in considerations if each.stance is Stance.OPEN]
+    against = [each for each in considerations if each.stance is Stance.AGAINST]
+    if opened:
+        more = f", and {len(opened) - 1} more open" if len(opened) > 1 else ""
+        return Verdict.BENCHMARK, f"open: {opened[0].sentence}{more}"
+    if against or effect is None:
+        return Verdict.BENCHMARK, against[0].sentence if against else "nothing was published of it"
+    if effect.basis in (Basis.SIMILAR, Basis.ELSEWHERE):
+        return Verdict.BENCHMARK, "it fits, and was measured, but not of this on this machine"
+    if option.name == "training-compiler":
+        return Verdict.ENABLE, "it fits in every respect, and AWS tested the model"
+    return Verdict.BENCHMARK, "it fits, and what it gains is for a measurement to say"
+
+
+# The seven considerations.
+
+
+def consider(facts: Facts, option: Option, outcome: Outcome | None) -> tuple[Said, ...]:
+    """All seven, the weightiest first. `outcome` is None where nothing is known of its effect. What
+    is not known stops nothing and proves nothing."""
+    found = []
+    for each in rules().considerations:
+        kinds, judge = _JUDGES[each.name]
+        said = judge(facts, option, outcome) if option.kind in kinds else NOT_HERE
+        if said.standing is not Standing.KNOWN and said.stance in (Stance.FOR, Stance.STOPS):
+            said = replace(said, stance=Stance.OPEN)
+        if option.kind == "compiler" and said.stance is not Stance.STOPS:
+            said = _with_the_script(said, facts, option, each)
+        found.append(replace(said, of=each.name))
+    return tuple(found)
+
+
+def _with_the_script(said: Said, facts: Facts, option: Option, which: Consideration) -> Said:
+    """What is said, and what the check found in the workload's script that bears on it. That stops
+    nothing, for it can be mended; but nothing is enabled before it is."""
+    obstacles = facts.obstacles_of(option.compiler)
+    found = [it.sentence for it in obstacles if it.rule in which.rules and it.severity != "note"]
+    if not found:
+        return said
+    what = f"{found[0]}{f', and {len(found) - 1} more of the kind' if len(found) > 1 else ''}"
+    remedy = "a script without it: `compilegate check` has the remedy"
+    if said.stance is Stance.OPEN:
+        return Said(said.stance, f"{said.sentence}; the script has {what}", said.standing)
+    return Said(Stance.AGAINST, f"mend the script first: {what}", said.standing, remedy)
+
+
+MOST_RUNS_A_YEAR = 5 * 365
+"""Nobody is expected to train more often."""
+NOT_HERE = Said(Stance.NEUTRAL, "")
+"""The consideration does not matter for the option."""
+_PARTS = {
+    "compute": "arithmetic",
+    "memory": "memory bandwidth",
+    "launches": "launches from the host",
+    "data": "waiting for data",
+    "communication": "communication between GPUs",
+    "other": "what the program does besides",
+}
+
+
+def _bottleneck(facts: Facts, option: Option, _: Outcome | None) -> Said:
+    if option.too_large_only:
+        return NOT_HERE
+    bound = facts.bottleneck
+    if bound.value is None:
+        return Said(Stance.OPEN, bound.source, bound.standing)
+    part = _PARTS[bound.value]
+    if ("compute" if bound.value == "memory" else bound.value) in option.attacks:
+        gain = f"the bottleneck is {part}, which it makes faster"
+        return Said(Stance.FOR, gain, bound.standing)
+    share = facts.parts["data"].low + facts.parts["communication"].low
+    least = f" ({share:.0%} or more of a step)" if share else ""
+    left = f"the bottleneck is {part}{least}, which this leaves as it is"
+    return Said(Stance.STOPS, left, bound.standing)
+
+
+def _fit(facts: Facts, option: Option, _: Outcome | None) -> Said:
+    """What stops an option on this framework and instance, by the catalog; then how well it suits
+    the model."""
+    checks = (_fit_of_kind, _fit_by_catalog, _fit_of_library)
+    found = (check(facts, option) for check in checks)
+    stops = next((said for said in found if said is not None), None)
+    return stops or _fit_of_model(facts, option)
+
+
+def _fit_of_kind(facts: Facts, option: Option) -> Said | None:
+    framework = facts.framework
+    if option.trees is not None:
+        fits = framework.value in (None, option.trees)
+        why = framework.source if fits else f"the workload is {framework.value}"
+        return Said(Stance.FOR if fits else Stance.STOPS, why, framework.standing)
+    if framework.value in WITHOUT_A_GRAPH and option.compiler is None:
+        serves = f"it serves neural networks, and the workload is {framework.value}"
+        return Said(Stance.STOPS, serves, framework.standing)
+    return None
+
+
+_OF_THE_FRAMEWORK = ("no-graph", "framework")
+
+
+def _fit_by_catalog(facts: Facts, option: Option) -> Said | None:
+    """What keeps a job with the compiler from starting, else what AWS has ended."""
+    against = findings(facts, option)
+    for each in against.values():
+        if each.severity == "refusal":
+            of_framework = each.code in _OF_THE_FRAMEWORK
+            standing = facts.framework.standing if of_framework else Standing.KNOWN
+            return Said(Stance.STOPS, each.reason, standing, each.remedy)
+    end = against.get("compiler-ends")
+    if end is not None and option.instance_types:
+        moved = f"it is another machine, and {end.reason}"
+        return Said(Stance.AGAINST, moved, remedy=end.remedy)
+    return None
+
+
+def _fit_of_library(facts: Facts, option: Option) -> Said | None:
+    stops = None
+    if option.library is not None:
+        stops = library_obstacle(option.library, facts.framework.value, facts.instance_type)
+    if option.several_instances and facts.instances == 1:
+        stops = stops or "it serves several instances, and there is one"
+    if option.too_large_only:
+        stops = stops or "it is for models that do not fit one accelerator, and this one trains"
+    if option.kind == "machine" and next_instance(facts) is None:
+        stops = newer_instances(facts)[1] or f"the catalog has none after {facts.instance_type}"
+    return None if stops is None else Said(Stance.STOPS, stops)
+
+
+def _fit_of_model(facts: Facts, option: Option) -> Said:
+    framework, family = facts.framework, facts.family
+    by_model = option.kind == "compiler" or option.families
+    outside = bool(option.families) and family.value not in option.families
+    if framework.value is None or not by_model:
+        return Said(Stance.FOR, framework.source, framework.standing)
+    if family.value is None:
+        return Said(Stance.OPEN, family.source, family.standing)
+    if option.name == "training-compiler":
+        return _fit_of_tests(facts, option, outside=outside)
+    if outside:
+        serves = " and ".join(option.families)
+        return Said(Stance.STOPS, f"it serves {serves} models, not {family.value}", family.standing)
+    if family.value == "transformer":
+        return Said(Stance.FOR, f"{framework.source}; {family.source}", framework.standing)
+    return Said(Stance.AGAINST, f"gains of {family.value} models vary: {family.source}")
+
+
+def _fit_of_tests(facts: Facts, option: Option, *, outside: bool) -> Said:
+    """What AWS tried with Training Compiler."""
+    untested = findings(facts, option).get("untested-model")
+    if untested is not None:
+        return Said(
+            Stance.AGAINST, f"{untested.reason}, so it may be slower", remedy=untested.remedy
+        )
+    named = "AWS's FAQ names" if tested_row(facts) is None else "AWS tested"
+    if outside:
+        none = f"published no speed of {facts.family.value} models"
+        return Said(Stance.AGAINST, f"{named} {facts.model}, but {none}")
+    return Said(Stance.FOR, f"{named} {facts.model}", facts.framework.standing)
+
+
+def _shapes(facts: Facts, option: Option, _: Outcome | None) -> Said:
+    shapes = facts.shapes
+    if shapes.value is None:
+        return Said(Stance.OPEN, shapes.source, shapes.standing)
+    stance, why = {
+        "static": (Stance.FOR, "every step has the same shapes"),
+        "few": (Stance.AGAINST, "a few shapes, of which each is compiled once"),
+        "varying": (Stance.AGAINST, "shapes vary, so that it compiles again or runs slower"),
+    }[shapes.value]
+    if shapes.value == "varying" and option.static_only:
+        stance, why = Stance.STOPS, "it needs static shapes, and they vary"
+    return Said(stance, f"{why}: {shapes.source}", shapes.standing)
+
+
+def _amortisation(facts: Facts, option: Option, outcome: Outcome | None) -> Said:
+    compiling = compilers()[option.compiler or "eager"].compiling
+    limit = rules().thresholds.compiler_minutes / 60
+    limit = limit if compiling is None else compiling.repaid_seconds / 3600
+    hours, most, standing = facts.hours.value, facts.asked.limit_seconds, facts.hours.standing
+    if hours is None and most is not None and most / 3600 < limit:
+        hours, standing = Range(0.0, most / 3600), Standing.KNOWN
+    if hours is None:
+        return Said(Stance.OPEN, facts.hours.source, standing)
+    stance, why = Stance.FOR, ": compiling is a small part of it"
+    saved = None if outcome is None else outcome.saved_hours
+    by_others = outcome is not None and outcome.effect.basis is Basis.SIMILAR
+    if saved is not None and saved.high <= 0:
+        stance, why = Stance.STOPS, ", and would take longer by all that is known"
+    elif saved is not None and by_others:
+        stance = Stance.FOR if saved.low > 0 else Stance.AGAINST
+        why = f", of which compiling as others measured it leaves {words_of_hours(saved)} saved"
+    elif hours.high < limit:
+        # What another machine took leaves bounds that are generous enough to be sure.
+        standing = Standing.KNOWN
+        stance, why = Stance.STOPS, f", and {limit * 60:g} minutes or more repay compiling"
+    elif hours.low < limit:
+        stance, why = Stance.AGAINST, f", around the {limit * 60:g} minutes that repay compiling"
+    return Said(stance, f"a run takes {words_of_hours(hours)}{why}", standing)
+
+
+def words_of_hours(hours: Range) -> str:
+    """A length of a run, in the unit that suits it."""
+    longest = max(abs(hours.low), abs(hours.high))
+    unit, size = ("h", 1.0) if longest >= 1.5 else ("min", 60.0)
+    unit, size = ("s", 3600.0) if longest < 1 / 60 else (unit, size)
+    low, high = (f"{end * size:,.3g}" for end in (hours.low, hours.high))
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
+
+
+def _precision(facts: Facts, option: Option, _: Outcome | None) -> Said:
+    half, source = facts.precision in HALF, f"the baseline's precision is {facts.precision}"
+    if option.kind == "precision":
+        return NOT_HERE if half else Said(Stance.FOR, f"{source}, and 16 bits are faster")
+    if option.needs_half and not half:
+        return Said(Stance.AGAINST, f"{source}: in fp32 alone it gains single digits or loses")
+    if option.needs_half and facts.precision == "bf16":
+        return Said(Stance.AGAINST, "AWS tested it with fp16, not with bf16")
+    return Said(Stance.FOR if half else Stance.NEUTRAL, f"{source}; 16 bits add to its gain")
+
+
+def _hyperparameters(facts: Facts, option: Option, _: Outcome | None) -> Said:
+    row = tested_row(facts) if option.name == "training-compiler" else None
+    fitted = row.batch_native if row is not None and row.comparable else None
+    if fitted is not None and 2 * facts.batch_size <= fitted:
+        small = f"a batch of {facts.batch_size} is small where {fitted} fitted in AWS's test"
+        return Said(Stance.AGAINST, f"{small}: raise it in the baseline first")
+    return Said(
+        Stance.NEUTRAL,
+        f"benchmark at the same batch of {facts.batch_size} first, so that the compiler alone "
+        "differs; a larger one needs its rate and warm-up tuned, and its quality judged",
+    )
+
+
+def _dollars(facts: Facts, option: Option, outcome: Outcome | None) -> Said:
+    if option.kind == "machine" and (found := next_instance(facts)) is not None:
+        costs = "at a price that is not known"
+        if found[1] is not None:
+            times = f"{found[1]:.2f} times"
+            costs = f"{times} the price an hour, which pays where it is {times} as fast or more"
+        return Said(Stance.AGAINST, f"{found[0]} comes next, {costs}")
+    runs = None if outcome is None else outcome.runs_to_repay
+    if runs is not None and (runs[0] is None or runs[0] > MOST_RUNS_A_YEAR):
+        after = "never repaid" if runs[0] is None else f"repaid after {runs[0]:,} runs at best"
+        return Said(Stance.STOPS, f"the benchmark and the work are {after}")
+    wanted = [facts.runs_per_week, facts.hours, facts.usd_per_hour]
+    missing = [each for each in wanted if not each.known]
+    if missing:
+        unknown = any(each.value is None for each in missing)
+        standing = Standing.UNKNOWN if unknown else Standing.ASSUMED
+        return Said(Stance.OPEN, "; ".join(each.source for each in missing), standing)
+    first, spent = None if outcome is None else outcome.first_year_usd, "the benchmark and the work"
+    stance, why = Stance.AGAINST, f"whether the first year repays {spent} is open"
+    if first is None:
+        why = "nothing was measured or published of what it saves"
+    elif first.low > 0:
+        stance, why = Stance.FOR, f"the first year repays {spent}, even at worst"
+    elif first.high <= 0:
+        stance, why = Stance.STOPS, f"the first year saves less than {spent} cost, even at best"
+    return Said(stance, why)
+
+
+_COMPILERS = ("compiler",)
+_CHANGES = ("compiler", "library", "machine", "precision")
+_JUDGES: dict[str, tuple[tuple[str, ...], Callable[[Facts, Option, Outcome | None], Said]]] = {
+    "bottleneck": (_CHANGES, _bottleneck),
+    "fit": ((*_CHANGES, "trees"), _fit),
+    "shapes": (_COMPILERS, _shapes),
+    "amortisation": (_COMPILERS, _amortisation),
+    "precision": (("compiler", "precision"), _precision),
+    "hyperparameters": (_COMPILERS, _hyperparameters),
+    "dollars": ((*_CHANGES, "trees"), _dollars),
+}
+"""The kinds of options for which each consideration matters, and what judges."""

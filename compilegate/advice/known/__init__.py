@@ -1,1 +1,0 @@
-"""What is known of a workload, and what finished executions measured."""

@@ -1,1 +1,0 @@
-"""Advice written down: as text, as JSON, as a page, as arms in TOML."""

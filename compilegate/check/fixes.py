@@ -1,0 +1,170 @@
+"""Mend what is mechanical in scripts and keeps every loss as it was, to the last bit.
+
+Nothing is written here: the caller gets the new texts. What no fix recognises stays a finding.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from compilegate.check.checking import Finding, check_sources, deep_trees
+from compilegate.check.names import Project, Script
+from compilegate.check.reading import Unread, read_paths
+from compilegate.check.rules import BY_NAME
+from compilegate.check.rules.base import Analysis, View, is_constant
+from compilegate.check.rules.compiling import compiled_as
+from compilegate.rules import COMPILERS
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One piece of a text and what takes its place; offsets in characters."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A script as it is, and as it would be."""
+
+    path: Path
+    before: bytes
+    after: bytes
+    rules: tuple[str, ...]
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff."""
+        before, after = (
+            each.decode("utf-8", "replace").splitlines(keepends=True)
+            for each in (self.before, self.after)
+        )
+        return "".join(difflib.unified_diff(before, after, str(self.path), str(self.path)))
+
+
+def fix_paths(
+    paths: Sequence[Path], compilers: tuple[str, ...] = COMPILERS
+) -> tuple[tuple[Fixed, ...], tuple[Unread, ...]]:
+    """The scripts that can be mended, and those into which a fix could not be written.
+
+    Notebooks and ignored findings stay.
+    """
+    with deep_trees():
+        read = read_paths(paths)
+        findings = [each for each in check_sources(read, compilers).findings if each.cell is None]
+        analysis = Analysis(Project(read.sources, read.root))
+        fixed: list[Fixed] = []
+        refused: list[Unread] = []
+        for script in analysis.project.scripts:
+            path = script.source.path
+            wanted = [each for each in findings if each.path == path and each.rule in FIXES]
+            view = View(script, analysis, compilers)
+            edits = [(each.rule, edit) for each in wanted for edit in _edits(view, each)]
+            if not edits:
+                continue
+            before = path.read_bytes()
+            text = before.decode("utf-8", "surrogateescape")
+            after = _written(text, [edit for _, edit in edits])
+            try:
+                ast.parse(after)
+            except SyntaxError as error:
+                refused.append(Unread(path, f"not fixed: {error.msg} at line {error.lineno}"))
+                continue
+            rules = tuple(sorted({rule for rule, _ in edits}))
+            fixed.append(Fixed(path, before, after.encode("utf-8", "surrogateescape"), rules))
+    return tuple(fixed), tuple(refused)
+
+
+def _edits(view: View, finding: Finding) -> Iterator[Edit]:
+    for found in BY_NAME[finding.rule].find(view):
+        at = getattr(found.node, "lineno", 0), getattr(found.node, "col_offset", -1) + 1
+        if at == (finding.line, finding.column) and isinstance(found.node, ast.Call):
+            yield from FIXES[finding.rule](view, found.node)
+            return
+
+
+def _written(text: str, edits: list[Edit]) -> str:
+    for each in sorted(edits, key=lambda edit: edit.start, reverse=True):
+        text = text[: each.start] + each.text + text[each.end :]
+    return text
+
+
+def _span(script: Script, node: ast.expr | ast.stmt) -> tuple[int, int]:
+    """Where a node begins and ends; the tree counts bytes within a line."""
+    lines = script.source.text.splitlines(keepends=True)
+
+    def offset(line: int, column: int) -> int:
+        before = sum(len(each) for each in lines[: line - 1])
+        return before + len(lines[line - 1].encode()[:column].decode(errors="replace"))
+
+    end = offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
+    return offset(node.lineno, node.col_offset), end
+
+
+def _keys(view: View, call: ast.Call) -> Iterator[Edit]:
+    """`model.state_dict()` becomes `getattr(model, "_orig_mod", model).state_dict()`."""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    plain = isinstance(owner, ast.Name | ast.Attribute) and not view.script.bindings(
+        "getattr", call
+    )
+    if owner is not None and plain and compiled_as(view, owner, wrapped=False) is not None:
+        name = ast.unparse(owner)
+        yield Edit(*_span(view.script, owner), f'getattr({name}, "_orig_mod", {name})')
+
+
+def _order(view: View, call: ast.Call) -> Iterator[Edit]:
+    """`m = torch.compile(m)` and `m = m.to(d)` in the next line change places."""
+    script = view.script
+    second = script.statement(call)
+    block = getattr(script.parent(second) if second is not None else None, "body", [])
+    if not isinstance(second, ast.Assign) or second not in block or second is block[0]:
+        return
+    first = block[block.index(second) - 1]
+    plain = all(
+        isinstance(each, ast.Assign)
+        and len(each.targets) == 1
+        and isinstance(each.targets[0], ast.Name)
+        and each.lineno == each.end_lineno
+        for each in (first, second)
+    )
+    if not plain or not isinstance(first, ast.Assign) or second.value is not call:
+        return
+    compiled = [each for each in view.compiled if each.node is first.value and each.sort == "call"]
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    names = [first.targets[0], second.targets[0], owner, *(each.target for each in compiled)]
+    same = {each.id if isinstance(each, ast.Name) else "" for each in names}
+    if compiled and len(same) == 1 and "" not in same and second.lineno == first.lineno + 1:
+        one, other = _span(script, first), _span(script, second)
+        text = script.source.text
+        yield Edit(*one, text[slice(*other)])
+        yield Edit(*other, text[slice(*one)])
+
+
+def _anomaly(view: View, call: ast.Call) -> Iterator[Edit]:
+    """`torch.autograd.set_detect_anomaly(True)` becomes `...(False)`: it only looks."""
+    name = view.script.called(call)
+    on = bool(call.args) and is_constant(call.args[0], True)
+    if name == "torch.autograd.set_detect_anomaly" and on:
+        yield Edit(*_span(view.script, call.args[0]), "False")
+
+
+def _xla_save(view: View, call: ast.Call) -> Iterator[Edit]:
+    """`torch.save(...)` becomes `xm.save(...)` where `xm` is imported."""
+    bound = view.script.module.names.get("xm", ())
+    if any(each.target == "torch_xla.core.xla_model" for each in bound) and len(call.args) == 2:
+        yield Edit(*_span(view.script, call.func), "xm.save")
+
+
+FIXES: dict[str, Callable[[View, ast.Call], Iterator[Edit]]] = {
+    "orig-mod-keys": _keys,
+    "compile-order": _order,
+    "debugging-on": _anomaly,
+    "torch-save-with-xla": _xla_save,
+}
+"""The rules that have a fix, though not for each place."""

@@ -1,0 +1,607 @@
+"""What the names of scripts stand for: scopes, imports, functions and classes, over files too."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from compilegate.check.reading import Source
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+FunctionNode = Function | ast.Lambda
+Loop = ast.For | ast.AsyncFor | ast.While
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+_DEEPEST = 12
+
+# One name for what libraries offer under several; the longest prefix wins.
+_ALIASES = {
+    "tensorflow.keras": "keras",
+    "tensorflow.python.keras": "keras",
+    "tf_keras": "keras",
+    "pytorch_lightning": "lightning.pytorch",
+    "lightning.LightningModule": "lightning.pytorch.LightningModule",
+    "lightning.Trainer": "lightning.pytorch.Trainer",
+    "lightning.pytorch.core.LightningModule": "lightning.pytorch.LightningModule",
+    "torch.nn.parallel.distributed.DistributedDataParallel": (
+        "torch.nn.parallel.DistributedDataParallel"
+    ),
+    "torch.nn.DataParallel": "torch.nn.parallel.DataParallel",
+    "torch.nn.modules.module.Module": "torch.nn.Module",
+    "torch.amp.autocast": "torch.autocast",
+    "torch.utils.data.dataloader.DataLoader": "torch.utils.data.DataLoader",
+    "torch_geometric.data.DataLoader": "torch_geometric.loader.DataLoader",
+    "torch._dynamo.optimize": "torch.compile",
+    "torch.compiler.compile": "torch.compile",
+    "torch._dynamo.disable": "torch.compiler.disable",
+}
+
+
+def canonical(name: str) -> str:
+    """The name that rules ask for."""
+    end = len(name)
+    while end > 0:
+        head = name[:end]
+        if head in _ALIASES:
+            return _ALIASES[head] + name[end:]
+        end = name.rfind(".", 0, end)
+    return name
+
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """One way in which a name gets what it stands for."""
+
+    kind: Literal["import", "definition", "value", "change", "element", "parameter", "other"]
+    """`change` is `x += value`; an `element` is one of what is looped over."""
+
+    node: ast.AST
+    """The definition, the value's expression, what is looped over, or the parameter."""
+
+    place: ast.AST
+    """The statement or comprehension that binds."""
+
+    target: str = ""
+    """The dotted name, where it is an import."""
+
+    path: tuple[int, ...] = ()
+    """Where tuples are unpacked: which part of which part of the value this is."""
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, function or class, and the names bound in it."""
+
+    node: ast.AST
+    outer: Scope | None
+    names: dict[str, list[Binding]] = field(default_factory=lambda: defaultdict(list))
+    attributes: dict[str, list[Binding]] = field(default_factory=lambda: defaultdict(list))
+    """What the methods of a class set `self.NAME` to."""
+
+    elsewhere: set[str] = field(default_factory=set)
+    """Names that `global` or `nonlocal` give to an outer scope."""
+
+    stars: list[str] = field(default_factory=list)
+    """Modules of which every name was imported."""
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A function, lambda or class of the files, and the script it stands in."""
+
+    script: Script
+    node: FunctionNode | ast.ClassDef
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "lambda" if isinstance(self.node, ast.Lambda) else self.node.name
+
+    @property
+    def full_name(self) -> str:
+        """The same with its class: `Net.forward`."""
+        owner = self.script.parent(self.node)
+        return f"{owner.name}.{self.name}" if isinstance(owner, ast.ClassDef) else self.name
+
+    @property
+    def is_class(self) -> bool:
+        """Whether it is a class."""
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        """Its statements; none for a lambda."""
+        return [] if isinstance(self.node, ast.Lambda) else self.node.body
+
+
+class Script:
+    """One file: its tree, and what the names in it stand for."""
+
+    def __init__(self, source: Source, project: Project) -> None:
+        self.source = source
+        self.project = project
+        self.module = Scope(source.tree, None)
+        self.scopes: dict[ast.AST, Scope] = {source.tree: self.module}
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.calls: list[ast.Call] = []
+        self.loops: list[Loop] = []
+        self.functions: list[Function] = []
+        self.classes: list[ast.ClassDef] = []
+        self.imports: set[str] = set()
+        self._things: dict[ast.expr, Thing] = {}
+        self._index()
+
+    # The tree.
+
+    def _index(self) -> None:
+        pending: list[tuple[ast.AST, Scope]] = [(self.source.tree, self.module)]
+        while pending:
+            node, scope = pending.pop()
+            inner = self._enter(node, scope)
+            for child in ast.iter_child_nodes(node):
+                self.parents[child] = node
+                pending.append((child, inner))
+        for found in (self.calls, self.loops, self.functions, self.classes):
+            found.sort(key=position)
+
+    def _enter(self, node: ast.AST, scope: Scope) -> Scope:
+        """Note what a node binds; the scope that its children stand in."""
+        match node:
+            case ast.Call():
+                self.calls.append(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                if not isinstance(node, ast.Lambda):
+                    self.functions.append(node)
+                    scope.names[node.name].append(Binding("definition", node, node))
+                inner = self.scopes[node] = Scope(node, scope)
+                for argument in parameters(node):
+                    inner.names[argument.arg].append(Binding("parameter", argument, node))
+                return inner
+            case ast.ClassDef():
+                self.classes.append(node)
+                scope.names[node.name].append(Binding("definition", node, node))
+                inner = self.scopes[node] = Scope(node, scope)
+                return inner
+            case ast.Assign():
+                for target in node.targets:
+                    self._bind(target, Binding("value", node.value, node), scope)
+            case ast.AnnAssign() if node.value is not None:
+                self._bind(node.target, Binding("value", node.value, node), scope)
+            case ast.AugAssign():
+                self._bind(node.target, Binding("change", node.value, node), scope)
+            case ast.NamedExpr():
+                self._bind(node.target, Binding("value", node.value, node), scope)
+            case ast.For() | ast.AsyncFor():
+                self.loops.append(node)
+                self._bind(node.target, Binding("element", node.iter, node), scope)
+            case ast.comprehension():
+                self._bind(node.target, Binding("element", node.iter, node), scope)
+            case ast.While():
+                self.loops.append(node)
+            case ast.withitem() if node.optional_vars is not None:
+                value = Binding("value", node.context_expr, node)
+                self._bind(node.optional_vars, value, scope)
+            case ast.Import():
+                for name in node.names:
+                    self.imports.add(name.name)
+                    first = name.name if name.asname else name.name.split(".", 1)[0]
+                    bound = Binding("import", node, node, target=first)
+                    scope.names[name.asname or first].append(bound)
+            case ast.ImportFrom():
+                self._import_from(node, scope)
+            case ast.Global() | ast.Nonlocal():
+                scope.elsewhere.update(node.names)
+            case ast.ExceptHandler() if node.name:
+                scope.names[node.name].append(Binding("other", node, node))
+        return scope
+
+    def _import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
+        module = "." * node.level + (node.module or "")
+        if not node.level:
+            self.imports.add(module)
+        for name in node.names:
+            if name.name == "*":
+                scope.stars.append(module)
+                continue
+            dotted = f"{module}{'' if module.endswith('.') else '.'}{name.name}"
+            if not node.level:
+                self.imports.add(dotted)
+            bound = Binding("import", node, node, target=dotted)
+            scope.names[name.asname or name.name].append(bound)
+
+    def _bind(self, target: ast.expr, bound: Binding, scope: Scope) -> None:
+        """Bind what stands on the left; parts of a written tuple to its own parts."""
+        match target:
+            case ast.Name():
+                owner = scope.outer if target.id in scope.elsewhere and scope.outer else scope
+                owner.names[target.id].append(bound)
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                current: Scope | None = scope
+                while current is not None and not isinstance(current.node, ast.ClassDef):
+                    current = current.outer
+                if current is not None:
+                    current.attributes[target.attr].append(bound)
+            case ast.Tuple() | ast.List():
+                value = bound.node
+                parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+                for index, part in enumerate(target.elts):
+                    inner = Binding(bound.kind, value, bound.place, path=(*bound.path, index))
+                    if bound.kind == "value" and not bound.path and index < len(parts):
+                        inner = Binding("value", parts[index], bound.place)
+                    self._bind(part, inner, scope)
+            case ast.Starred():
+                self._bind(target.value, Binding("other", bound.node, bound.place), scope)
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node around a node."""
+        return self.parents.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, the innermost first."""
+        current = self.parents.get(node)
+        while current is not None:
+            yield current
+            current = self.parents.get(current)
+
+    def statement(self, node: ast.AST) -> ast.stmt | None:
+        """The statement that a node stands in, or is."""
+        current: ast.AST | None = node
+        while current is not None and not isinstance(current, ast.stmt):
+            current = self.parents.get(current)
+        return current
+
+    def function_around(self, node: ast.AST) -> FunctionNode | None:
+        """The innermost function or lambda that a node stands in."""
+        for outer in self.ancestors(node):
+            if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                return outer
+        return None
+
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        """The innermost class that a node stands in."""
+        return next((each for each in self.ancestors(node) if isinstance(each, ast.ClassDef)), None)
+
+    @cached_property
+    def calls_by_last(self) -> dict[str, list[ast.Call]]:
+        """The calls by the last part of what is called, such as `step` of `optimizer.step()`."""
+        found: dict[str, list[ast.Call]] = defaultdict(list)
+        for call in self.calls:
+            found[last_name(call.func)].append(call)
+        return found
+
+    @cached_property
+    def calls_by_name(self) -> dict[str, list[ast.Call]]:
+        """The calls by the canonical name of what is called; those without one under ""."""
+        found: dict[str, list[ast.Call]] = defaultdict(list)
+        for call in self.calls:
+            found[self.called(call)].append(call)
+        return found
+
+    def calls_of(self, *names: str) -> list[ast.Call]:
+        """The calls of functions with one of these canonical names, in the order of the file."""
+        found = [call for name in names for call in self.calls_by_name.get(name, ())]
+        return sorted(found, key=position)
+
+    def uses(self, *libraries: str) -> bool:
+        """Whether the file imports one of these libraries or anything of it."""
+        return any(f"{name}.".startswith(f"{each}.") for name in self.imports for each in libraries)
+
+    # Bindings.
+
+    def scope_of(self, node: ast.AST) -> Scope:
+        """The innermost scope that a node stands in; a function's own scope for the function."""
+        current: ast.AST | None = node
+        while current is not None:
+            if current in self.scopes:
+                return self.scopes[current]
+            current = self.parents.get(current)
+        return self.module
+
+    def bindings(self, name: str, at: ast.AST) -> list[Binding]:
+        """Everything that a name may stand for at a node, by the innermost scope that binds it."""
+        return self._bound(name, at)[1]
+
+    def _bound(self, name: str, at: ast.AST) -> tuple[Scope | None, list[Binding]]:
+        scope: Scope | None = self.scope_of(at)
+        first = True
+        while scope is not None:
+            if name in scope.names and (first or not isinstance(scope.node, ast.ClassDef)):
+                return scope, scope.names[name]
+            first = False
+            scope = scope.outer
+        return None, []
+
+    def reaching(self, name: ast.Name) -> list[Binding]:
+        """What a name may stand for where it is read: its last assignment on each way there."""
+        scope, bindings = self._bound(name.id, name)
+        if scope is not self.scope_of(name) or len(bindings) < 2:
+            return bindings
+        around = {name, *self.ancestors(name)}
+        found: list[Binding] = []
+        here = position(name)
+        for bound in sorted(bindings, key=_starts, reverse=True):
+            if isinstance(bound.place, ast.comprehension):
+                if self.parents.get(bound.place) in around:
+                    return [bound]
+                continue
+            before = _starts(bound) < here and (bound.place not in around or _opens(bound.place))
+            if not before:
+                continue
+            found.append(bound)
+            if bound.kind != "change" and self._always_before(bound.place, around):
+                return found
+        loops = {outer for outer in around if isinstance(outer, LOOPS)}
+        late = [
+            bound
+            for bound in bindings
+            if bound not in found and loops.intersection(self.ancestors(bound.place))
+        ]
+        return [*found, *late]
+
+    def _always_before(self, place: ast.AST, around: set[ast.AST]) -> bool:
+        """Whether a node inside of `around` is reached only over a statement before it."""
+        if place in around:  # a loop, a `with` or a function that the node stands in
+            return True
+        inner, outer = place, self.parents.get(place)
+        while isinstance(outer, ast.With | ast.AsyncWith | ast.withitem):
+            inner, outer = outer, self.parents.get(outer)
+        if outer is None or outer not in around:
+            return False
+        if isinstance(outer, ast.If | ast.For | ast.While | ast.Try):
+            block = next(
+                each
+                for each in (outer.body, outer.orelse, getattr(outer, "finalbody", []), [inner])
+                if inner in each
+            )
+            return any(each in around for each in block)
+        return True
+
+    # What names stand for.
+
+    def name(self, node: ast.expr) -> str:
+        """The canonical dotted name of an expression, such as `torch.compile`; "" where unknown.
+
+        A function or class of the files is `./FILE.NAME`, what is built in `builtins.NAME`.
+        """
+        found = self._thing(node)
+        if isinstance(found, Defined):
+            return f"./{found.script.source.path.name}.{found.name}"
+        return f"./{found.source.path.name}" if isinstance(found, Script) else found or ""
+
+    def called(self, call: ast.Call) -> str:
+        """The canonical name of what is called."""
+        return self.name(call.func)
+
+    def definition(self, node: ast.expr) -> Defined | None:
+        """The function or class of the files that an expression names."""
+        found = self._thing(node)
+        return found if isinstance(found, Defined) else None
+
+    def _thing(self, node: ast.expr) -> Thing:
+        if node not in self._things:
+            self._things[node] = None  # stands while it is looked for, so that a circle ends
+            self._things[node] = self._find(node)
+        return self._things[node]
+
+    def _find(self, node: ast.expr) -> Thing:
+        match node:
+            case ast.Lambda():
+                return Defined(self, node)
+            case ast.Call() if node.args and self._hands_on(node):
+                return self._thing(node.args[0])
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
+                owner = self.class_around(node)
+                if owner is None:
+                    return None
+                method = self.method(Defined(self, owner), name)
+                kept = (self._aliased(each) for each in self.scopes[owner].attributes.get(name, ()))
+                return method or next((each for each in kept if isinstance(each, Defined)), None)
+            case ast.Attribute():
+                return self._part(self._thing(node.value), node.attr)
+            case ast.Name():
+                scope, bindings = self._bound(node.id, node)
+                if scope is None:
+                    return self._starred(node.id)
+                for each in bindings:  # others stand in for an import that fails
+                    if each.kind == "import":
+                        return self._imported(each.target)
+                found = [self._aliased(each, node.id) for each in bindings]
+                first = next((each for each in found if isinstance(each, Defined)), None)
+                return first or (found[0] if all(each == found[0] for each in found) else None)
+        return None
+
+    def _aliased(self, bound: Binding, name: str = "") -> Thing:
+        """What a definition, or another name for something, stands for."""
+        value = bound.node
+        if bound.kind == "definition" and isinstance(value, (*FUNCTIONS, ast.ClassDef)):
+            return Defined(self, value)
+        if (
+            bound.kind != "value"
+            or bound.path
+            or (isinstance(value, ast.Name) and value.id == name)
+        ):
+            return None
+        handed = isinstance(value, ast.Call) and self._hands_on(value)
+        alias = isinstance(value, ast.Name | ast.Attribute | ast.Lambda)
+        return self._thing(value) if isinstance(value, ast.expr) and (handed or alias) else None
+
+    def _hands_on(self, call: ast.Call) -> bool:
+        """Whether the result of a call runs its first argument: `torch.compile(step)`."""
+        inner = call.func.func if isinstance(call.func, ast.Call) else call.func
+        return bool(call.args) and self.name(inner) in HANDS_ON
+
+    def _part(self, whole: Thing, name: str) -> Thing:
+        """A member of a module, or a method of a class."""
+        if isinstance(whole, Script):
+            return whole._global(name)
+        if isinstance(whole, Defined):
+            return whole.script.method(whole, name)
+        return canonical(f"{whole}.{name}") if whole else None
+
+    def _global(self, name: str, depth: int = 0) -> Thing:
+        """What a name of the module stands for to who imports it."""
+        for bound in self.module.names.get(name, ()):
+            if bound.kind == "import":
+                return self._imported(bound.target, depth + 1)
+            if bound.kind == "definition":
+                return self._aliased(bound)
+        return self._starred(name, depth + 1) if self.module.stars else None
+
+    def _imported(self, target: str, depth: int = 0) -> Thing:
+        own = self.project.lookup(self, target) if depth < _DEEPEST else None
+        if own is None:
+            return canonical(target)
+        found: Thing = own[0]
+        for part in own[1].split(".") if own[1] else ():
+            found = (
+                found._global(part, depth) if isinstance(found, Script) else self._part(found, part)
+            )
+        return found
+
+    def _starred(self, name: str, depth: int = 0) -> Thing:
+        for module in self.module.stars if depth < _DEEPEST else ():
+            own = self.project.lookup(self, module)
+            found = own[0]._global(name, depth) if own is not None and not own[1] else None
+            if found is not None:
+                return found
+        known = not self.module.stars or name in _BUILTINS
+        return f"builtins.{name}" if known else None
+
+    # Classes.
+
+    def method(self, owner: Defined, name: str, depth: int = 0) -> Defined | None:
+        """A method of a class of the files, its own or of a base in the files."""
+        if not isinstance(owner.node, ast.ClassDef) or depth > _DEEPEST:
+            return None
+        for statement in owner.node.body:
+            if isinstance(statement, FUNCTIONS) and statement.name == name:
+                return Defined(owner.script, statement)
+        for base in owner.node.bases:
+            found = owner.script.definition(base)
+            if found is not None and found.node is not owner.node:
+                inherited = self.method(found, name, depth + 1)
+                if inherited is not None:
+                    return inherited
+        return None
+
+    def bases(self, owner: ast.ClassDef, depth: int = 0) -> frozenset[str]:
+        """The canonical names of all bases, those of bases in the files too."""
+        names: set[str] = set()
+        for base in owner.bases if depth <= _DEEPEST else ():
+            expression = base.value if isinstance(base, ast.Subscript) else base
+            names.add(self.name(expression))
+            found = self.definition(expression)
+            if found is not None and isinstance(found.node, ast.ClassDef) and found.node != owner:
+                names |= found.script.bases(found.node, depth + 1)
+        return frozenset(names - {""})
+
+
+Thing = str | Defined | Script | None
+"""What a name stands for: the name of a library's, a function or class, a module of the files."""
+
+HANDS_ON = frozenset(
+    {"torch.compile", "torch_xla.compile", "torch.jit.script", "functools.partial", "torch.vmap",
+     "keras.function", "tensorflow.function", "compilegate.job.compile", "torch.jit.trace",
+     "torch.no_grad", "torch.compiler.disable"}
+)  # fmt: skip
+"""Calls whose result runs the function that they are given."""
+
+_BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__)
+
+
+def parameters(function: FunctionNode) -> list[ast.arg]:
+    """Every parameter of a function."""
+    given = function.args
+    every = [*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg]
+    return [each for each in every if each is not None]
+
+
+def position(node: ast.AST) -> tuple[int, int]:
+    """Where a node begins."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def last_name(node: ast.AST) -> str:
+    """`step` of `self.optimizer.step`, and of `step`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _starts(bound: Binding) -> tuple[int, int]:
+    place = bound.place
+    return position(place.context_expr if isinstance(place, ast.withitem) else place)
+
+
+def _opens(place: ast.AST) -> bool:
+    """Whether what a statement binds is there in its own body, as a loop's variable is."""
+    return isinstance(place, (ast.For, ast.AsyncFor, ast.withitem, ast.Lambda, *FUNCTIONS))
+
+
+class Project:
+    """The scripts of one check, and who imports and calls whom."""
+
+    def __init__(self, sources: tuple[Source, ...], root: Path) -> None:
+        self.root = root
+        self.scripts: list[Script] = []
+        self._by_module: dict[str, Script] = {}
+        self._found: dict[tuple[Script, str], tuple[Script, str] | None] = {}
+        for source in sources:
+            script = Script(source, self)
+            self.scripts.append(script)
+            file = source.path.absolute()
+            module = file.parent if file.stem == "__init__" else file.with_suffix("")
+            self._by_module[str(module)] = script
+
+    def lookup(self, importer: Script, dotted: str) -> tuple[Script, str] | None:
+        """The script of the files that a dotted import leads to, and what remains of the name."""
+        key = (importer, dotted)
+        if key not in self._found:
+            self._found[key] = self._look_up(importer, dotted)
+        return self._found[key]
+
+    def _look_up(self, importer: Script, dotted: str) -> tuple[Script, str] | None:
+        level = len(dotted) - len(dotted.lstrip("."))
+        parts = [part for part in dotted.lstrip(".").split(".") if part]
+        folder = importer.source.path.absolute().parent
+        if level:
+            places = [folder, *folder.parents][level - 1 : level]
+        else:
+            root = self.root.absolute()
+            outer = [parent for parent in folder.parents if parent.is_relative_to(root)]
+            places = [folder, *outer, root.parent, root / "src"]
+        for place in places:
+            for count in range(len(parts), -1 if level else 0, -1):
+                script = self._by_module.get("/".join([str(place), *parts[:count]]))
+                # A script that is called after the library it imports does not import itself.
+                if script is not None and script is not importer:
+                    return script, ".".join(parts[count:])
+        return None
+
+    @cached_property
+    def callers(self) -> dict[ast.AST, list[tuple[Script, ast.Call]]]:
+        """The calls of each function of the files by name; of a class, the calls that make one."""
+        found: dict[ast.AST, list[tuple[Script, ast.Call]]] = defaultdict(list)
+        for script in self.scripts:
+            for call in script.calls:
+                defined = script.definition(call.func)
+                if defined is not None:
+                    found[defined.node].append((script, call))
+        return found
+
+    @cached_property
+    def methods(self) -> dict[str, list[Defined]]:
+        """The methods of all classes of the files, by name."""
+        found: dict[str, list[Defined]] = defaultdict(list)
+        for script in self.scripts:
+            for owner in script.classes:
+                for statement in owner.body:
+                    if isinstance(statement, FUNCTIONS):
+                        found[statement.name].append(Defined(script, statement))
+        return found

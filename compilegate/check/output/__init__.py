@@ -1,1 +1,0 @@
-"""What a check found: as text, JSON, SARIF, or GitHub's annotations."""

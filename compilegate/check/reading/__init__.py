@@ -1,1 +1,0 @@
-"""Files, folders and notebooks, read as source. What cannot be read is said and passed over."""

@@ -1,1 +1,0 @@
-"""Loops and models of Keras and TensorFlow."""

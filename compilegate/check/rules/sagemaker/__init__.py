@@ -1,1 +1,0 @@
-"""Programs that start training jobs with SageMaker Training Compiler."""

@@ -1,1 +1,0 @@
-"""Inputs and code whose shapes vary, each of which a compiler compiles anew."""

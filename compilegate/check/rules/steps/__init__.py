@@ -1,1 +1,0 @@
-"""What stalls or slows each step, whatever compiles it."""

@@ -1,1 +1,0 @@
-"""What people stumble over with torch.compile."""

@@ -1,1 +1,0 @@
-"""What PyTorch/XLA needs in a script, and what breaks it."""

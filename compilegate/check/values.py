@@ -1,0 +1,767 @@
+"""What an expression is: a tensor, a batch, a number of the host, a model, an optimizer, a loader.
+
+It is read from where the value comes from: the assignments that reach it, what calls in the files
+pass for a parameter, what functions of the files return, the attributes of `self`. Only where that
+leaves it open does a usual name such as `model` decide. In doubt an expression is nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from compilegate.check.names import (
+    FUNCTIONS,
+    Binding,
+    Defined,
+    FunctionNode,
+    Script,
+    last_name,
+    parameters,
+)
+
+_DEEPEST = 60
+_MOST_CALLERS = 12
+_MOST_ORIGINS = 24
+
+
+class Kind(StrEnum):
+    """What a value is."""
+
+    UNKNOWN = ""
+    START = "start"
+    """A constant, such as one to which tensors are added later."""
+    HOST = "host"
+    """A number, text, array or tensor of the host."""
+    BATCH = "batch"
+    """What a loader hands out, before it is on a device."""
+    TENSOR = "tensor"
+    """A tensor of the device, or a container of such."""
+    MODEL = "model"
+    OPTIMIZER = "optimizer"
+    SCALER = "scaler"
+    LOADER = "loader"
+    DEVICE_LOADER = "device loader"
+    """A loader whose batches are on the device."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An expression that a value may come from."""
+
+    script: Script
+    node: ast.AST
+    """An expression; or a parameter for which no call in the files passes anything."""
+
+    path: tuple[int, ...] = ()
+    """Which part of it, where tuples are unpacked."""
+
+    element: bool = False
+    """Whether the value is one of what a loop over the expression hands out."""
+
+
+class Values:
+    """The kinds and origins of expressions in the scripts of one check."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Origin, Kind] = {}
+        self._origins: dict[Origin, list[Origin]] = {}
+        self._classes: dict[ast.expr, list[Defined]] = {}
+        self._callers: dict[ast.AST, list[tuple[Script, ast.Call]]] = {}
+        self._depth = 0
+
+    # Where values come from.
+
+    def origins(self, script: Script, node: ast.expr, path: tuple[int, ...] = ()) -> list[Origin]:
+        """Where a value may come from: followed over names, attributes, arguments and results."""
+        key = Origin(script, node, path)
+        if key not in self._origins:
+            self._origins[key] = []  # stands meanwhile, so that a circle ends
+            if self._depth > _DEEPEST:
+                return [key]
+            self._depth += 1
+            self._origins[key] = list(dict.fromkeys(self._trace(key)))[:_MOST_ORIGINS]
+            self._depth -= 1
+        return self._origins[key]
+
+    def _trace(self, here: Origin) -> Iterator[Origin]:
+        script, node, path = here.script, here.node, here.path
+        match node:
+            case ast.Name():
+                bindings = script.reaching(node)
+                for bound in bindings:
+                    yield from self._bound(script, bound, path)
+                if not bindings:
+                    yield here
+                return
+            case ast.Attribute():
+                owner = self.class_of(script, node.value)
+                found = None if owner is None else attribute_bindings(owner, node.attr)
+                if found is not None:
+                    for bound in found[1]:
+                        yield from self._bound(found[0], bound, path)
+                    return
+            case ast.IfExp():
+                yield from self.origins(script, node.body, path)
+                yield from self.origins(script, node.orelse, path)
+                return
+            case ast.BoolOp():
+                for each in node.values:
+                    yield from self.origins(script, each, path)
+                return
+            case ast.Tuple() | ast.List() if path:
+                if path[0] < len(node.elts):
+                    yield from self.origins(script, node.elts[path[0]], path[1:])
+                return
+            case ast.Subscript(slice=ast.Constant(value=key)):
+                held = list(self._held(script, node.value, key))
+                if held:
+                    yield from held
+                    return
+            case ast.Call():
+                returned = list(self._returned(script, node))
+                for place, value in returned:
+                    yield from self.origins(place, value, path)
+                if returned:
+                    return
+        yield here
+
+    def _bound(self, script: Script, bound: Binding, path: tuple[int, ...]) -> Iterator[Origin]:
+        value, path = bound.node, (*bound.path, *path)
+        if bound.kind in ("value", "change") and isinstance(value, ast.expr):
+            yield from self.origins(script, value, path)
+        elif bound.kind == "element" and isinstance(value, ast.expr):
+            yield Origin(script, value, path, element=True)
+        elif bound.kind == "parameter" and isinstance(value, ast.arg):
+            passed = list(self.passed(script, value))
+            for place, given in passed:
+                yield from self.origins(place, given, path)
+            if not passed:
+                yield Origin(script, value, path)
+        elif bound.kind == "import":
+            own = script.project.lookup(script, bound.target)
+            for there in own[0].module.names.get(own[1], ()) if own is not None else ():
+                if own is not None and there.kind != "import":
+                    yield from self._bound(own[0], there, path)
+
+    def _held(self, script: Script, node: ast.expr, key: object) -> Iterator[Origin]:
+        """What a dictionary that is written out holds under a key."""
+        for origin in self.origins(script, node):
+            made = origin.node
+            if isinstance(made, ast.Dict):
+                for name, value in zip(made.keys, made.values, strict=True):
+                    if isinstance(name, ast.Constant) and name.value == key:
+                        yield from self.origins(origin.script, value)
+            elif isinstance(made, ast.DictComp):
+                yield from self.origins(origin.script, made.value)
+
+    def _returned(self, script: Script, call: ast.Call) -> Iterator[tuple[Script, ast.expr]]:
+        """What a function of the files returns."""
+        defined = script.definition(call.func) or self.method_of(script, call.func)
+        if defined is None or defined.is_class:
+            return
+        if isinstance(defined.node, ast.Lambda):
+            yield defined.script, defined.node.body
+            return
+        for each in own_nodes(defined.node):
+            if isinstance(each, ast.Return) and each.value is not None:
+                yield defined.script, each.value
+
+    def passed(self, script: Script, parameter: ast.arg) -> Iterator[tuple[Script, ast.expr]]:
+        """What calls within the files pass for a parameter."""
+        function = script.parent(script.parent(parameter) or parameter)
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return
+        names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+        owner = script.parent(function)
+        offset = int(isinstance(owner, ast.ClassDef) and names[:1] in (["self"], ["cls"]))
+        for place, call in self.calls_of(script, function)[:_MOST_CALLERS]:
+            named = [word.value for word in call.keywords if word.arg == parameter.arg]
+            yield from ((place, value) for value in named)
+            if named or parameter.arg not in names:
+                continue
+            index = names.index(parameter.arg) - offset
+            before = call.args[: index + 1]
+            if 0 <= index < len(before) and not any(isinstance(x, ast.Starred) for x in before):
+                yield place, call.args[index]
+
+    def calls_of(self, script: Script, function: FunctionNode) -> list[tuple[Script, ast.Call]]:
+        """The calls within the files that run a function: by name, as a method, as a forward."""
+        if function not in self._callers:
+            self._callers[function] = self._find_calls(script, function)
+        return self._callers[function]
+
+    def _find_calls(self, script: Script, function: FunctionNode) -> list[tuple[Script, ast.Call]]:
+        callers = list(script.project.callers.get(function, ()))
+        owner = script.parent(function)
+        if isinstance(function, ast.Lambda) or not isinstance(owner, ast.ClassDef):
+            return callers
+        if function.name == "__init__":
+            return [*callers, *script.project.callers.get(owner, ())]
+        known = {call for _, call in callers}
+        runs_itself = function.name in ("forward", "__call__", "call")
+        for place in script.project.scripts:
+            by_last = place.calls_by_last.get(function.name, [])
+            for call in by_last + place.calls_by_name.get("", []) if runs_itself else by_last:
+                if call in known:
+                    continue
+                method = self.method_of(place, call.func)
+                if method is not None and method.node is function:
+                    callers.append((place, call))
+        return callers
+
+    # Classes.
+
+    def class_of(self, script: Script, node: ast.expr) -> Defined | None:
+        """The class of the files that a value is an instance of."""
+        return next(iter(self.classes_of(script, node)), None)
+
+    def classes_of(self, script: Script, node: ast.expr) -> list[Defined]:
+        """All classes of the files that a value may be an instance of."""
+        if node not in self._classes:
+            self._classes[node] = []
+            around = script.class_around(node)
+            if isinstance(node, ast.Name) and node.id in ("self", "cls") and around is not None:
+                self._classes[node] = [Defined(script, around)]
+                return self._classes[node]
+            every = (self._class_of_origin(each, node) for each in self.origins(script, node))
+            found = [each for each in every if each is not None]
+            self._classes[node] = list(dict.fromkeys(found))
+        return self._classes[node]
+
+    def _class_of_origin(self, origin: Origin, asked: ast.expr) -> Defined | None:
+        script, node = origin.script, origin.node
+        match node:
+            case ast.arg() if node.annotation is not None:
+                annotated = script.definition(node.annotation)
+                return annotated if annotated is not None and annotated.is_class else None
+            case ast.List() | ast.Tuple() if node.elts and (origin.element or node is not asked):
+                return self.class_of(script, node.elts[0])
+            case ast.ListComp():
+                return self.class_of(script, node.elt)
+            case ast.Subscript():
+                return self.class_of(script, node.value)
+            case ast.Attribute() if node.attr in ("module", "_orig_mod", "model"):
+                return self.class_of(script, node.value)
+            case ast.Name() | ast.Attribute() if origin.element and node is not asked:
+                return self.class_of(script, node)
+            case ast.Call():
+                return self._class_of_call(script, node, origin.path)
+        return None
+
+    def _class_of_call(
+        self, script: Script, node: ast.Call, path: tuple[int, ...]
+    ) -> Defined | None:
+        defined = script.definition(node.func)
+        if defined is not None:
+            return defined if defined.is_class else None
+        func, index = node.func, path[0] if path else 0
+        if isinstance(func, ast.Attribute):
+            owner = script.definition(func.value)
+            if owner is not None and owner.is_class:  # Net.from_pretrained(...)
+                return owner
+            if func.attr in ("to", "cuda", *_SAME_MODEL):
+                return self.class_of(script, func.value)
+        inner = func.func if isinstance(func, ast.Call) else func
+        wraps = script.name(inner) in WRAPPERS or last_name(func) in HANDS_BACK
+        return self.class_of(script, node.args[index]) if wraps and index < len(node.args) else None
+
+    def method_of(self, script: Script, called: ast.expr) -> Defined | None:
+        """The method of a class of the files that `value.method` or `value(...)` runs."""
+        return next(self.methods_of(script, called), None)
+
+    def methods_of(self, script: Script, called: ast.expr) -> Iterator[Defined]:
+        """The same for all classes that the value may be an instance of."""
+        found = False
+        if isinstance(called, ast.Attribute):
+            for owner in self.classes_of(script, called.value):
+                method = script.method(owner, called.attr)
+                if method is not None:
+                    found = True
+                    yield method
+        if found or script.definition(called) is not None:
+            return
+        for owner in self.classes_of(script, called):
+            methods = (script.method(owner, name) for name in ("forward", "__call__", "call"))
+            yield from [each for each in methods if each is not None][:1]
+
+    # What values are.
+
+    def kind(self, script: Script, node: ast.expr, path: tuple[int, ...] = ()) -> Kind:
+        """What an expression is; `path` is the part of it that a tuple is unpacked to."""
+        return self._kind_of(Origin(script, node, path))
+
+    def is_tensor(self, script: Script, node: ast.expr) -> bool:
+        """Whether an expression is a tensor of the device."""
+        return self.kind(script, node) is Kind.TENSOR
+
+    def is_model(self, script: Script, node: ast.expr) -> bool:
+        """Whether an expression is a model, or a part of one."""
+        return self.kind(script, node) is Kind.MODEL
+
+    def _kind_of(self, origin: Origin) -> Kind:
+        if origin not in self._kinds:
+            self._kinds[origin] = Kind.UNKNOWN
+            if self._depth > _DEEPEST:
+                return Kind.UNKNOWN
+            self._depth += 1
+            self._kinds[origin] = self._find(origin)
+            self._depth -= 1
+        return self._kinds[origin]
+
+    def _find(self, origin: Origin) -> Kind:
+        script, node, path = origin.script, origin.node, origin.path
+        if isinstance(node, ast.arg):
+            return self._parameter(script, node)
+        if not isinstance(node, ast.expr):
+            return Kind.UNKNOWN
+        if origin.element:
+            return self.element(script, node, path)
+        followed = self.origins(script, node, path)
+        if followed != [origin]:
+            found = joined(self._kind_of(each) for each in followed)
+            if found is Kind.UNKNOWN and not path:
+                found = usual(last_name(node))
+                made = any(isinstance(each.node, ast.Call | ast.arg) for each in followed)
+                return Kind.UNKNOWN if found is Kind.TENSOR and not made else found
+            return found
+        match node:
+            case ast.Constant():
+                return Kind.START
+            case ast.JoinedStr():
+                return Kind.HOST
+            case ast.Name():
+                return usual(node.id)
+            case ast.Attribute():
+                return self._attribute(script, node)
+            case ast.Call():
+                return self._call(script, node, path)
+            case ast.Subscript():
+                return self._subscript(script, node)
+            case ast.Tuple() | ast.List() | ast.Set():
+                return self._several(script, node.elts)
+            case ast.Dict():
+                return self._several(script, node.values)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
+                return self.kind(script, node.elt)
+            case ast.DictComp():
+                return self.kind(script, node.value)
+            case ast.BinOp():
+                return self._several(script, (node.left, node.right))
+            case ast.UnaryOp(op=ast.Not()):
+                return Kind.HOST
+            case ast.Compare():
+                if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
+                    return Kind.HOST
+                return self._several(script, (node.left, *node.comparators))
+            case ast.UnaryOp(operand=inner) | ast.Starred(value=inner) | ast.Await(value=inner):
+                return self.kind(script, inner, path)
+            case ast.NamedExpr():
+                return self.kind(script, node.value, path)
+        return Kind.UNKNOWN
+
+    def _several(self, script: Script, parts: Sequence[ast.expr]) -> Kind:
+        """The kind of what holds several values, or is computed of them."""
+        kinds = {self.kind(script, each) for each in parts}
+        for each in (Kind.TENSOR, Kind.BATCH):
+            if each in kinds:
+                return each
+        known = kinds - {Kind.START}
+        return known.pop() if len(known) == 1 else (Kind.UNKNOWN if known else Kind.START)
+
+    def _attribute(self, script: Script, node: ast.Attribute) -> Kind:
+        if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+            return usual(node.attr)
+        base = self.kind(script, node.value)
+        if base in (Kind.TENSOR, Kind.BATCH, Kind.HOST):
+            return Kind.HOST if node.attr in _OF_THE_HOST else base
+        if node.attr == "grad":
+            return Kind.TENSOR
+        if base is Kind.MODEL:
+            return Kind.HOST if node.attr in ("device", "config", "training") else Kind.MODEL
+        return usual(node.attr) if base is Kind.UNKNOWN else Kind.UNKNOWN
+
+    def _subscript(self, script: Script, node: ast.Subscript) -> Kind:
+        base = self.kind(script, node.value)
+        if base not in (Kind.UNKNOWN, Kind.START, Kind.SCALER):
+            return base
+        named = node.slice.value if isinstance(node.slice, ast.Constant) else ""
+        found = usual(named) if isinstance(named, str) else Kind.UNKNOWN
+        return found if found is not Kind.MODEL else Kind.UNKNOWN  # of a configuration, as a rule
+
+    def _parameter(self, script: Script, parameter: ast.arg) -> Kind:
+        """What a parameter is for which no call in the files passes anything."""
+        function = script.parent(script.parent(parameter) or parameter)
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return Kind.UNKNOWN
+        if parameter.annotation is not None:
+            annotated = _annotated(ast.unparse(parameter.annotation))
+            if annotated is not Kind.UNKNOWN:
+                return annotated
+        default = default_of(function, parameter)
+        if isinstance(default, ast.Constant) and default.value is not None:
+            return Kind.HOST
+        name = function.name if isinstance(function, FUNCTIONS) else ""
+        if name in _GIVEN_TENSORS and parameter is not parameters(function)[0]:
+            plain = _PLAIN_NAME.search(parameter.arg) or usual(parameter.arg) is Kind.MODEL
+            return usual(parameter.arg) if plain else Kind.TENSOR
+        return usual(parameter.arg)
+
+    # Loops.
+
+    def element(self, script: Script, over: ast.expr, path: tuple[int, ...] = ()) -> Kind:
+        """What a loop over an expression hands out."""
+        if isinstance(over, ast.Call):
+            last = last_name(over.func)
+            if last == "enumerate":
+                if path[:1] == (0,) or not over.args:
+                    return Kind.HOST
+                return self.element(script, over.args[0], path[1:])
+            if last in ("zip", "product", "chain") and over.args:
+                if last == "zip" and path and path[0] < len(over.args):
+                    return self.element(script, over.args[path[0]], path[1:])
+                return joined(self.element(script, each) for each in over.args)
+            if last in ("range", "trange"):
+                return Kind.HOST
+            if last in ("items", "keys", "values") and isinstance(over.func, ast.Attribute):
+                named = last == "keys" or (last == "items" and path[:1] == (0,))
+                return Kind.HOST if named else self.element(script, over.func.value)
+            if last.startswith("named_") and path[:1] == (0,):
+                return Kind.HOST
+            if last in _HANDS_ON_ITEMS and over.args:
+                return self.element(script, over.args[0], path)
+            generator = script.definition(over.func)
+            if generator is not None and not generator.is_class:
+                yielded = [
+                    self.kind(generator.script, each.value, path)
+                    for each in own_nodes(generator.node)
+                    if isinstance(each, ast.Yield) and each.value is not None
+                ]
+                if yielded:
+                    return joined(yielded)
+        if isinstance(over, ast.Tuple | ast.List | ast.Set):
+            return joined(self.kind(script, each, path) for each in over.elts)
+        base = self.kind(script, over)
+        if base is Kind.LOADER:
+            return Kind.BATCH
+        if base is Kind.DEVICE_LOADER:
+            return Kind.TENSOR
+        return base if base in (Kind.TENSOR, Kind.BATCH, Kind.MODEL, Kind.HOST) else Kind.UNKNOWN
+
+    # Calls.
+
+    def _call(self, script: Script, node: ast.Call, path: tuple[int, ...]) -> Kind:
+        name, last = script.called(node), last_name(node.func)
+        made = library_kind(name)
+        if made is not Kind.UNKNOWN:
+            return made
+        if name.startswith(("torch.", "tensorflow.")):
+            return self._of_torch(script, node, name)
+        if node.args and (name in _KEEPS or last in _HANDS_ON_ITEMS):
+            return self.kind(script, node.args[0])
+        if name.startswith(_HOST_LIBRARIES):
+            return Kind.HOST
+        if name in ("builtins.next", "builtins.iter") and node.args:
+            source = self.kind(script, node.args[0])
+            if last == "iter":
+                return source
+            return self.element(script, node.args[0], path)
+        if name in ("builtins.sum", "builtins.max", "builtins.min", "builtins.abs", "builtins.list",
+                    "builtins.tuple", "builtins.dict", "builtins.map", "builtins.sorted",
+                    "builtins.reversed", "builtins.getattr"):  # fmt: skip
+            given = node.args[-1] if name == "builtins.map" and node.args else None
+            given = given if given is not None else (node.args[0] if node.args else None)
+            values = [word.value for word in node.keywords] if given is None else [given]
+            return self._several(script, values)
+        if name.startswith("builtins."):
+            return Kind.UNKNOWN if last == "super" else Kind.HOST
+        defined = script.definition(node.func) or self.method_of(script, node.func)
+        if defined is not None:
+            return self._of_files(defined)
+        return self._of_others(script, node, last, path)
+
+    def _of_torch(self, script: Script, node: ast.Call, name: str) -> Kind:
+        last = name.rsplit(".", 1)[-1]
+        if name in ("torch.from_numpy", "torch.as_tensor", "torch.tensor"):
+            on_device = any(word.arg == "device" for word in node.keywords)
+            given = self.kind(script, node.args[0]) if node.args else Kind.UNKNOWN
+            return Kind.TENSOR if on_device or given is Kind.TENSOR else Kind.BATCH
+        if last in _NO_TENSOR or last.startswith(("is_", "get_", "set_")):
+            return Kind.HOST
+        if _COMPUTES.match(name):
+            kinds = {self.kind(script, each) for each in node.args}
+            only_batch = Kind.BATCH in kinds and not kinds & {Kind.TENSOR, Kind.UNKNOWN}
+            return Kind.BATCH if only_batch else Kind.TENSOR
+        return Kind.UNKNOWN
+
+    def _of_files(self, defined: Defined) -> Kind:
+        """What a function of the files gives that returns nothing known, or an instance is."""
+        if isinstance(defined.node, ast.ClassDef):
+            return class_kind(defined)
+        if defined.name in ("forward", "__call__", "training_step"):
+            return Kind.TENSOR
+        return usual_result(defined.name)
+
+    def _of_others(self, script: Script, node: ast.Call, last: str, path: tuple[int, ...]) -> Kind:
+        """What a call of something outside of the files gives."""
+        if isinstance(node.func, ast.Attribute):
+            method = self._of_method(script, node, node.func, path)
+            if method is not None:
+                return method
+        if last in HANDS_BACK and node.args:  # model, optimizer = accelerator.prepare(model, ...)
+            return self._prepared(script, node, path)
+        if re.match(r"(?:get|make|create|build|load|init|setup|define|prepare)_?", last):
+            return usual(last)  # a model, an optimizer, a loader of another package
+        given = [self.kind(script, each) for each in node.args]
+        if not script.called(node) and self.kind(script, node.func) is Kind.MODEL:
+            return Kind.TENSOR
+        if Kind.LOADER in given and re.search(r"tqdm|prefetch|cycle|progress|track|load", last):
+            return Kind.LOADER
+        if re.search(r"device|cuda|gpu|^to_|^move", last, re.IGNORECASE) and (
+            Kind.BATCH in given or Kind.TENSOR in given
+        ):
+            return Kind.TENSOR
+        return usual_result(last)
+
+    def _prepared(self, script: Script, node: ast.Call, path: tuple[int, ...]) -> Kind:
+        index = path[0] if path else 0
+        if index >= len(node.args) or isinstance(node.args[index], ast.Starred):
+            return Kind.UNKNOWN
+        found = self.kind(script, node.args[index])
+        return Kind.DEVICE_LOADER if found is Kind.LOADER else found
+
+    def _of_method(
+        self, script: Script, node: ast.Call, func: ast.Attribute, path: tuple[int, ...]
+    ) -> Kind | None:
+        """What a method of a value gives; None where its owner tells nothing."""
+        last = func.attr
+        if last in _READS_OUT:
+            return Kind.HOST
+        if last in ("step", "reset", "recv") and "env" in ast.unparse(func.value).lower():
+            return Kind.HOST
+        base = self.kind(script, func.value)
+        if last in ("to", "cuda", "xla", "npu"):
+            if base in (Kind.MODEL, Kind.LOADER, Kind.OPTIMIZER):
+                return base
+            return Kind.HOST if _names_cpu(node) else Kind.TENSOR
+        if last == "cpu":
+            return base if base is Kind.MODEL else Kind.HOST
+        if base is Kind.MODEL:
+            if last in (*_SAME_MODEL, "modules", "children", "named_modules", "named_children"):
+                return Kind.MODEL
+            if last in ("parameters", "named_parameters", "buffers", "named_buffers"):
+                return Kind.TENSOR
+            return Kind.HOST if last in _OF_A_MODEL else Kind.TENSOR
+        if base in (Kind.TENSOR, Kind.BATCH):
+            if last in ("items", "keys"):
+                return base
+            return Kind.HOST if last in _OF_THE_HOST else base
+        if base in (Kind.LOADER, Kind.DEVICE_LOADER):
+            return base if last in ("__iter__", "shuffle", "batch", "prefetch") else Kind.UNKNOWN
+        return Kind.HOST if base is Kind.HOST else None
+
+
+def joined(kinds: Iterable[Kind]) -> Kind:
+    """What a value is that may come from several places."""
+    found = set(kinds)
+    known = found - {Kind.START, Kind.UNKNOWN}
+    if len(known) == 1:
+        return known.pop()
+    if known == {Kind.TENSOR, Kind.BATCH}:
+        return Kind.TENSOR
+    if known == {Kind.LOADER, Kind.DEVICE_LOADER}:
+        return Kind.DEVICE_LOADER
+    return Kind.START if found == {Kind.START} else Kind.UNKNOWN
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function without those of functions inside."""
+    pending: list[ast.AST] = list(ast.iter_child_nodes(function))
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            pending += ast.iter_child_nodes(node)
+
+
+def attribute_bindings(
+    owner: Defined, name: str, depth: int = 0
+) -> tuple[Script, list[Binding]] | None:
+    """What the methods of a class, or of a base of it in the files, set an attribute to."""
+    scope = owner.script.scopes[owner.node]
+    found = scope.attributes.get(name) or [
+        each for each in scope.names.get(name, ()) if each.kind != "definition"
+    ]
+    if found:
+        return owner.script, found
+    if isinstance(owner.node, ast.ClassDef) and depth < 8:
+        for base in owner.node.bases:
+            inherited = owner.script.definition(base)
+            if inherited is not None and inherited.is_class and inherited.node is not owner.node:
+                there = attribute_bindings(inherited, name, depth + 1)
+                if there is not None:
+                    return there
+    return None
+
+
+def default_of(function: FunctionNode, parameter: ast.arg) -> ast.expr | None:
+    """The default of a parameter."""
+    given = function.args
+    defaults: dict[ast.arg, ast.expr | None] = dict(
+        zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    )
+    positional = [*given.posonlyargs, *given.args]
+    defaults |= dict(zip(reversed(positional), reversed(given.defaults), strict=False))
+    return defaults.get(parameter)
+
+
+# What libraries make and give.
+
+_MODELS = re.compile(
+    r"^(?:torchvision\.models\.|timm\.(?:models\.\w+\.)?create_model$|torch\.hub\.load$"
+    r"|torch\.nn\.(?!functional|utils|init|parallel|Parameter|attention)[A-Z]"
+    r"|segmentation_models_pytorch\.|torch_geometric\.nn\.[A-Z]"
+    r"|lightning\.pytorch\.LightningModule$|keras\.(?:Model|Sequential|models\.|applications\.)"
+    r"|transformers\.\w*(?:Model|For[A-Z]\w+|LMHead\w*)(?:\.from_\w+)?$|diffusers\.\w+Model\w*"
+    r"|peft\.get_peft_model$|open_clip\.create_model|sentence_transformers\.SentenceTransformer)"
+)
+_OPTIMIZERS = re.compile(
+    r"^(?:torch\.optim\.(?!lr_scheduler|swa_utils)(?:\w+\.)?|torch_xla\.amp\.syncfree\."
+    r"|bitsandbytes\.optim\.|apex\.optimizers\.|keras\.optimizers\.)[A-Z]\w*$"
+    r"|^transformers\.(?:AdamW|Adafactor)$|^timm\.optim\.create_optimizer"
+)
+_LOADERS = re.compile(
+    r"(?:^|\.)(?:DataLoader|NeighborLoader|DataListLoader|BucketIterator\w*|DataLoaderX)$"
+    r"|^tensorflow\.data\.|^tensorflow_datasets\.load$|ImageDataGenerator"
+)
+_DEVICE_LOADERS = re.compile(r"(?:^|\.)(?:MpDeviceLoader|ParallelLoader|per_device_loader)$")
+
+WRAPPERS = frozenset(
+    {"torch.compile", "torch.nn.parallel.DistributedDataParallel", "compilegate.job.compile",
+     "torch.nn.parallel.DataParallel", "torch.distributed.fsdp.FullyShardedDataParallel",
+     "torch_xla.distributed.fsdp.XlaFullyShardedDataParallel", "torch.jit.script",
+     "copy.deepcopy", "torch.nn.SyncBatchNorm.convert_sync_batchnorm", "peft.get_peft_model",
+     "apex.parallel.DistributedDataParallel", "torch_neuronx.trace"}
+)  # fmt: skip
+"""Calls that give back the module that they are given, wrapped."""
+
+HANDS_BACK = frozenset({"prepare", "prepare_model", "prepare_data_loader", "setup", "setup_module",
+                        "setup_dataloaders", "setup_model", "initialize"})  # fmt: skip
+_KEEPS = WRAPPERS | {"builtins.print", "copy.copy"}
+_HANDS_ON_ITEMS = frozenset(
+    {"tqdm", "iter", "islice", "cycle", "track", "prefetch", "log_every", "progress_bar", "list",
+     "reversed", "sorted", "skip_first_batches", "wrap_iter", "Bar", "logger", "ProgressBar"}
+)  # fmt: skip
+
+
+def library_kind(name: str) -> Kind:
+    """What a call of a library makes; UNKNOWN for all that makes neither a model nor its like."""
+    if not name:
+        return Kind.UNKNOWN
+    if _DEVICE_LOADERS.search(name):
+        return Kind.DEVICE_LOADER
+    if _LOADERS.search(name):
+        return Kind.LOADER
+    if _OPTIMIZERS.match(name):
+        return Kind.OPTIMIZER
+    if name.endswith("GradScaler"):
+        return Kind.SCALER
+    return Kind.MODEL if _MODELS.match(name) else Kind.UNKNOWN
+
+
+def class_kind(defined: Defined) -> Kind:
+    """What an instance of a class of the files is, by its bases."""
+    if not isinstance(defined.node, ast.ClassDef):
+        return Kind.UNKNOWN
+    for base in defined.script.bases(defined.node):
+        if base in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"):
+            return Kind.OPTIMIZER
+        found = Kind.MODEL if base == "torch.nn.Module" else library_kind(base)
+        if found is not Kind.UNKNOWN:
+            return found
+    return Kind.UNKNOWN
+
+
+_COMPUTES = re.compile(
+    r"^torch\.(?:nn\.functional\.|special\.|linalg\.|fft\.|distributed\.nn\.)?[a-z]\w*$"
+    r"|^torch\.nn\.utils\.clip_grad_norm_?$"
+    r"|^tensorflow\.(?:math\.|nn\.|linalg\.|random\.)?(?!data|train|keras|io|config)[a-z]\w*$"
+)
+_NO_TENSOR = frozenset(
+    {"device", "compile", "numel", "no_grad", "enable_grad", "inference_mode", "manual_seed",
+     "save", "load", "autocast", "finfo", "iinfo", "typename", "initial_seed", "seed", "vmap",
+     "use_deterministic_algorithms", "result_type", "promote_types", "can_cast", "dtype", "size",
+     "Generator", "jit"}
+)  # fmt: skip
+_READS_OUT = frozenset({"item", "tolist", "numpy"})
+_OF_THE_HOST = _READS_OUT | {
+    "size", "dim", "numel", "nelement", "shape", "device", "dtype", "ndim", "requires_grad",
+    "is_cuda", "is_leaf", "layout", "stride", "element_size", "type", "get_device", "grad_fn",
+    "is_contiguous", "is_floating_point", "data_ptr", "backward", "storage", "keys", "num_graphs",
+    "is_sparse", "names", "nbytes", "num_nodes", "is_complex", "append", "register_hook", "name",
+}  # fmt: skip
+_SAME_MODEL = frozenset({"train", "eval", "requires_grad_", "apply", "to_empty", "half", "float",
+                         "bfloat16", "double", "share_memory", "module"})  # fmt: skip
+_OF_A_MODEL = frozenset(
+    {"parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad", "modules",
+     "children", "named_modules", "buffers", "compile", "register_forward_hook", "fit", "summary",
+     "configure_optimizers", "save_pretrained", "push_to_hub", "save", "no_sync", "cpu", "config",
+     "gradient_checkpointing_enable", "resize_token_embeddings", "get_input_embeddings", "keys",
+     "named_children", "set_input", "named_buffers", "evaluate", "predict", "optimizers", "log",
+     "log_dict", "lr_schedulers", "manual_backward", "backward", "step", "optimizer_step"}
+)  # fmt: skip
+_HOST_LIBRARIES = ("numpy.", "math.", "random.", "time.", "sklearn.", "pandas.", "scipy.", "os.",
+                   "json.", "collections.", "datetime.", "evaluate.", "wandb.", "logging.",
+                   "argparse.", "pathlib.", "PIL.", "cv2.", "gym.", "gymnasium.")  # fmt: skip
+_GIVEN_TENSORS = ("forward", "training_step", "compute_loss", "train_step", "call")
+_PLAIN_NAME = re.compile(
+    r"^(?:self|cls|use_\w+|return_\w+|is_\w+|output_\w+|num_\w+|n_\w+|batch_idx|batch_nb|idx|i)$"
+    r"|cache|config|cfg|args|state|mode|training|kwargs|params$|step$|dim$|epoch|idx$"
+)
+_USUAL = (
+    (Kind.MODEL, re.compile(r"^(?:\w*_)?(?:model|net|network|module|net[GD]|generator|critic|actor"
+                            r"|discriminator|encoder|decoder|unet|vae|transformer|backbone)$")),
+    (Kind.OPTIMIZER, re.compile(r"^(?:\w*_)?(?:optim|opt|optimizers?_?\w{0,2}|opt_\w+)$")),
+    (Kind.LOADER, re.compile(r"^\w*(?:loader|dataloader)s?$|^\w*_dl$|^(?:train|training)_iter$")),
+    (Kind.SCALER, re.compile(r"^(?:\w*_)?(?:scaler|grad_scaler)$")),
+    (Kind.TENSOR, re.compile(r"^(?:\w+_)?loss(?:es)?(?:_\w{1,8})?$|^(?:\w+_)?logits?$")),
+)  # fmt: skip
+_LOSS_CALL = re.compile(
+    r"(?:^|_)(?:criterion\w*|crit|loss\w*|bce\w*|mse\w*|cross_entropy|nll)$|loss$", re.IGNORECASE
+)
+
+
+def usual(name: str) -> Kind:
+    """What a thing of this name is as a rule."""
+    if re.search(
+        r"loss_(?:fn|func|function|weight|scale|type|name|meter|avg|history)|losses_m", name
+    ):
+        return Kind.UNKNOWN
+    return next((kind for kind, pattern in _USUAL if pattern.match(name)), Kind.UNKNOWN)
+
+
+def usual_result(name: str) -> Kind:
+    """What a function of this name gives: a loss is a tensor."""
+    known = name in ("training_step", "compute_loss", "forward") or _LOSS_CALL.search(name)
+    return Kind.TENSOR if known else Kind.UNKNOWN
+
+
+def _annotated(text: str) -> Kind:
+    if re.search(r"\b(?:\w*Tensor)\b", text):
+        return Kind.TENSOR
+    if re.fullmatch(r"(?:Optional\[)?(?:int|float|bool|str)\]?(?: \| None)?", text):
+        return Kind.HOST
+    last = text.rsplit(".", 1)[-1]
+    known = {"DataLoader": Kind.LOADER, "Module": Kind.MODEL, "Optimizer": Kind.OPTIMIZER}
+    return known.get(last, Kind.UNKNOWN)
+
+
+def _names_cpu(node: ast.Call) -> bool:
+    given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "device")]
+    return any(isinstance(each, ast.Constant) and each.value == "cpu" for each in given) or any(
+        isinstance(each, ast.Call) and ast.unparse(each) in ("torch.device('cpu')",)
+        for each in given
+    )
