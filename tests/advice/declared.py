@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from compilegate.advice import Experience, Facts, Range, Timing, facts_of
-from compilegate.advice.facts import Machine
+from compilegate.advice.facts import Experience, Facts, Machine, Timing, facts_of
+from compilegate.advice.rules import Range
 from compilegate.workload import read_workload
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -148,7 +148,6 @@ def timing(**changes: Any) -> Timing:
         "precision": "fp16",
         "hours": Range(6.1, 6.2),
         "steps": 60_000,
-        "step_seconds": 0.37,
         **changes,
     }
     return Timing(**given)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from compilegate.advice import (
-    Experience,
-    Profiled,
-    Range,
-    Verdict,
-    advise,
-    experiences_of,
-    timing_of,
-)
 from compilegate.advice.effects import Basis
-from compilegate.advice.facts import Machine
-from compilegate.advice.judge import OptionAdvice
-from compilegate.advice.render import answer, beside_outcome, foretold, in_the_way
+from compilegate.advice.facts import Experience, Machine, Profiled, experiences_of, timing_of
+from compilegate.advice.judge import OptionAdvice, Verdict, advise
+from compilegate.advice.render import in_the_way
+from compilegate.advice.rules import Range
 from compilegate.cli import main
 from compilegate.gate.observations import observe
 from tests.advice.declared import LAPTOP, declared, experience, known, timing
@@ -59,8 +50,8 @@ def test_the_thresholds_are_held_against_the_interval(tmp_path, changes, verdict
     assert words in found.reason
     assert found.chance is not None
     assert chance[0] <= found.chance <= chance[1]
-    assert found.effect is not None
-    assert found.effect.basis is Basis.MEASURED
+    assert found.outcome is not None
+    assert found.outcome.effect.basis is Basis.MEASURED
     assert found.outcome is not None
     assert found.outcome.benchmark_jobs == 0  # it has been paid for
 
@@ -83,10 +74,12 @@ def test_a_gain_under_other_conditions_is_widened_says_so_and_enables_nothing(
     tmp_path, changes, words
 ):
     found = torch_compile(tmp_path, experience(speedup=Range(1.9, 2.1), estimate=2.0, **changes))
-    assert found.effect is not None
-    assert found.effect.basis is Basis.ELSEWHERE
-    assert words in found.effect.sentence
-    assert (found.effect.speedup.low, found.effect.speedup.high) == pytest.approx((1.0, 2.1))
+    assert found.outcome is not None
+    assert found.outcome.effect.basis is Basis.ELSEWHERE
+    assert words in found.outcome.effect.sentence
+    assert (found.outcome.effect.speedup.low, found.outcome.effect.speedup.high) == pytest.approx(
+        (1.0, 2.1)
+    )
     assert found.verdict is Verdict.BENCHMARK
 
 
@@ -96,11 +89,11 @@ def test_similar_workloads_stand_in_say_where_they_differ_and_enable_nothing(tmp
         experience(workload="mails", speedup=Range(1.6, 1.7), estimate=1.65),
     ]
     found = torch_compile(tmp_path, *others)
-    assert found.effect is not None
-    assert found.effect.basis is Basis.SIMILAR
-    assert found.effect.speedup == Range(1.35, 1.7)
-    assert "2 of 2 were surely 1.10" in found.effect.sentence
-    assert "at a batch of 64, not 32" in found.effect.sentence
+    assert found.outcome is not None
+    assert found.outcome.effect.basis is Basis.SIMILAR
+    assert found.outcome.effect.speedup == Range(1.35, 1.7)
+    assert "2 of 2 were surely 1.10" in found.outcome.effect.sentence
+    assert "at a batch of 64, not 32" in found.outcome.effect.sentence
     assert found.verdict is Verdict.BENCHMARK
     assert advise(known(tmp_path)).option("training-compiler").verdict is Verdict.ENABLE
     slower = experience(workload="reviews", option="training-compiler", speedup=Range(0.9, 1.02))
@@ -120,20 +113,19 @@ def test_similar_workloads_stand_in_say_where_they_differ_and_enable_nothing(tmp
 )
 def test_what_differs_in_family_shapes_precision_or_instance_says_nothing(tmp_path, changes):
     found = torch_compile(tmp_path, experience(workload="reviews", **changes))
-    assert found.effect is not None
-    assert found.effect.basis is Basis.PUBLISHED
+    assert found.outcome is not None
+    assert found.outcome.effect.basis is Basis.PUBLISHED
 
 
 TOLD = 'runs_per_week = 3\nbottleneck = "compute"'
 
 
-def test_an_execution_says_how_long_a_run_is_and_how_many_steps_repay_compiling(tmp_path):
+def test_an_execution_says_how_long_a_run_is_and_how_many_steps_it_has(tmp_path):
     facts = known(tmp_path, advice=TOLD, timings=[timing()])
     assert facts.hours.value == Range(6.1, 6.2)
+    assert "60,000 steps" in facts.hours.source
     advice = advise(facts, [experience()])
     assert "dollars" not in {each.name for each in advice.missing}
-    said = answer(advice, advice.option("torch-compile"))["what decides"]
-    assert "repaid after 180 steps at best, 1,564 at worst of 60,000" in said
 
 
 @pytest.mark.parametrize(
@@ -186,23 +178,6 @@ def test_a_profile_counts_on_the_machine_that_it_was_taken_on(tmp_path):
     assert "another machine" in there.bottleneck.source
 
 
-@pytest.mark.parametrize(
-    ("measured", "said"),
-    [
-        (Range(1.35, 1.43), "as expected"),
-        (Range(1.61, 1.70), "not as expected"),
-        (Range(0.80, 0.99), "not as expected"),
-    ],
-)
-def test_what_was_expected_stands_beside_what_came_out(tmp_path, measured, said):
-    expected = json.loads(json.dumps(foretold(advise(known(tmp_path)))))
-    ((arm, sentence),) = beside_outcome(expected, [experience(speedup=measured)])
-    assert arm == "compiled"
-    assert sentence.endswith(f", {said}")
-    assert "1.00 to 1.60 times as fast was expected for ml.g5.48xlarge (published)" in sentence
-    assert list(beside_outcome([], [experience()])) == []
-
-
 @pytest.mark.slow
 def test_what_the_gate_wrote_is_read_as_experience():
     execution = build_execution(speedup=1.5)
@@ -210,8 +185,8 @@ def test_what_the_gate_wrote_is_read_as_experience():
     (found,) = experiences_of("k3v9x0qhw2ta", 1.0, verdict, seen, None)
     assert (found.workload, found.arm, found.option) == ("topics", "fast", "torch-compile")
     assert (found.outcome, found.regression) == ("pass", None)
-    assert found.speedup.holds(1.5)
-    assert found.speedup.holds(found.estimate)
+    assert found.speedup.low < 1.5 < found.speedup.high
+    assert found.speedup.low < found.estimate < found.speedup.high
     assert found.compile_seconds is not None
     assert found.same_batch
     timed = timing_of("k3v9x0qhw2ta", 1.0, seen)
