@@ -266,8 +266,8 @@ def tested_row(facts: Facts) -> tuple[int | None, str] | None:
     sequences no longer. And what was tested, which says nothing of speed, and in what it differs
     from the workload."""
     found, length, here = [], facts.sequence_length, accelerator_of(facts.instance_type)
-    rows = [] if facts.model is None else rows_of(facts.model, facts.framework.value)
-    for row in rows or rows_of(facts.model or ""):
+    rows = [] if facts.asked.model is None else rows_of(facts.asked.model, facts.framework.value)
+    for row in rows or rows_of(facts.asked.model or ""):
         same, tokens, batches = here == accelerator_of(row.instance_type), row.sequence_length, ""
         half = row.half_precision == (facts.precision in HALF)
         fitted = (row.batch_native, row.batch_compiler)

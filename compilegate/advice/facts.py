@@ -16,13 +16,13 @@ from compilegate.catalog import Asked, Price, price_of
 from compilegate.catalog.compilers import modules_without_a_graph
 from compilegate.catalog.instances import accelerator_of
 from compilegate.job.names import BASELINE_ARM
-from compilegate.workload import Arm, OwnProgram, TextClassification, Workload
+from compilegate.workload import OwnProgram, TextClassification, Workload
 from compilegate.workload.feasibility import NO_BASES, Bases, asked_of
 from compilegate.workload.schedule import read_expression, starts_within
 
 if TYPE_CHECKING:
     from compilegate.gate.observations import ArmObservation, Observations
-    from compilegate.gate.verdict import CandidateVerdict, Verdict
+    from compilegate.gate.verdict import Reason, Verdict
 
 Value = TypeVar("Value")
 
@@ -72,14 +72,8 @@ class Fact(Generic[Value]):
         return self.value is not None and not self.assumed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Profiled:
-    """What a profile found of a step."""
-
-    parts: Mapping[Part, Range]
-    """Shares of the step."""
-    hardware: str
-    """Where it was taken, in words."""
+Profiled = tuple[str, Mapping[Part, Range]]
+"""Where a profile was taken, in words, and the shares of a step that it found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +210,7 @@ def experiences_of(
             arm=candidate.arm,
             option=option,
             outcome=str(candidate.outcome),
-            regression=_regression(candidate),
+            regression=next((it.sentence for it in candidate.reasons if _of_the_model(it)), None),
             speedup=Range(ends.lower, ends.upper),
             estimate=ends.estimate,
             confidence=candidate.confidence,
@@ -254,13 +248,10 @@ def option_of(
     return _OPTION_OF.get(name or "")
 
 
-def _regression(candidate: CandidateVerdict) -> str | None:
-    """The gravest reason for a refusal that is about the model itself, not about speed."""
-    for reason in candidate.reasons:
-        of_the_model = str(reason.code).startswith(("quality.", "parity.differs"))
-        if str(reason.outcome) == "fail" and of_the_model:
-            return reason.sentence
-    return None
+def _of_the_model(reason: Reason) -> bool:
+    """Whether it is a refusal that is about the model itself, not about speed."""
+    about = str(reason.code).startswith(("quality.", "parity.differs"))
+    return about and str(reason.outcome) == "fail"
 
 
 # What is known of a workload.
@@ -274,8 +265,6 @@ class Facts:
     framework: Fact[str]
     family: Fact[str]
     """The model family: transformer, vision, diffusion, recommender, trees, custom."""
-    model: str | None
-    """The model's name on the hub; None: the file names none."""
     asked: Asked
     """What the baseline asks for, in the words of the catalog, which says what can run."""
     needs: tuple[Asked, ...]
@@ -293,12 +282,9 @@ class Facts:
     """`static`, `few` or `varying`."""
     hours: Fact[Range]
     """One training job of the baseline."""
-    timing: Timing | None
-    """The execution that timed it last, on its own machine if there is one."""
     precision: str
     sequence_length: int | None
     batch_size: int
-    """Examples of one process in a step."""
     runs_per_week: Fact[float]
     usd_per_hour: Fact[float]
     """One instance."""
@@ -347,20 +333,29 @@ def facts_of(
     }
     own, shapes, method = asked[BASELINE_ARM], kind.document_shapes, None
     bottleneck, parts = _where_time_goes(told.bottleneck, profiled, own.instance_type)
-    timing = _timing(timings, workload, own.instance_type)
+    # The newest of the workload as it is declared now, those on its own machine first.
+    now_declared = (workload.name, arm.batch_size, arm.precision)
+    timing = max(
+        (it for it in timings if (it.workload, it.batch_size, it.precision) == now_declared),
+        key=lambda it: (it.machine.is_that_of(own.instance_type), it.started),
+        default=None,
+    )
     if isinstance(kind, OwnProgram):
         method = kind.program.hyperparameters.get("tree_method")
+    options = (
+        option_of(it.compiler, it.compiler_options.get("backend"), it.precision, arm.precision)
+        for it in workload.candidates.values()
+    )
     in_use = {"bf16": arm.precision in HALF, "tree-method": method in ("hist", "gpu_hist")}
     return Facts(
         workload=workload.name,
         framework=framework,
         family=_family(workload, model, framework),
-        model=model,
         asked=own,
         needs=tuple(
             each for name, each in asked.items() if workload.arms[name].instance_type is None
         ),
-        arms=Counter(filter(None, (_option(it, arm) for it in workload.candidates.values()))),
+        arms=Counter(filter(None, options)),
         in_use=frozenset(name for name, used in in_use.items() if used),
         seeds=len(workload.seeds),
         instances=arm.instance_count,
@@ -368,7 +363,6 @@ def facts_of(
         parts=parts,
         shapes=_shapes(workload),
         hours=_hours(told.hours, own, timing),
-        timing=timing,
         precision=arm.precision,
         sequence_length=None if shapes is None else shapes.sequence_length,
         batch_size=arm.batch_size,
@@ -379,19 +373,13 @@ def facts_of(
     )
 
 
-def _option(arm: Arm, baseline: Arm) -> str | None:
-    backend = arm.compiler_options.get("backend")
-    return option_of(arm.compiler, backend, arm.precision, baseline.precision)
-
-
 def _framework(workload: Workload, libraries: frozenset[str]) -> Fact[str]:
     """What the built-in program is, else what people say, else what the program imports."""
     told = workload.advice.framework
     if isinstance(workload.kind, TextClassification):
         return Fact("pytorch", "the built-in program trains with PyTorch")
-    named = {name: modules.split() for name, modules in _MODULES.items()}
-    if "transformers" not in libraries:
-        named |= {name: [module] for name, module in WITHOUT_A_GRAPH.items()}
+    graphless = {} if "transformers" in libraries else WITHOUT_A_GRAPH
+    named = {name: modules.split() for name, modules in (_MODULES | graphless).items()}
     found = {name: [it for it in modules if it in libraries] for name, modules in named.items()}
     imported = {name: modules[0] for name, modules in found.items() if modules}
     if told is not None:
@@ -399,9 +387,9 @@ def _framework(workload: Workload, libraries: frozenset[str]) -> Fact[str]:
         but = f", but the program imports {' and '.join(sorted(imported.values()))}" * other
         return Fact(told, f"[advice] framework says {told}{but}", assumed=other)
     # An arm may take an image of another framework than the program's own: the imports decide.
-    for arm in workload.arms.values():
-        if arm.stack is not None and (not imported or arm.stack.framework in imported):
-            name = arm.stack.framework
+    stacks = [arm.stack.framework for arm in workload.arms.values() if arm.stack is not None]
+    for name in stacks:
+        if not imported or name in imported:
             return Fact(name, f"an arm takes {name}'s image")
     for name, module in imported.items():
         return Fact(name, f"the program imports {module}")
@@ -428,19 +416,22 @@ def _where_time_goes(
     told: str | None, profiled: Profiled | None, instance_type: str
 ) -> tuple[Fact[str], Mapping[Part, Range]]:
     """What people say of their machine, else what a profile on it found."""
-    parts = parts_of_step(told)
+    parts, accelerator = parts_of_step(told), accelerator_of(instance_type)
     if told is not None:
         return Fact(told, f"[advice] bottleneck is {told}"), parts
     if profiled is None:
         return Fact(None, "nobody has said where a step's time goes"), parts
-    accelerator = accelerator_of(instance_type)
-    largest = max(profiled.parts, key=lambda each: profiled.parts[each].high)
-    source = f"a profile on {profiled.hardware}"
-    if accelerator is not None and accelerator.name in re.split(r"[\s,()-]+", profiled.hardware):
-        shares = ", ".join(f"{part} {each.high:.0%}" for part, each in profiled.parts.items())
-        return Fact(largest, f"{source} found at most {shares}"), profiled.parts
-    elsewhere = f"{source}, which is another machine, names {largest}"
+    hardware, shares = profiled
+    largest = max(shares, key=lambda each: shares[each].high)
+    if accelerator is not None and accelerator.name in re.split(r"[\s,()-]+", hardware):
+        found = ", ".join(f"{part} {each.high:.0%}" for part, each in shares.items())
+        return Fact(largest, f"a profile on {hardware} found at most {found}"), shares
+    elsewhere = f"a profile on {hardware}, which is another machine, names {largest}"
     return Fact(None, f"{elsewhere}; take one on {instance_type}"), parts
+
+
+PART_OF = {"memory": "compute"}
+"""The part of a step that a bottleneck of another name is."""
 
 
 def parts_of_step(bottleneck: str | None) -> dict[Part, Range]:
@@ -449,10 +440,6 @@ def parts_of_step(bottleneck: str | None) -> dict[Part, Range]:
         return dict.fromkeys(PARTS, Range(0.0, 1.0))
     part, least = PART_OF.get(bottleneck, bottleneck), rules().thresholds["bottleneck_share"]
     return {it: Range(least, 1.0) if it == part else Range(0.0, 1.0 - least) for it in PARTS}
-
-
-PART_OF = {"memory": "compute"}
-"""The part of a step that a bottleneck of another name is."""
 
 
 def _shapes(workload: Workload) -> Fact[str]:
@@ -465,38 +452,27 @@ def _shapes(workload: Workload) -> Fact[str]:
     return Fact(of[padding], f"the baseline pads to {padding!r}")
 
 
-def _timing(timings: Sequence[Timing], workload: Workload, instance_type: str) -> Timing | None:
-    """The newest of the workload's as it is declared now, those on its own machine first."""
-    arm = workload.arms[BASELINE_ARM]
-    now = (workload.name, arm.batch_size, arm.precision)
-    own = [each for each in timings if (each.workload, each.batch_size, each.precision) == now]
-    key = lambda it: (it.machine.is_that_of(instance_type), it.started)  # noqa: E731
-    return max(own, key=key, default=None)
-
-
 def _hours(told: float | None, asked: Asked, timing: Timing | None) -> Fact[Range]:
     """What an execution measured on the workload's machine, else what people say, else what an
     execution elsewhere leaves possible. No job is longer than it may be."""
-    here, took = asked.instance_type, ""
+    here, took = asked.instance_type, "nobody has said how long a run takes"
     if timing is not None:
-        minutes = timing.hours.high * 60
+        minutes, where = timing.hours.high * 60, timing.machine.words
         length = f"{minutes:.2g} minutes" if minutes < 100 else f"{minutes / 60:.3g} hours"
-        where = f"on {timing.machine.words}, {timing.steps:,} steps"
-        took = f"execution {timing.execution} trained {length} {where}"
+        took = f"execution {timing.execution} trained {length} on {where}, {timing.steps:,} steps"
         if timing.machine.is_that_of(here):
             return Fact(timing.hours, took)
     if told is not None:
         limit = told if asked.limit_seconds is None else asked.limit_seconds / 3600
         but = f", but compute.max_runtime_seconds ends a job after {limit:g}" * (told > limit)
         return Fact(Range(min(told, limit), min(told, limit)), f"[advice] hours is {told:g}{but}")
-    if timing is None:
-        return Fact(None, "nobody has said how long a run takes, and no execution measured it")
-    if timing.machine.accelerator is not None:
-        return Fact(None, f"{took}; what it takes on {here} is not known")
+    if timing is None or timing.machine.accelerator is not None:
+        return Fact(None, f"{took}, and no execution measured it on {here}")
     # Generous bounds: a GPU is made to be faster than a CPU, and one CPU is much like another.
     factor = Range(0.25, 4.0) if accelerator_of(here) is None else Range(0.01, 1.0)
-    so_much = f"{took}, which leaves so much for {here}"
-    return Fact(timing.hours.times(factor), so_much, assumed=True)
+    return Fact(
+        timing.hours.times(factor), f"{took}, which leaves so much for {here}", assumed=True
+    )
 
 
 def _runs(workload: Workload, now: datetime | None) -> Fact[float]:

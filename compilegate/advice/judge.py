@@ -372,8 +372,8 @@ def _fit_of_tests(facts: Facts, option: Option, *, outside: bool) -> Said:
     tested = "AWS's FAQ names" if tested_row(facts) is None else "AWS tested"
     if outside:
         none = f"published no speed of {facts.family.value} models"
-        return Said(Stance.AGAINST, f"{tested} {facts.model}, but {none}")
-    return Said(Stance.FOR, f"{tested} {facts.model}", facts.framework.known)
+        return Said(Stance.AGAINST, f"{tested} {facts.asked.model}, but {none}")
+    return Said(Stance.FOR, f"{tested} {facts.asked.model}", facts.framework.known)
 
 
 _SHAPES = {

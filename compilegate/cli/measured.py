@@ -188,16 +188,13 @@ def _profiled(home: Path, workload: str) -> Profiled | None:
     def about(share: float) -> Range:
         return Range(max(share - scattered, 0.0), min(share + scattered, 1.0))
 
-    return Profiled(
-        parts={
-            "compute": about(computing).times(1.0 - part),
-            "launches": about(computing).times(part),
-            "data": about(found.of_part(profiles.DATA) + found.of_part(profiles.COPIES)),
-            "communication": about(found.of_part(profiles.COMMUNICATION)),
-            "other": about(found.of_part(profiles.BETWEEN)),
-        },
-        hardware=profile.hardware,
-    )
+    return profile.hardware, {
+        "compute": about(computing).times(1.0 - part),
+        "launches": about(computing).times(part),
+        "data": about(found.of_part(profiles.DATA) + found.of_part(profiles.COPIES)),
+        "communication": about(found.of_part(profiles.COMMUNICATION)),
+        "other": about(found.of_part(profiles.BETWEEN)),
+    }
 
 
 @lru_cache(maxsize=512)

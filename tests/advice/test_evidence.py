@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from compilegate.advice.effects import Basis
-from compilegate.advice.facts import Experience, Machine, Profiled, experiences_of, timing_of
+from compilegate.advice.facts import Experience, Machine, experiences_of, timing_of
 from compilegate.advice.judge import OptionAdvice, Verdict, advise
 from compilegate.advice.render import in_the_way
 from compilegate.advice.rules import Range
@@ -167,13 +167,13 @@ def test_a_profile_counts_on_the_machine_that_it_was_taken_on(tmp_path):
     shares = {"compute": Range(0.2, 0.24), "launches": Range(0.05, 0.07), "data": Range(0.6, 0.7)}
     parts = {**shares, "communication": Range(0.0, 0.0), "other": Range(0.02, 0.05)}
     told = "runs_per_week = 3\nhours = 6"
-    here = known(tmp_path, advice=told, profiled=Profiled(parts=parts, hardware="NVIDIA A10G (8)"))
+    here = known(tmp_path, advice=told, profiled=("NVIDIA A10G (8)", parts))
     assert here.bottleneck.value == "data"
     found = advise(here).option("training-compiler")
     assert found.verdict is Verdict.OFF
     assert found.outcome is not None
     assert found.outcome.saved_share.high <= 0.24 + 0.07
-    there = known(tmp_path, advice=told, profiled=Profiled(parts=parts, hardware="AMD EPYC"))
+    there = known(tmp_path, advice=told, profiled=("AMD EPYC", parts))
     assert there.bottleneck.value is None
     assert "another machine" in there.bottleneck.source
 

@@ -65,7 +65,8 @@ def changes(draw: st.DrawFn) -> dict[str, Any]:
 
 def changed(bert: Facts, change: dict[str, Any]) -> Facts:
     change = dict(change)
-    asked = dataclasses.replace(bert.asked, instance_type=change.pop("instance_type"))
+    asked = {key: change.pop(key) for key in ("instance_type", "model")}
+    asked = dataclasses.replace(bert.asked, **asked)
     return dataclasses.replace(bert, asked=asked, needs=(), **change)
 
 
