@@ -15,7 +15,7 @@ from compilegate.advice.render import in_the_way
 from compilegate.cli import main
 from compilegate.rules import table
 from compilegate.workload import read_workload
-from tests.advice.declared import KNOWN, TORCH, TREES, declared, known
+from tests.advice.declared import KNOWN, declared, known
 
 SHORT = 'runs_per_week = 3\nhours = 0.25\nbottleneck = "compute"'
 
@@ -97,22 +97,6 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(folder, words, told):
     assert told in result.output + result.stderr
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("hours = 0", "0.001"),
-        ("usd_per_hour = 1e300", "1000000"),
-        ('bottleneck = "gpu"', "compute"),
-        ("hurs = 3", "hours"),
-    ],
-)
-def test_a_wrong_key_of_advice_is_named(folder, line, told):
-    declared(folder, advice=line)
-    result = asked(folder, "bert")
-    assert result.exit_code == 2
-    assert told in result.output + result.stderr
-
-
 def test_files_of_the_home_that_are_no_verdict_are_passed_over(folder):
     execution = folder / "home" / "executions" / "abc"
     execution.mkdir(parents=True)
@@ -140,6 +124,7 @@ def test_one_price_holds_wherever_something_is_priced(tmp_path):
         ({"timm", "sklearn"}, "", "pytorch"),
         ({"sklearn"}, "", "scikit-learn"),
         ({"sklearn", "ours"}, 'framework = "pytorch"', "pytorch"),
+        ({"flax", "optax"}, 'framework = "pytorch"', "pytorch"),  # that decides nothing
         ({"tensorflow"}, "", "tensorflow"),
         ({"ours"}, "", None),
     ],
@@ -148,15 +133,10 @@ def test_the_framework_is_what_a_program_imports_or_people_say(
     tmp_path, libraries, told, framework
 ):
     facts = known(tmp_path, program=True, advice=told, libraries=frozenset(libraries))
+    doubtful = not libraries.isdisjoint({"transformers", "optax"})
     assert facts.framework.value == framework
-    assert facts.framework.known == (framework is not None and "transformers" not in libraries)
-
-
-def test_what_people_say_against_their_programs_imports_decides_nothing(tmp_path):
-    told = f'{KNOWN}\nframework = "pytorch"'
-    found = known(tmp_path, program=True, advice=told, libraries=TREES).framework
-    assert not found.known
-    assert "but the program imports xgboost" in found.source
+    assert facts.framework.known == (framework is not None and not doubtful)
+    assert ("but the program imports flax" in facts.framework.source) is ("optax" in libraries)
 
 
 # What the check found in the workload's own script.
@@ -225,4 +205,4 @@ def test_the_command_reads_the_workloads_own_script(tmp_path):
     (first, *_) = option["obstacles"]
     assert first["severity"] == "error"
     assert first["sentence"].startswith(f"{path.stem}/train.py:5:1: ")
-    assert told["facts"]["framework"]["value"] in TORCH | {"pytorch"}
+    assert told["facts"]["framework"]["value"] == "pytorch"
