@@ -135,12 +135,10 @@ def _words(one: Experience) -> str:
 def _words_of_others(found: Sequence[Experience], facts: Facts) -> str:
     workloads = ", ".join(sorted({each.workload for each in found}))
     least = rules().thresholds["off_speedup"]
-    fast = sum(each.speedup.low >= least for each in found)
+    fast = f"{sum(each.speedup.low >= least for each in found)} of {len(found)}"
     but = ", ".join(dict.fromkeys(word for each in found for word in each.differences(facts)))
-    return (
-        f"{workloads}, of the same model family, shapes, precision and instance: {fast} of "
-        f"{len(found)} were surely {least:.2f} times as fast{but and f'; they trained {but}'}"
-    )
+    alike = f"{workloads}, of the same model family, shapes, precision and instance"
+    return f"{alike}: {fast} were surely {least:.2f} times as fast{but and f'; they trained {but}'}"
 
 
 # By what is published or assumed.

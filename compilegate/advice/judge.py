@@ -131,10 +131,8 @@ class Advice:
         """What the next step saves in a year, or in the first, after its benchmark."""
         if self.best is None:
             return NOTHING
-        outcome = self.best.outcome
-        if outcome is None:
-            return None
-        return outcome.first_year_usd if first_year else outcome.saved_usd_per_year
+        found = self.best.outcome
+        return found and (found.first_year_usd if first_year else found.saved_usd_per_year)
 
 
 def advise(facts: Facts, experiences: Iterable[Experience] = ()) -> Advice:
@@ -340,57 +338,46 @@ def _of_no_use(facts: Facts, option: Option) -> str | None:
         return why_not if name is None else None
     if option.attacks == ("communication",) and facts.instances == 1:
         return "it serves several instances, and there is one"
-    found = None
-    if option.library is not None:
-        found = library_obstacle(option.library, facts.framework.value, facts.instance_type)
-    return option.never or found
+    name, here = facts.framework.value, facts.instance_type
+    return option.never or (option.library and library_obstacle(option.library, name, here))
 
 
 def _fit_of_model(facts: Facts, option: Option) -> Said:
     framework, family = facts.framework, facts.family
     by_model = option.kind == "compiler" or option.families
-    outside = bool(option.families) and family.value not in option.families
     if framework.value is None or not by_model:
         return Said(Stance.FOR, framework.source, framework.known)
     if family.value is None:
         return Said(Stance.OPEN, family.source, family.known)
+    outside = bool(option.families) and family.value not in option.families
     if option.name == "training-compiler":
-        return _fit_of_tests(facts, option, outside=outside)
+        tested = "AWS's FAQ names" if tested_row(facts) is None else "AWS tested"
+        if untested := findings(facts, option).get("untested-model"):
+            slower = f"{untested.reason}, so it may be slower"
+            return Said(Stance.AGAINST, slower, remedy=untested.remedy)
+        none = f", but published no speed of {family.value} models" * outside
+        stance = Stance.AGAINST if outside else Stance.FOR
+        return Said(stance, f"{tested} {facts.asked.model}{none}", outside or framework.known)
     if outside:
         serves = " and ".join(option.families)
         return Said(Stance.STOPS, f"it serves {serves} models, not {family.value}", family.known)
-    if family.value == "transformer":
-        return Said(Stance.FOR, f"{framework.source}; {family.source}", framework.known)
-    return Said(Stance.AGAINST, f"gains of {family.value} models vary: {family.source}")
-
-
-def _fit_of_tests(facts: Facts, option: Option, *, outside: bool) -> Said:
-    """What AWS tried with Training Compiler."""
-    if untested := findings(facts, option).get("untested-model"):
-        slower = f"{untested.reason}, so it may be slower"
-        return Said(Stance.AGAINST, slower, remedy=untested.remedy)
-    tested = "AWS's FAQ names" if tested_row(facts) is None else "AWS tested"
-    if outside:
-        none = f"published no speed of {facts.family.value} models"
-        return Said(Stance.AGAINST, f"{tested} {facts.asked.model}, but {none}")
-    return Said(Stance.FOR, f"{tested} {facts.asked.model}", facts.framework.known)
-
-
-_SHAPES = {
-    "static": (Stance.FOR, "every step has the same shapes"),
-    "few": (Stance.AGAINST, "a few shapes, of which each is compiled once"),
-    "varying": (Stance.AGAINST, "shapes vary, so that it compiles again or runs slower"),
-}
+    fits = family.value == "transformer"
+    why = f"{framework.source}; " if fits else f"gains of {family.value} models vary: "
+    stance = Stance.FOR if fits else Stance.AGAINST
+    return Said(stance, why + family.source, framework.known or not fits)
 
 
 def _shapes(facts: Facts, option: Option, _: Outcome | None) -> Said:
     shapes = facts.shapes
-    if shapes.value is None:
-        return Said(Stance.OPEN, shapes.source, shapes.known)
-    stance, why = _SHAPES[shapes.value]
+    stance, why = Stance.AGAINST, "shapes vary, so that it compiles again or runs slower: "
     if shapes.value == "varying" and option.static_only:
-        stance, why = Stance.STOPS, "it needs static shapes, and they vary"
-    return Said(stance, f"{why}: {shapes.source}", shapes.known)
+        stance, why = Stance.STOPS, "it needs static shapes, and they vary: "
+    elif shapes.value != "varying":
+        stance, why = {
+            "static": (Stance.FOR, "every step has the same shapes: "),
+            "few": (Stance.AGAINST, "a few shapes, of which each is compiled once: "),
+        }.get(shapes.value or "", (Stance.OPEN, ""))
+    return Said(stance, why + shapes.source, shapes.known)
 
 
 def _amortisation(facts: Facts, option: Option, outcome: Outcome | None) -> Said:

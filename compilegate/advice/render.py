@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
-from compilegate.advice.effects import WEEKS_PER_YEAR, Ends, Outcome, tested_row
+from compilegate.advice.effects import Ends, tested_row
 from compilegate.advice.facts import Facts
 from compilegate.advice.judge import Advice, OptionAdvice, Stance, Verdict, in_order, words_of_hours
 from compilegate.advice.rules import NOTHING, Range, rules
@@ -27,11 +27,6 @@ WIDTH = 100
 def _between(amount: Range, form: str) -> str:
     low, high = form.format(amount.low), form.format(amount.high)
     return low if low == high else f"{low} to {high}"
-
-
-def times(amount: Range) -> str:
-    """A ratio."""
-    return _between(amount, "{:.2f}")
 
 
 def share(amount: Range) -> str:
@@ -116,21 +111,17 @@ def _decides(facts: Facts, option: OptionAdvice) -> str:
         return option.reason
     seconds, length = outcome.effect.compile_seconds, facts.hours.value
     if option.own is None:
-        found.append(f"{times(outcome.effect.whole_speedup)} times as fast")
+        found.append(f"{_between(outcome.effect.whole_speedup, '{:.2f}')} times as fast")
     if seconds != NOTHING:
         run = "" if length is None else f" in a run of {words_of_hours(length)}"
         found.append(f"{_between(seconds, '{:.3g}')} s of compiling{run}")
     if outcome.benchmark_jobs:
-        found.append(_benchmark(outcome))
+        took, cost = outcome.benchmark_hours, outcome.benchmark_usd
+        together = "" if took is None else f" ({words_of_hours(took)} together)"
+        jobs = f"a benchmark is {outcome.benchmark_jobs} more jobs{together}"
+        repays = "" if cost is None else f", {usd(cost)}{_repaid(outcome.runs_to_repay)}"
+        found.append(f"{jobs} and {outcome.engineer_hours:g} h of a person{repays}")
     return "; ".join(found)
-
-
-def _benchmark(outcome: Outcome) -> str:
-    took, cost = outcome.benchmark_hours, outcome.benchmark_usd
-    words = f"a benchmark is {outcome.benchmark_jobs} more jobs"
-    words += "" if took is None else f" ({words_of_hours(took)} together)"
-    words += f" and {outcome.engineer_hours:g} h of a person"
-    return words + ("" if cost is None else f", {usd(cost)}{_repaid(outcome.runs_to_repay)}")
 
 
 def _rests_on(facts: Facts, option: OptionAdvice) -> str:
@@ -162,7 +153,7 @@ _CHANGES = {
 
 
 def _would_change(option: OptionAdvice) -> str:
-    least, outcome = f"{rules().thresholds['off_speedup']:.2f} times", option.outcome
+    least = f"{rules().thresholds['off_speedup']:.2f} times"
     worse = f"an execution that measures less than {least}, or a worse model"
     enabled = option.verdict is Verdict.ENABLE
     if option.own is not None:
@@ -178,10 +169,8 @@ def _would_change(option: OptionAdvice) -> str:
     change = _CHANGES.get(found.of, "an execution that measures it")
     if found.stance is Stance.STOPS and found.of == "fit":
         change = "another framework, instance or model"
-    if found.stance is Stance.STOPS and found.of == "dollars" and outcome is not None:
-        cost, saved = outcome.benchmark_usd, outcome.saved_usd
-        if cost is not None and saved is not None and saved.high > 0:
-            change = f"{cost.low / saved.high / WEEKS_PER_YEAR:.2g} runs a week or more"
+    elif found.stance is Stance.STOPS and found.of == "dollars":
+        change = "longer or more runs, at a price that counts"
     return found.remedy or change.format(find_out=which.find_out)
 
 
@@ -197,37 +186,31 @@ def advice_text(
 ) -> Iterator[str]:
     """One workload: the compilers' answer, and that of the best option where it is another. With
     `everything` all options, by the seven considerations, and what is not known."""
-    facts, rather = advice.facts, _rather(advice)
+    facts, rather, to_do = advice.facts, _rather(advice), advice.to_do
     shown = [advice.compiler, *([] if rather is None else [rather])]
-    yield f"{facts.workload}: {headline(advice)}"
-    yield f"  {_known_line(facts)}"
+    yield from (f"{facts.workload}: {headline(advice)}", f"  {_known_line(facts)}")
     if everything:
         yield from ("", *_table(advice))
-        shown = advice.to_do
+        shown = to_do
     for option in shown:
         yield from ("", f"  {option.rule.title}: {_verdict(option)}")
         for name, line in answer(advice, option, passing).items():
             yield from _wrapped(f"    {f'{name}:':<14}", line)
-        if everything:
-            yield from _considered(option)
-    if not everything:
-        open_too = [
-            it for it in advice.to_do if it.outcome is not None or it.rule.kind == "machine"
-        ]
-        others = ", ".join(within(it.rule.title) for it in open_too if it not in shown)
-        yield from ("", *(_wrapped("  Also open: ", others) if others else ()))
-        yield f"  All options, the considerations: compilegate advise {facts.workload} --options"
-        return
+        yield from _considered(option) if everything else ()
     off = [each for each in advice.options if each.verdict is Verdict.OFF]
-    for title, lines in (
-        ("Stays off:", [f"{each.rule.title}: {each.reason}" for each in off]),
-        (
-            "Not known, the weightiest first:",
-            [f"{it.question} It settles {it.settles}. {it.find_out}." for it in advice.missing],
-        ),
-        ("How likely the gate passes a model that is as good:", forecast),
-    ):
-        yield from ("", f"  {title}") if lines else ()
+    known = [it for it in to_do if it.outcome is not None or it.rule.kind == "machine"]
+    others = ", ".join(within(it.rule.title) for it in known if it not in shown)
+    missing = [f"{it.question} It settles {it.settles}. {it.find_out}." for it in advice.missing]
+    folded = f"All options, the considerations: compilegate advise {facts.workload} --options"
+    sections = {"Also open:": [others] if others else [], folded: []}
+    if everything:
+        sections = {
+            "Stays off:": [f"{each.rule.title}: {each.reason}" for each in off],
+            "Not known, the weightiest first:": missing,
+            "How likely the gate passes a model that is as good:": list(forecast),
+        }
+    for title, lines in sections.items():
+        yield from ("", f"  {title}") if lines or title == folded else ()
         for line in lines:
             yield from _wrapped("    ", line)
 
@@ -241,12 +224,10 @@ _MARKS = dict(zip(Stance, "+-x? ", strict=True))
 
 
 def _considered(option: OptionAdvice) -> Iterator[str]:
-    titles = [each.title for each in rules().considerations]
-    for rank, said in enumerate(option.considerations, start=1):
-        if said.sentence:
-            assumed = "" if said.known or said.stance is Stance.OPEN else " (assumed)"
-            line = f"{titles[rank - 1]}: {said.sentence}{assumed}"
-            yield from _wrapped(f"    {_MARKS[said.stance]} {rank}. ", line)
+    for rank, (of, said) in enumerate(zip(rules().considerations, option.considerations), start=1):
+        assumed = "" if said.known or said.stance is Stance.OPEN else " (assumed)"
+        line = f"{of.title}: {said.sentence}{assumed}"
+        yield from _wrapped(f"    {_MARKS[said.stance]} {rank}. ", line) if said.sentence else ()
 
 
 def _wrapped(label: str, text: str) -> list[str]:
@@ -259,11 +240,10 @@ def headline(advice: Advice) -> str:
     """The decision in one sentence."""
     rather, compiler = _rather(advice), advice.compiler
     title = within(compiler.rule.title)
-    said = f"benchmark {title}."
-    if compiler.verdict is Verdict.OFF:
-        said = "no compiler is worth it."
-    elif compiler.verdict is Verdict.ENABLE:
-        said = f"enable {title}{', and let the gate measure it' * (compiler.own is None)}."
+    said = {
+        Verdict.OFF: "no compiler is worth it.",
+        Verdict.ENABLE: f"enable {title}{', and let the gate measure it' * (not compiler.own)}.",
+    }.get(compiler.verdict, f"benchmark {title}.")
     return said if rather is None else f"{said} Rather look at {within(rather.rule.title)}."
 
 
@@ -333,23 +313,20 @@ def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def portfolio_text(advices: Sequence[Advice], problems: Sequence[str] = ()) -> Iterator[str]:
     """Where to start, and what would be saved; `problems` are files that cannot be read."""
-    ordered = in_order(advices)
-    start = next((each for each in ordered if each.best is not None), None)
-    count = f"{len(ordered)} workload{'' if len(ordered) == 1 else 's'}"
-    if start is None or start.best is None:
-        yield f"{count}: nothing is worth a benchmark."
-    else:
-        untold = sum(each.saved() is None for each in ordered)
-        total = f"{usd(saved_by_all(ordered))} a year may be saved by one option each"
-        total += f"; of {untold} more the savings are not known in dollars yet" * bool(untold)
-        first = f"Start with {start.facts.workload}: {within(start.best.rule.title)}."
-        yield f"{count}: {total}. {first}"
+    ordered, said = in_order(advices), "nothing is worth a benchmark."
     rows = [("WORKLOAD", "VERDICT", "NEXT STEP", "SAVED A YEAR", "FIRST YEAR")]
     for each in ordered:
-        best = each.best
-        step = (Verdict.OFF, "no change") if best is None else (best.verdict, best.rule.title)
         saved = (usd(each.saved()), usd(each.saved(first_year=True)))
-        rows.append((each.facts.workload, str(step[0]), step[1], *saved))
+        step = (str(Verdict.OFF), "no change")
+        if each.best is not None:
+            step = (str(each.best.verdict), each.best.rule.title)
+        rows.append((each.facts.workload, *step, *saved))
+    if ordered and ordered[0].best is not None:
+        untold = sum(each.saved() is None for each in ordered)
+        said = f"{usd(saved_by_all(ordered))} a year may be saved by one option each"
+        said += f"; of {untold} more the savings are not known in dollars yet" * bool(untold)
+        said += f". Start with {rows[1][0]}: {within(rows[1][2])}."
+    yield f"{len(ordered)} workload{'s' * (len(ordered) != 1)}: {said}"
     yield from ("", *_columns(rows))
     yield from ("", *problems) if problems else ()
 
@@ -363,7 +340,7 @@ def saved_by_all(advices: Sequence[Advice]) -> Range:
 
 # JSON.
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 2
 _NOT_SHOWN = ("rule", "asked", "needs", "obstacles")
 
 
@@ -406,7 +383,7 @@ def portfolio_document(advices: Sequence[Advice], problems: Sequence[str] = ()) 
     ordered = in_order(advices)
     return {
         "schema_version": SCHEMA_VERSION,
-        "start": next((each.facts.workload for each in ordered if each.best is not None), None),
+        "start": next((it.facts.workload for it in ordered if it.best is not None), None),
         "saved_usd_per_year": _plain(saved_by_all(ordered)),
         "workloads": [advice_document(each) for each in ordered],
         "problems": list(problems),
