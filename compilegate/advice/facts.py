@@ -26,31 +26,10 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-_MODULES = {
-    "pytorch": "torch torchvision timm fastai sentence_transformers pytorch_lightning lightning "
-    "accelerate torch_xla diffusers",
-    "tensorflow": "tensorflow tf_keras",
-    "jax": "jax flax",
-}
-"""What a script imports of the frameworks that have a graph."""
 WITHOUT_A_GRAPH = modules_without_a_graph()
 """The modules of those that have none, by framework."""
 BESIDE_OTHERS = "scikit-learn"
 """Many a program of another framework takes its metrics and splits."""
-_FAMILIES = {
-    "diffusion": r"diffusion|sdxl|flux|ddpm|stable-?diff",
-    "transformer": r"bert|gpt|t5|roberta|bart|electra|mpnet|xlm|xlnet|deberta|minilm|llama|mistral"
-    r"|qwen|gemma|opt-|bloom|falcon|pythia|phi-|vit|vision.?transformer|clip|whisper|swin|transformer",
-    "vision": r"resnet|resnext|efficientnet|convnext|vgg|densenet|rcnn|yolo|unet|mobilenet",
-}
-"""Families by the model's name, the first that matches."""
-_OPTION_OF = {
-    "inductor": "torch-compile",
-    "cudagraphs": "cuda-graphs",
-    "training-compiler": "training-compiler",
-    "neuron": "neuron",
-}
-"""Options of the rules by compiler, and by backend of torch.compile."""
 HALF = ("bf16", "fp16")
 WEEKS = 52
 """A year of a schedule in whole weeks."""
@@ -245,7 +224,10 @@ def option_of(
     if compiler == "eager":
         return "bf16" if precision in HALF and before == "fp32" else None
     name = str(backend or "inductor") if compiler == "torch-compile" else compiler
-    return _OPTION_OF.get(name or "")
+    found = (
+        it.name for it in rules().options if it.compiler and name == (it.backend or it.compiler)
+    )
+    return next(found, None)
 
 
 def _of_the_model(reason: Reason) -> bool:
@@ -379,7 +361,7 @@ def _framework(workload: Workload, libraries: frozenset[str]) -> Fact[str]:
     if isinstance(workload.kind, TextClassification):
         return Fact("pytorch", "the built-in program trains with PyTorch")
     graphless = {} if "transformers" in libraries else WITHOUT_A_GRAPH
-    named = {name: modules.split() for name, modules in (_MODULES | graphless).items()}
+    named = {name: modules.split() for name, modules in (rules().modules | graphless).items()}
     found = {name: [it for it in modules if it in libraries] for name, modules in named.items()}
     imported = {name: modules[0] for name, modules in found.items() if modules}
     if told is not None:
@@ -406,7 +388,7 @@ def _family(workload: Workload, model: str | None, framework: Fact[str]) -> Fact
         return Fact("trees", f"{framework.value} has no graph")
     if isinstance(workload.kind, TextClassification):
         return Fact("transformer", "the built-in program trains an encoder of transformer blocks")
-    for family, pattern in _FAMILIES.items():
+    for family, pattern in rules().families.items():
         if re.search(pattern, (model or "").lower()):
             return Fact(family, f"the model is called {model}")
     return Fact(None, "no name of a model says which family it is of")

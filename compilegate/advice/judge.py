@@ -257,8 +257,8 @@ def consider(facts: Facts, option: Option, outcome: Outcome | None) -> tuple[Sai
     is not known stops nothing and proves nothing."""
     found = []
     for each in rules().considerations:
-        kinds, judge = _JUDGES[each.name]
-        said = judge(facts, option, outcome) if option.kind in kinds else NOT_HERE
+        judge = _JUDGES[each.name]
+        said = judge(facts, option, outcome) if option.kind in each.kinds else NOT_HERE
         if not said.known and said.stance in (Stance.FOR, Stance.STOPS):
             said = replace(said, stance=Stance.OPEN)
         if option.kind == "compiler" and said.stance is not Stance.STOPS:
@@ -461,15 +461,13 @@ def _dollars(facts: Facts, option: Option, outcome: Outcome | None) -> Said:
     return Said(stance, why)
 
 
-_COMPILERS = ("compiler",)
-_CHANGES = ("compiler", "library", "machine", "precision")
-_JUDGES: dict[str, tuple[tuple[str, ...], Callable[[Facts, Option, Outcome | None], Said]]] = {
-    "bottleneck": (_CHANGES, _bottleneck),
-    "fit": ((*_CHANGES, "trees"), _fit),
-    "shapes": (_COMPILERS, _shapes),
-    "amortisation": (_COMPILERS, _amortisation),
-    "precision": (("compiler", "precision"), _precision),
-    "hyperparameters": (_COMPILERS, _hyperparameters),
-    "dollars": ((*_CHANGES, "trees"), _dollars),
+_JUDGES: dict[str, Callable[[Facts, Option, Outcome | None], Said]] = {
+    "bottleneck": _bottleneck,
+    "fit": _fit,
+    "shapes": _shapes,
+    "amortisation": _amortisation,
+    "precision": _precision,
+    "hyperparameters": _hyperparameters,
+    "dollars": _dollars,
 }
-"""The kinds of options for which each consideration matters, and what judges."""
+"""What judges each consideration."""

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
-from compilegate.advice.effects import Ends, tested_row
+from compilegate.advice.effects import WEEKS_PER_YEAR, Ends, tested_row
 from compilegate.advice.facts import Facts
 from compilegate.advice.judge import Advice, OptionAdvice, Stance, Verdict, in_order, words_of_hours
 from compilegate.advice.rules import NOTHING, Range, rules
@@ -142,16 +142,6 @@ def _rests_on(facts: Facts, option: OptionAdvice) -> str:
     return found if row is None else f"{found}; {row[1]}"
 
 
-_CHANGES = {
-    "bottleneck": "another bottleneck: {find_out}",
-    "shapes": "the same shapes in every step: pad, or resize and crop to one size",
-    "amortisation": "longer runs, or an execution that measures a gain nevertheless",
-    "precision": 'precision = "fp16", in the baseline too',
-    "hyperparameters": "a larger batch with its learning rate, in the baseline too",
-}
-"""What would change the answer, by the consideration that decides; else a measurement."""
-
-
 def _would_change(option: OptionAdvice) -> str:
     least = f"{rules().thresholds['off_speedup']:.2f} times"
     worse = f"an execution that measures less than {least}, or a worse model"
@@ -166,12 +156,14 @@ def _would_change(option: OptionAdvice) -> str:
     which = next(each for each in rules().considerations if each.name == found.of)
     if found.stance is Stance.OPEN:
         return f"an answer. {which.question} To find out: {which.find_out}"
-    change = _CHANGES.get(found.of, "an execution that measures it")
-    if found.stance is Stance.STOPS and found.of == "fit":
-        change = "another framework, instance or model"
-    elif found.stance is Stance.STOPS and found.of == "dollars":
-        change = "longer or more runs, at a price that counts"
-    return found.remedy or change.format(find_out=which.find_out)
+    outcome, change = option.outcome, which.change
+    if found.of == "fit" and found.stance is not Stance.STOPS:
+        change = "an execution that measures it"
+    if found.of == "dollars" and found.stance is Stance.STOPS and outcome is not None:
+        cost, saved = outcome.benchmark_usd, outcome.saved_usd
+        if cost is not None and saved is not None and saved.high > 0:
+            change = f"{cost.low / saved.high / WEEKS_PER_YEAR:.2g} runs a week or more"
+    return found.remedy or change
 
 
 # The text for a terminal.
@@ -224,9 +216,9 @@ _MARKS = dict(zip(Stance, "+-x? ", strict=True))
 
 
 def _considered(option: OptionAdvice) -> Iterator[str]:
-    for rank, (of, said) in enumerate(zip(rules().considerations, option.considerations), start=1):
+    for rank, said in enumerate(option.considerations, start=1):
         assumed = "" if said.known or said.stance is Stance.OPEN else " (assumed)"
-        line = f"{of.title}: {said.sentence}{assumed}"
+        line = f"{rules().considerations[rank - 1].title}: {said.sentence}{assumed}"
         yield from _wrapped(f"    {_MARKS[said.stance]} {rank}. ", line) if said.sentence else ()
 
 

@@ -72,6 +72,10 @@ class Consideration:
     settles: str
     """What the answer decides."""
     find_out: str
+    kinds: tuple[Kind, ...]
+    """Of the options for which it matters."""
+    change: str
+    """What would turn an answer that it decides."""
     rules: tuple[str, ...]
     """The rules of `compilegate check` that bear on it."""
 
@@ -131,6 +135,10 @@ class Rules:
     date: str
     thresholds: Mapping[str, float]
     """From when on something counts."""
+    modules: Mapping[str, str]
+    """By framework."""
+    families: Mapping[str, str]
+    """Patterns of names."""
     considerations: tuple[Consideration, ...]
     options: tuple[Option, ...]
 
@@ -145,8 +153,10 @@ def rules() -> Rules:
     return Rules(
         date=raw["date"],
         thresholds=raw["thresholds"],
+        modules=raw["modules"],
+        families=raw["families"],
         considerations=tuple(
-            Consideration(rules=table().bearing_on(each["name"]), **each)
+            Consideration(rules=table().bearing_on(each["name"]), **_typed(each))
             for each in raw["considerations"]
         ),
         options=tuple(Option(**_typed(each)) for each in raw["options"]),
