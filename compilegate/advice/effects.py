@@ -1,9 +1,8 @@
 """What an option is expected to do to a run: by executions of the workload, then of others, then by
 what was published or is assumed; and what that saves. Pure.
 
-Time follows Amdahl's law: only the parts of a step that an option attacks get faster. Dollars are
-hours times the machines' price. What is saved is after the option's own compilation, and a
-benchmark is what an execution trains: every arm with every seed of the workload.
+Only the parts of a step that an option attacks get faster (Amdahl's law). A saving is after the
+option's own compilation; a benchmark trains every arm with every seed of the workload.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ MOST_RUNS = 1_000_000
 
 
 class Basis(StrEnum):
-    """What an expected outcome rests on."""
-
     MEASURED = "an execution here"
     SIMILAR = "executions of other workloads"
     ELSEWHERE = "an execution under other conditions, and a rule of thumb"
@@ -116,7 +113,6 @@ def chance_of(found: Experience, speedup: float) -> float:
 def _measured(
     found: Sequence[Experience], basis: Basis, sentence: str, prior: Effect | None
 ) -> Effect:
-    """The hull of all: workloads differ among themselves, and the next one may lie beyond."""
     compiling = [each.compile_seconds for each in found if each.compile_seconds is not None]
     compiling = compiling or [NOTHING if prior is None else prior.compile_seconds]
     speedup = found[0].speedup.hull(*(each.speedup for each in found))
@@ -233,26 +229,22 @@ def findings(facts: Facts, option: Option) -> dict[str, Finding]:
 
 
 def next_instance(facts: Facts) -> tuple[str | None, str]:
-    """The newer instance that a job would take: one on which every arm of the file can run, with as
-    many accelerators where there is such a one, else the cheapest. And what it costs, or why there
-    is none."""
-    found, refused = [], []
-    here, now = instance_of(facts.instance_type), facts.usd_per_run_hour
+    """The cheapest of the newer instances on which every arm of the file can run, for a job with as
+    many accelerators or more; and what it costs, or why there is none."""
+    found, refused, now = [], [], facts.usd_per_run_hour
+    here = instance_of(facts.instance_type)
     wanted = facts.instances * (1 if here is None else here.accelerators)
     for name in upgrades(instance_class(facts.instance_type)):
         asked = (replace(each, instance_type=name) for each in facts.needs)
         against = [it.reason for each in asked for it in check(each) if it.severity == "refusal"]
-        if against:
-            refused.append(against[0])
-            continue
-        new = instance_of(name)
-        each = 1 if new is None else new.accelerators
-        count, price = max(1, -(-wanted // each)), price_near(name, facts.asked.region).value
+        refused += against[:1]
+        new, price = instance_of(name), price_near(name, facts.asked.region).value
+        count = math.ceil(wanted / (1 if new is None else new.accelerators))
         factor = price * count / now if price and now else math.inf
-        found.append((count * each != wanted, factor, f"{count} x {name}"))
+        found += [] if against else [(factor, f"{count} x {name}")]
     if not found:
         return None, "; ".join(refused) or f"the catalog has none after {facts.instance_type}"
-    _, factor, name = min(found)
+    factor, name = min(found)
     times = f"{factor:.2f} times"
     costs = f"{times} the price an hour, which pays where it is {times} as fast or more"
     return name, "at a price that is not known" if factor == math.inf else costs
@@ -313,10 +305,8 @@ class Outcome:
     """Beyond the one job of the baseline that would run anyway; 0: it has been made already."""
     benchmark_hours: Range | None
     benchmark_usd: Range | None
-    """Machines and people."""
     engineer_hours: float
     runs_to_repay: Ends | None
-    """Runs until the benchmark is repaid."""
 
 
 def outcome_of(facts: Facts, effect: Effect, *, arms: int, engineer_hours: float) -> Outcome:

@@ -57,15 +57,12 @@ Profiled = tuple[str, Mapping[Part, Range]]
 
 @dataclass(frozen=True, kw_only=True)
 class Obstacle:
-    """What `compilegate check` found in the workload's own script."""
+    """What `compilegate check` found in the workload's own script, and in which compilers' way."""
 
     rule: str
     severity: str
-    """`error`, `warning` or `note`."""
     sentence: str
-    """What it is and where, without a full stop."""
     compilers: tuple[str, ...]
-    """In whose way it stands, by the names of the check."""
 
 
 # What finished executions measured.
@@ -116,7 +113,6 @@ class Experience(Measured):
 
     arm: str
     option: str
-    """The option of the rules that the candidate is."""
     outcome: str
     """`pass`, `fail` or `inconclusive`, as the gate judged."""
     regression: str | None
@@ -125,7 +121,6 @@ class Experience(Measured):
     """The gate's interval: steps of the candidate against the baseline."""
     estimate: float
     confidence: float
-    """Each end's of the interval."""
     compile_seconds: Range | None
     """From a warm compile cache to a cold one; None where jobs only printed their speed."""
     same_batch: bool
@@ -246,7 +241,6 @@ class Facts:
     workload: str
     framework: Fact[str]
     family: Fact[str]
-    """The model family: transformer, vision, diffusion, recommender, trees, custom."""
     asked: Asked
     """What the baseline asks for, in the words of the catalog, which says what can run."""
     needs: tuple[Asked, ...]
@@ -259,19 +253,15 @@ class Facts:
     instances: int
     bottleneck: Fact[str]
     parts: Mapping[Part, Range]
-    """The share of a step that each part takes."""
     shapes: Fact[str]
     """`static`, `few` or `varying`."""
     hours: Fact[Range]
-    """One training job of the baseline."""
     precision: str
     sequence_length: int | None
     batch_size: int
     runs_per_week: Fact[float]
     usd_per_hour: Fact[float]
-    """One instance."""
     engineer_hours: float | None
-    """None: each option's own are assumed."""
     obstacles: tuple[Obstacle, ...] = ()
     """What stands in the workload's own script, the gravest first."""
 

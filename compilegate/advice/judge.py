@@ -1,9 +1,8 @@
 """Enable, benchmark first, or stay off: the seven considerations and the judgement of each option;
 and the order in which options and workloads are worth being worked through. Pure.
 
-A consideration stands for the option, against it, stops it, leaves it open, or does not matter
-here. A verdict is confident, `enable` or `stay off`, only where what decides it is known; what is
-open leads to `benchmark first`, with the question that would settle it.
+A verdict is confident, `enable` or `stay off`, only where what decides it is known; what is open
+leads to `benchmark first`, with the question that would settle it.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ class Verdict(StrEnum):
 
 
 class Stance(StrEnum):
-    """What a consideration says of an option."""
-
     FOR = "for"
     AGAINST = "against"
     STOPS = "stops"
@@ -49,30 +46,25 @@ class Stance(StrEnum):
 
 @dataclass(frozen=True)
 class Said:
-    """What one consideration says of one option."""
+    """What one consideration says of one option, and whether the fact behind it is known."""
 
     stance: Stance
     sentence: str
-    """Why, without a full stop; empty where it does not matter."""
     known: bool = True
-    """Whether the fact behind it is, or assumed."""
     remedy: str = ""
     """What would change it, as far as the catalog says."""
     of: str = ""
-    """The consideration's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptionAdvice:
-    """One option for one workload."""
+    """One option for one workload, and what decided; the weightiest consideration first."""
 
     rule: Option
     verdict: Verdict
     reason: str
-    """What decided, without a full stop."""
     in_use: bool
     considerations: tuple[Said, ...]
-    """The weightiest first."""
     outcome: Outcome | None
     """None: it cannot be taken, or nothing is known of what it would do."""
     own: Experience | None
@@ -132,7 +124,8 @@ class Advice:
         if self.best is None:
             return NOTHING
         found = self.best.outcome
-        return found and (found.first_year_usd if first_year else found.saved_usd_per_year)
+        year, first = (found.saved_usd_per_year, found.first_year_usd) if found else (None, None)
+        return first if first_year else year
 
 
 def advise(facts: Facts, experiences: Iterable[Experience] = ()) -> Advice:
@@ -158,10 +151,9 @@ def in_order(advices: Iterable[Advice]) -> list[Advice]:
 
 
 def rank(option: OptionAdvice) -> tuple[float, ...]:
-    """By verdict; then compilers of which something was published or measured, those that are
-    maintained first, and those with the least against them; then by dollars a year, else dollars a
-    run, else the share of a run, by the low end of the range first, since a wide range is no merit;
-    of two that promise as little at worst, the one that is tried faster."""
+    """By verdict; then compilers of which something was published or measured, the maintained
+    first, and those with the least against them; then what is saved at worst, in dollars a year,
+    else a run, else its share; of two that promise as little, the one that is tried faster."""
     outcome, unit, amount = option.outcome, 0, NOTHING
     guessed = option.rule.kind != "compiler" or outcome is None
     if outcome is not None:
@@ -285,26 +277,16 @@ MOST_RUNS_A_YEAR = 5 * 365
 """Nobody is expected to train more often."""
 NOT_HERE = Said(Stance.NEUTRAL, "")
 """The consideration does not matter for the option."""
-_PARTS = {
-    "compute": "arithmetic",
-    "memory": "memory bandwidth",
-    "launches": "launches from the host",
-    "data": "waiting for data",
-    "communication": "communication between GPUs",
-    "other": "what the program does besides",
-}
 
 
 def _bottleneck(facts: Facts, option: Option, _: Outcome | None) -> Said:
-    bound = facts.bottleneck
-    if not option.attacks:
-        return NOT_HERE
-    if bound.value is None:
-        return Said(Stance.OPEN, bound.source, bound.known)
-    part = f"the bottleneck is {_PARTS[bound.value]}"
+    bound, parts = facts.bottleneck, facts.parts
+    if bound.value is None or not option.attacks:
+        return Said(Stance.OPEN, bound.source, known=False) if option.attacks else NOT_HERE
+    part = f"the bottleneck is {rules().parts[bound.value]}"
     if PART_OF.get(bound.value, bound.value) in option.attacks:
         return Said(Stance.FOR, f"{part}, which it makes faster", bound.known)
-    share = facts.parts["data"].low + facts.parts["communication"].low
+    share = parts["data"].low + parts["communication"].low
     least = f" ({share:.0%} or more of a step)" if share else ""
     return Said(Stance.STOPS, f"{part}{least}, which this leaves as it is", bound.known)
 
@@ -470,4 +452,3 @@ _JUDGES: dict[str, Callable[[Facts, Option, Outcome | None], Said]] = {
     "hyperparameters": _hyperparameters,
     "dollars": _dollars,
 }
-"""What judges each consideration."""

@@ -1,9 +1,5 @@
 """Advice for people and programs: four lines for each answer, all options, all workloads, JSON.
-Pure.
-
-The four lines are the same for each answer: whether it is worth it, what decides, what that rests
-on, and what would change it.
-"""
+Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +26,6 @@ def _between(amount: Range, form: str) -> str:
 
 
 def share(amount: Range) -> str:
-    """Parts of a whole in per cent."""
     return f"{_between(amount.times(100), '{:.0f}')}%"
 
 
@@ -53,7 +48,6 @@ def _repaid(ends: Ends | None) -> str:
 
 
 def _probability(chance: float) -> str:
-    """Nothing is certain."""
     return f"a probability of {min(max(chance, 0.01), 0.99):.0%}"
 
 
@@ -105,7 +99,6 @@ def _worth_it(option: OptionAdvice, passing: float | None) -> str:
 
 
 def _decides(facts: Facts, option: OptionAdvice) -> str:
-    """The reason, and the numbers: the gain, compiling, the benchmark."""
     outcome, found = option.outcome, [option.reason]
     if outcome is None or (option.verdict is Verdict.OFF and not option.own):
         return option.reason
@@ -229,7 +222,6 @@ def _wrapped(label: str, text: str) -> list[str]:
 
 
 def headline(advice: Advice) -> str:
-    """The decision in one sentence."""
     rather, compiler = _rather(advice), advice.compiler
     title = within(compiler.rule.title)
     said = {
@@ -254,9 +246,8 @@ def within(title: str) -> str:
 
 
 def in_the_way(advice: Advice) -> str | None:
-    """The one line that `validate` prints, where something should be done: an arm that is declared
-    will not pay, or the script stands in its way. None where nothing should, and where only runs
-    on another machine say that it is short."""
+    """The one line that `validate` prints where an arm that is declared will not pay, or the script
+    stands in its way; None where only runs on another machine say that it is short."""
     facts, found = advice.facts, list[str]()
     arms = [it for it in advice.options if it.name in facts.arms and it.rule.kind == "compiler"]
     for option in arms:
@@ -306,7 +297,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def portfolio_text(advices: Sequence[Advice], problems: Sequence[str] = ()) -> Iterator[str]:
     """Where to start, and what would be saved; `problems` are files that cannot be read."""
     ordered, said = in_order(advices), "nothing is worth a benchmark."
-    rows = [("WORKLOAD", "VERDICT", "NEXT STEP", "SAVED A YEAR", "FIRST YEAR")]
+    rows: list[Sequence[str]] = [("WORKLOAD", "VERDICT", "NEXT STEP", "SAVED A YEAR", "FIRST YEAR")]
     for each in ordered:
         saved = (usd(each.saved()), usd(each.saved(first_year=True)))
         step = (str(Verdict.OFF), "no change")

@@ -40,12 +40,10 @@ class Range:
         return Range(self.low - other.high, self.high - other.low)
 
     def times(self, other: Range | float) -> Range:
-        """The products of both."""
         by = other if isinstance(other, Range) else Range(other, other)
         return over_corners(lambda one, another: one * another, self, by)
 
     def hull(self, *others: Range) -> Range:
-        """The smallest range that holds all."""
         every = (self, *others)
         return Range(min(each.low for each in every), max(each.high for each in every))
 
@@ -59,7 +57,6 @@ def over_corners(amount: Callable[..., float], *ranges: Range) -> Range:
 
 NOTHING = Range(0.0, 0.0)
 UNCHANGED = Range(1.0, 1.0)
-"""As a factor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +67,9 @@ class Consideration:
     title: str
     question: str
     settles: str
-    """What the answer decides."""
     find_out: str
     kinds: tuple[Kind, ...]
-    """Of the options for which it matters."""
     change: str
-    """What would turn an answer that it decides."""
     rules: tuple[str, ...]
     """The rules of `compilegate check` that bear on it."""
 
@@ -99,20 +93,18 @@ class Instead(Figures):
 
 @dataclass(frozen=True, kw_only=True)
 class Option(Figures):
-    """One thing that may be done."""
+    """One thing that may be done; a person spends `engineer_hours` or more on trying it."""
 
     name: str
     title: str
     kind: Kind
     source: str
     engineer_hours: float
-    """The least that a person spends on trying it."""
     compiler: str | None = None
     backend: str | None = None
     library: str | None = None
     """Its name in the catalog, which says where it runs; None for what runs anywhere."""
     attacks: tuple[Part, ...] = ()
-    """The parts of a step that get faster."""
     figures_of: str | None = None
     """What the published figures are of, in words."""
     families: tuple[str, ...] = ()
@@ -133,12 +125,10 @@ class Rules:
     """The whole table, the weightiest consideration first."""
 
     date: str
-    thresholds: Mapping[str, float]
-    """From when on something counts."""
-    modules: Mapping[str, str]
-    """By framework."""
-    families: Mapping[str, str]
-    """Patterns of names."""
+    thresholds: dict[str, float]
+    modules: dict[str, str]
+    families: dict[str, str]
+    parts: dict[str, str]
     considerations: tuple[Consideration, ...]
     options: tuple[Option, ...]
 
@@ -150,17 +140,12 @@ def rules() -> Rules:
     raw = tomllib.loads(text)
     for option in raw["options"]:
         option["instead"] = [Instead(**_typed(each)) for each in option.get("instead", ())]
-    return Rules(
-        date=raw["date"],
-        thresholds=raw["thresholds"],
-        modules=raw["modules"],
-        families=raw["families"],
-        considerations=tuple(
-            Consideration(rules=table().bearing_on(each["name"]), **_typed(each))
-            for each in raw["considerations"]
-        ),
-        options=tuple(Option(**_typed(each)) for each in raw["options"]),
+    considered = (
+        Consideration(rules=table().bearing_on(each["name"]), **_typed(each))
+        for each in raw.pop("considerations")
     )
+    options = (Option(**_typed(each)) for each in raw.pop("options"))
+    return Rules(considerations=tuple(considered), options=tuple(options), **raw)
 
 
 def _typed(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -149,19 +149,18 @@ def forecast_of(workload: Workload, path: Path, home: Path) -> tuple[list[str], 
     pilot = next((verdict for verdict in verdicts if verdict.candidates), None)
     own = () if pilot is None else pilot.candidates
     measured = [each for each in own if each.metrics and each.arm in workload.candidates]
-    lines, chances = [], []
-    for candidate in measured:
-        for chance in forecast(settings, design, candidate):
-            key = "min_speedup" if chance.of == "speed" else f"metrics.{chance.of}"
-            lines.append(f"{key}, {candidate.arm}: {in_words(chance)}")
-            chances += [chance.chance] if chance.of != "speed" else []
+    found = [(f", {arm.arm}", it) for arm in measured for it in forecast(settings, design, arm)]
     if not measured:
-        found = {chance.of: chance for chance in forecast(settings, design)}
-        for metric, guard in settings.metrics.items():
-            if guard.margin is not None:
-                known = in_words(found[metric]) if metric in found else UNKNOWN
-                lines.append(f"metrics.{metric}: {known}")
-        chances = [chance.chance for chance in found.values()]
+        found = [("", it) for it in forecast(settings, design)]
+    lines = []
+    for arm, it in found:
+        key = "min_speedup" if it.of == "speed" else f"metrics.{it.of}"
+        lines.append(f"{key}{arm}: {in_words(it)}")
+    foreseen = {it.of for _, it in found}
+    guarded = [name for name, guard in settings.metrics.items() if guard.margin is not None]
+    if not measured:
+        lines += [f"metrics.{name}: {UNKNOWN}" for name in guarded if name not in foreseen]
+    chances = [it.chance for _, it in found if it.of != "speed" or not measured]
     never = never_passing(settings, design)
     return [*lines, *never], 0.0 if never else min(chances, default=None)
 

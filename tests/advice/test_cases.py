@@ -14,12 +14,10 @@ from compilegate.advice.facts import Machine
 from compilegate.advice.judge import Verdict, advise
 from compilegate.advice.render import answer, headline
 from compilegate.advice.rules import Range
-from compilegate.catalog.images import find_image
 from tests.advice.declared import experience, known
 
 CASES = tomllib.loads((Path(__file__).parent / "cases.toml").read_text(encoding="utf-8"))
 ONE = {"gpus": (1, 1)}
-LONG = 'runs_per_week = 7\nhours = 10\nbottleneck = "compute"\nshapes = "static"'
 
 
 def measured(**given: Any) -> Any:
@@ -78,15 +76,3 @@ def test_a_newer_instance_runs_what_the_file_has(tmp_path: Path) -> None:
     option = advise(known(tmp_path, arms=arm, **on_p4d)).option("larger-instance")
     assert option.verdict is Verdict.OFF
     assert "does not support ml.p5.48xlarge" in option.reason
-
-
-@pytest.mark.parametrize(
-    ("version", "verdict"), [("2.9.0", Verdict.BENCHMARK), ("2.10.0", Verdict.OFF)]
-)
-def test_what_runs_where_depends_on_the_arms_image(
-    tmp_path: Path, version: str, verdict: Verdict
-) -> None:
-    """AWS's images have no kernels for a V100 since PyTorch 2.10."""
-    bases = {"training": find_image("pytorch", version, processor="gpu")}
-    facts = known(tmp_path, instance="ml.p3.2xlarge", advice=LONG, bases=bases, **ONE)
-    assert advise(facts).option("torch-compile").verdict is verdict

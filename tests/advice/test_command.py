@@ -63,6 +63,9 @@ def test_an_answer_is_four_lines_and_the_rest_is_folded(folder):
 
 def test_all_workloads_are_told_where_to_start(folder):
     (folder / "broken.toml").write_text("name = 3", encoding="utf-8")
+    execution = folder / "home" / "executions" / "abc"
+    execution.mkdir(parents=True)
+    (execution / "verdict.json").write_text("{}", encoding="utf-8")  # of another kind
     printed = asked(folder, "--all").output
     assert "Start with bert: SageMaker Training Compiler." in printed
     rows = [line.split()[0] for line in printed.splitlines() if line.startswith("  ")]
@@ -95,13 +98,6 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(folder, words, told):
     result = asked(folder, *words)
     assert result.exit_code == 2
     assert told in result.output + result.stderr
-
-
-def test_files_of_the_home_that_are_no_verdict_are_passed_over(folder):
-    execution = folder / "home" / "executions" / "abc"
-    execution.mkdir(parents=True)
-    (execution / "verdict.json").write_text("{}", encoding="utf-8")
-    assert asked(folder, "bert").exit_code == 0
 
 
 def test_one_price_holds_wherever_something_is_priced(tmp_path):
@@ -187,13 +183,6 @@ def test_validate_names_an_arm_that_will_not_pay_or_whose_script_stands_in_the_w
     said = in_the_way(advise(known(tmp_path, arms=arm, obstacles=bad)))
     assert said is not None
     assert "the script stands in the way of torch.compile: program/train.py:14:5" in said
-
-
-def test_an_arm_on_a_processor_is_no_mistake(tmp_path):
-    """`compilegate init` writes such a one: torch.compile compiles for processors, too."""
-    arm = '[arms.compiled]\ncompiler = "inductor"\nbatch_size = 32\nlearning_rate = 2e-5\n'
-    given = {"instance": "ml.m5.xlarge", "precision": "fp32", "gpus": (1, 1), "advice": ""}
-    assert in_the_way(advise(known(tmp_path, arms=arm, **given))) is None
 
 
 def test_the_command_reads_the_workloads_own_script(tmp_path):

@@ -83,12 +83,6 @@ def test_the_parts_of_a_step_add_up_to_one(told, attacked: tuple[Part, ...]):
     assert (own.low + others.high, own.high + others.low) == pytest.approx((1, 1))
 
 
-@given(share=ranges(st.floats(0, 1)), speedup=ranges(st.floats(0.01, 100)))
-def test_no_speedup_saves_more_than_the_share_it_attacks(share, speedup):
-    effect = Effect(basis=Basis.ASSUMED, sentence="", attacked=share, speedup=speedup)
-    assert 1 - effect.time_ratio.low <= share.high + 1e-9
-
-
 @given(change=changes(), more=st.floats(1, 50), compiling=ranges(st.floats(0, 9000)))
 def test_more_runs_never_lower_a_gain_and_longer_runs_repay_compiling_sooner(
     bert, change, more, compiling
