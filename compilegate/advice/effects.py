@@ -66,8 +66,7 @@ class Effect:
 def expected(facts: Facts, option: Option, experiences: Sequence[Experience]) -> Effect | None:
     """What is expected of an option; None where nothing can be said."""
     prior = prior_of(facts, option)
-    here = own_experience(facts, option, experiences)
-    if here is not None:
+    if (here := own_experience(facts, option.name, experiences)) is not None:
         return _measured([here], Basis.MEASURED, _words(here), prior)
     of_option = [each for each in experiences if each.option == option.name]
     if similar := [each for each in of_option if each.resembles(facts)]:
@@ -86,14 +85,12 @@ def expected(facts: Facts, option: Option, experiences: Sequence[Experience]) ->
     )
 
 
-def own_experience(
-    facts: Facts, option: Option, experiences: Sequence[Experience]
-) -> Experience | None:
+def own_experience(facts: Facts, name: str, found: Sequence[Experience]) -> Experience | None:
     """What the newest execution of the workload measured of an option: on its own machine, with
     the baseline as it is now."""
-    of, here = (option.name, facts.workload), facts.instance_type
-    own = [it for it in experiences if (it.option, it.workload) == of]
-    return latest([it for it in own if it.machine.is_that_of(here) and not it.differences(facts)])
+    own = [it for it in found if (it.option, it.workload) == (name, facts.workload)]
+    same = [it for it in own if not it.differences(facts)]
+    return latest([it for it in same if it.machine.is_that_of(facts.instance_type)])
 
 
 def latest(experiences: Sequence[Experience]) -> Experience | None:

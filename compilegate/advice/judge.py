@@ -168,7 +168,7 @@ def rank(option: OptionAdvice) -> tuple[float, ...]:
 
 
 def _judge(facts: Facts, option: Option, experiences: Sequence[Experience]) -> OptionAdvice:
-    own = own_experience(facts, option, experiences)
+    own = own_experience(facts, option.name, experiences)
     effect, outcome = expected(facts, option, experiences), None
     in_use, asked = option.name in facts.in_use, own is None and option.kind != "none"
     if effect is not None and not in_use:
@@ -350,15 +350,16 @@ def _fit_of_model(facts: Facts, option: Option) -> Said:
 
 
 def _shapes(facts: Facts, option: Option, _: Outcome | None) -> Said:
-    shapes = facts.shapes
-    stance, why = Stance.AGAINST, "shapes vary, so that it compiles again or runs slower: "
+    shapes, stance = facts.shapes, Stance.AGAINST
+    why = {
+        "static": "every step has the same shapes: ",
+        "few": "a few shapes, of which each is compiled once: ",
+        "varying": "shapes vary, so that it compiles again or runs slower: ",
+    }.get(shapes.value or "", "")
     if shapes.value == "varying" and option.static_only:
         stance, why = Stance.STOPS, "it needs static shapes, and they vary: "
-    elif shapes.value != "varying":
-        stance, why = {
-            "static": (Stance.FOR, "every step has the same shapes: "),
-            "few": (Stance.AGAINST, "a few shapes, of which each is compiled once: "),
-        }.get(shapes.value or "", (Stance.OPEN, ""))
+    elif shapes.value in ("static", None):
+        stance = Stance.FOR
     return Said(stance, why + shapes.source, shapes.known)
 
 

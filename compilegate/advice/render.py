@@ -25,7 +25,7 @@ def _between(amount: Range, form: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def share(amount: Range) -> str:
+def _share(amount: Range) -> str:
     return f"{_between(amount.times(100), '{:.0f}')}%"
 
 
@@ -79,7 +79,7 @@ def _worth_it(option: OptionAdvice, passing: float | None) -> str:
         return "yes: it is in use" if option.in_use else _YES[option.verdict]
     saved, year = outcome.saved_share, outcome.saved_usd_per_year
     shorter = f"{saved.high:.0%} shorter"
-    run = f"saves {share(saved)} of a run"
+    run = f"saves {_share(saved)} of a run"
     if saved.high <= 0:
         run = f"a run gets up to {-saved.low:.0%} longer"
     elif saved.low < -1:
@@ -279,7 +279,7 @@ def _table(advice: Advice) -> Iterator[str]:
         if outcome is not None:
             run = outcome.saved_usd
             year = NOTHING if each.rule.kind == "none" else outcome.saved_usd_per_year
-            cells = (share(outcome.saved_share) if run is None else usd(run), usd(year))
+            cells = (_share(outcome.saved_share) if run is None else usd(run), usd(year))
         rows.append((each.rule.title, _verdict(each), *cells))
     return _columns(rows)
 
@@ -345,19 +345,15 @@ def advice_document(advice: Advice, passing: float | None = None) -> dict[str, A
 
 
 def _option(advice: Advice, option: OptionAdvice, passing: float | None) -> dict[str, Any]:
-    rule, compiles, seconds = option.rule, option.rule.kind == "compiler", None
+    rule, outcome, compiles = option.rule, option.outcome, option.rule.kind == "compiler"
     considered = enumerate(option.considerations, start=1)
-    if option.outcome is not None and compiles:
-        seconds = option.outcome.effect.compile_seconds
     return {
-        "name": rule.name,
-        "title": rule.title,
-        "source": rule.source,
+        **{key: getattr(rule, key) for key in ("name", "title", "source")},
         **_plain(option),
         "answer": answer(advice, option, passing),
-        "compile_seconds": _plain(seconds),
+        "compile_seconds": _plain(outcome.effect.compile_seconds) if outcome and compiles else None,
         "considerations": [{"rank": rank, **_plain(each)} for rank, each in considered],
-        "obstacles": _plain(advice.facts.obstacles_of(rule.compiler)) if compiles else [],
+        "obstacles": _plain(advice.facts.obstacles_of(rule.compiler)),
     }
 
 

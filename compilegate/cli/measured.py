@@ -149,18 +149,16 @@ def forecast_of(workload: Workload, path: Path, home: Path) -> tuple[list[str], 
     pilot = next((verdict for verdict in verdicts if verdict.candidates), None)
     own = () if pilot is None else pilot.candidates
     measured = [each for each in own if each.metrics and each.arm in workload.candidates]
-    found = [(f", {arm.arm}", it) for arm in measured for it in forecast(settings, design, arm)]
-    if not measured:
-        found = [("", it) for it in forecast(settings, design)]
+    found = [(arm, it) for arm in measured or [None] for it in forecast(settings, design, arm)]
     lines = []
     for arm, it in found:
         key = "min_speedup" if it.of == "speed" else f"metrics.{it.of}"
-        lines.append(f"{key}{arm}: {in_words(it)}")
+        lines.append(f"{key}{f', {arm.arm}' if arm else ''}: {in_words(it)}")
     foreseen = {it.of for _, it in found}
     guarded = [name for name, guard in settings.metrics.items() if guard.margin is not None]
     if not measured:
         lines += [f"metrics.{name}: {UNKNOWN}" for name in guarded if name not in foreseen]
-    chances = [it.chance for _, it in found if it.of != "speed" or not measured]
+    chances = [it.chance for _, it in found if it.of != "speed"]
     never = never_passing(settings, design)
     return [*lines, *never], 0.0 if never else min(chances, default=None)
 
