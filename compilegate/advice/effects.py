@@ -281,9 +281,6 @@ def tested_row(facts: Facts) -> tuple[int | None, str] | None:
 
 # What that saves.
 
-Ends = tuple[int | None, int | None]
-"""At best and at worst; None for never."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
@@ -303,7 +300,8 @@ class Outcome:
     benchmark_hours: Range | None
     benchmark_usd: Range | None
     engineer_hours: float
-    runs_to_repay: Ends | None
+    runs_to_repay: tuple[int | None, int | None] | None
+    """The benchmark, at best and at worst; None for never."""
 
 
 def outcome_of(facts: Facts, effect: Effect, *, arms: int, engineer_hours: float) -> Outcome:
@@ -324,7 +322,7 @@ def outcome_of(facts: Facts, effect: Effect, *, arms: int, engineer_hours: float
         if price is not None:
             people = engineer_hours * rules().thresholds["usd_per_engineer_hour"]
             dollars, cost = saved.times(price), spent.times(price) + Range(people, people)
-            repays = repaid(cost, dollars)
+            repays = (_runs(cost.low, dollars.high), _runs(cost.high, dollars.low))
             yearly = None if runs is None else dollars.times(runs * WEEKS_PER_YEAR)
     return Outcome(
         effect=effect,
@@ -341,12 +339,6 @@ def outcome_of(facts: Facts, effect: Effect, *, arms: int, engineer_hours: float
     )
 
 
-def repaid(cost: Range, saved: Range) -> Ends:
-    """How many times something has to be saved to make up for a cost."""
-
-    def count(cost: float, saved: float) -> int | None:
-        if cost <= 0.0 <= saved:
-            return 0
-        return None if saved <= 0.0 or cost / MOST_RUNS > saved else math.ceil(cost / saved)
-
-    return count(cost.low, saved.high), count(cost.high, saved.low)
+def _runs(cost: float, saved: float) -> int | None:
+    """How many runs make up for a cost; None for never."""
+    return None if saved <= 0.0 or cost > MOST_RUNS * saved else math.ceil(cost / saved)

@@ -22,7 +22,7 @@ from compilegate.workload.schedule import read_expression, starts_within
 
 if TYPE_CHECKING:
     from compilegate.gate.observations import ArmObservation, Observations
-    from compilegate.gate.verdict import Reason, Verdict
+    from compilegate.gate.verdict import Verdict
 
 Value = TypeVar("Value")
 
@@ -31,6 +31,8 @@ WITHOUT_A_GRAPH = modules_without_a_graph()
 BESIDE_OTHERS = "scikit-learn"
 """Many a program of another framework takes its metrics and splits."""
 HALF = ("bf16", "fp16")
+_OF_THE_MODEL = ("quality.", "parity.differs")
+"""How the gate's codes of a model that is not as good begin."""
 WEEKS = 52
 """A year of a schedule in whole weeks."""
 
@@ -176,6 +178,9 @@ def experiences_of(
         option = option_of(arm.compiler, backend, arm.precision, baseline.precision)
         if option is None or not 0.0 < ends.lower <= ends.estimate <= ends.upper < math.inf:
             continue
+        # A refusal that is about the model itself, not about speed.
+        failed = [it for it in candidate.reasons if str(it.outcome) == "fail"]
+        worse = [it.sentence for it in failed if str(it.code).startswith(_OF_THE_MODEL)]
         states = () if run is None else (run.compile_cold, run.compile_warm)
         seconds = [max(each.seconds, 0.0) for each in states if each is not None]
         seconds += [] if run is None else [max(run.candidate_compile_seconds, 0.0)]
@@ -184,7 +189,7 @@ def experiences_of(
             arm=candidate.arm,
             option=option,
             outcome=str(candidate.outcome),
-            regression=next((it.sentence for it in candidate.reasons if _of_the_model(it)), None),
+            regression=next(iter(worse), None),
             speedup=Range(ends.lower, ends.upper),
             estimate=ends.estimate,
             confidence=candidate.confidence,
@@ -223,12 +228,6 @@ def option_of(
         it.name for it in rules().options if it.compiler and name == (it.backend or it.compiler)
     )
     return next(found, None)
-
-
-def _of_the_model(reason: Reason) -> bool:
-    """Whether it is a refusal that is about the model itself, not about speed."""
-    about = str(reason.code).startswith(("quality.", "parity.differs"))
-    return about and str(reason.outcome) == "fail"
 
 
 # What is known of a workload.
@@ -307,11 +306,9 @@ def facts_of(
     bottleneck, parts = _where_time_goes(told.bottleneck, profiled, own.instance_type)
     # The newest of the workload as it is declared now, those on its own machine first.
     now_declared = (workload.name, arm.batch_size, arm.precision)
-    timing = max(
-        (it for it in timings if (it.workload, it.batch_size, it.precision) == now_declared),
-        key=lambda it: (it.machine.is_that_of(own.instance_type), it.started),
-        default=None,
-    )
+    own_runs = [it for it in timings if (it.workload, it.batch_size, it.precision) == now_declared]
+    key = lambda it: (it.machine.is_that_of(own.instance_type), it.started)  # noqa: E731
+    timing = max(own_runs, key=key, default=None)
     if isinstance(kind, OwnProgram):
         method = kind.program.hyperparameters.get("tree_method")
     options = (

@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
-from compilegate.advice.effects import WEEKS_PER_YEAR, Ends, tested_row
+from compilegate.advice.effects import WEEKS_PER_YEAR, tested_row
 from compilegate.advice.facts import Facts
 from compilegate.advice.judge import Advice, OptionAdvice, Stance, Verdict, in_order, words_of_hours
 from compilegate.advice.rules import NOTHING, Range, rules
@@ -35,16 +35,6 @@ def usd(amount: Range | None) -> str:
         return "not known"
     large = max(abs(amount.low), abs(amount.high)) >= 100 or amount == NOTHING
     return _between(amount, "${:,.0f}" if large else "${:,.2f}").replace("$-", "-$")
-
-
-def _repaid(ends: Ends | None) -> str:
-    """After how many runs something is repaid."""
-    if ends is None:
-        return ""
-    best, worst = (f"{each:,}" if each is not None else "never" for each in ends)
-    if best == worst:
-        return ", never repaid" if best == "never" else f", repaid after {best} runs"
-    return f", repaid after {best} runs at best, {worst} at worst"
 
 
 def _probability(chance: float) -> str:
@@ -112,8 +102,10 @@ def _decides(facts: Facts, option: OptionAdvice) -> str:
         took, cost = outcome.benchmark_hours, outcome.benchmark_usd
         together = "" if took is None else f" ({words_of_hours(took)} together)"
         jobs = f"a benchmark is {outcome.benchmark_jobs} more jobs{together}"
-        repays = "" if cost is None else f", {usd(cost)}{_repaid(outcome.runs_to_repay)}"
-        found.append(f"{jobs} and {outcome.engineer_hours:g} h of a person{repays}")
+        found.append(f"{jobs} and {outcome.engineer_hours:g} h of a person")
+        if cost is not None and outcome.runs_to_repay is not None:
+            best, worst = ("never" if it is None else f"{it:,}" for it in outcome.runs_to_repay)
+            found[-1] += f", {usd(cost)}, repaid after {best} runs at best, {worst} at worst"
     return "; ".join(found)
 
 
