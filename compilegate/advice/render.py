@@ -97,7 +97,7 @@ def _decides(facts: Facts, option: OptionAdvice) -> str:
         found.append(f"{_between(outcome.effect.whole_speedup, '{:.2f}')} times as fast")
     if seconds != NOTHING:
         run = "" if length is None else f" in a run of {words_of_hours(length)}"
-        found.append(f"{_between(seconds, '{:.3g}')} s of compiling{run}")
+        found.append(f"{_between(seconds, '{:,.0f}')} s of compiling{run}")
     if outcome.benchmark_jobs:
         took, cost = outcome.benchmark_hours, outcome.benchmark_usd
         together = "" if took is None else f" ({words_of_hours(took)} together)"

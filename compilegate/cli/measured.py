@@ -92,14 +92,13 @@ def experiences(
     region: str | None = None,
 ) -> tuple[Experience, ...]:
     """What finished executions measured, of these workloads and of others."""
-    facts: dict[str, Facts | None] = dict(known)
+    facts, found = dict[str, Facts | None](known), list[Experience]()
     for name in {each.verdict.workload for each in done} - set(facts):
         path = project.workloads / f"{name}.toml"
         facts[name] = None
         if path.is_file():
             with suppress(CompilegateError):
                 facts[name] = known_facts(project, read_workload(path), path, region)
-    found = list[Experience]()
     for each in done:
         if each.seen is not None:
             of = facts[each.verdict.workload]
