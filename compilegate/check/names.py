@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from compilegate.check.reading import Source
 
@@ -17,6 +17,7 @@ FunctionNode = Function | ast.Lambda
 Loop = ast.For | ast.AsyncFor | ast.While
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Node = TypeVar("Node", bound=ast.AST)
 
 _DEEPEST = 12
 
@@ -114,10 +115,34 @@ class Defined:
         """Whether it is a class."""
         return isinstance(self.node, ast.ClassDef)
 
-    @property
-    def body(self) -> list[ast.stmt]:
-        """Its statements; none for a lambda."""
-        return [] if isinstance(self.node, ast.Lambda) else self.node.body
+    def lineage(self) -> Iterator[tuple[Script, ast.ClassDef]]:
+        """A class and its bases in the files, in the order in which attributes are looked up."""
+        pending, seen = [self], set[ast.AST]()
+        while pending:
+            each = pending.pop()
+            if isinstance(each.node, ast.ClassDef) and each.node not in seen:
+                seen.add(each.node)
+                yield each.script, each.node
+                found = (each.script.definition(_unsubscripted(x)) for x in each.node.bases)
+                pending += reversed([base for base in found if base is not None])
+
+    def method(self, name: str) -> Defined | None:
+        """A method of a class, its own or of a base in the files."""
+        for script, owner in self.lineage():
+            for statement in owner.body:
+                if isinstance(statement, FUNCTIONS) and statement.name == name:
+                    return Defined(script, statement)
+        return None
+
+    def bases(self) -> frozenset[str]:
+        """The canonical names of all bases of a class, those of bases in the files too."""
+        found = self.lineage()
+        names = {place.name(_unsubscripted(x)) for place, owner in found for x in owner.bases}
+        return frozenset(names - {""})
+
+
+def _unsubscripted(base: ast.expr) -> ast.expr:
+    return base.value if isinstance(base, ast.Subscript) else base
 
 
 class Script:
@@ -152,41 +177,35 @@ class Script:
 
     def _enter(self, node: ast.AST, scope: Scope) -> Scope:
         """Note what a node binds; the scope that its children stand in."""
+        if isinstance(node, FUNCTIONS):
+            self.functions.append(node)
+        elif isinstance(node, ast.ClassDef):
+            self.classes.append(node)
+        elif isinstance(node, LOOPS):
+            self.loops.append(node)
         match node:
             case ast.Call():
                 self.calls.append(node)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() | ast.ClassDef():
                 if not isinstance(node, ast.Lambda):
-                    self.functions.append(node)
                     scope.names[node.name].append(Binding("definition", node, node))
                 inner = self.scopes[node] = Scope(node, scope)
-                for argument in parameters(node):
+                for argument in () if isinstance(node, ast.ClassDef) else parameters(node):
                     inner.names[argument.arg].append(Binding("parameter", argument, node))
-                return inner
-            case ast.ClassDef():
-                self.classes.append(node)
-                scope.names[node.name].append(Binding("definition", node, node))
-                inner = self.scopes[node] = Scope(node, scope)
                 return inner
             case ast.Assign():
                 for target in node.targets:
                     self._bind(target, Binding("value", node.value, node), scope)
-            case ast.AnnAssign() if node.value is not None:
-                self._bind(node.target, Binding("value", node.value, node), scope)
+            case (
+                ast.AnnAssign(target=target, value=ast.expr() as value)
+                | ast.NamedExpr(target=target, value=value)
+                | ast.withitem(optional_vars=ast.expr() as target, context_expr=value)
+            ):
+                self._bind(target, Binding("value", value, node), scope)
             case ast.AugAssign():
                 self._bind(node.target, Binding("change", node.value, node), scope)
-            case ast.NamedExpr():
-                self._bind(node.target, Binding("value", node.value, node), scope)
-            case ast.For() | ast.AsyncFor():
-                self.loops.append(node)
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
                 self._bind(node.target, Binding("element", node.iter, node), scope)
-            case ast.comprehension():
-                self._bind(node.target, Binding("element", node.iter, node), scope)
-            case ast.While():
-                self.loops.append(node)
-            case ast.withitem() if node.optional_vars is not None:
-                value = Binding("value", node.context_expr, node)
-                self._bind(node.optional_vars, value, scope)
             case ast.Import():
                 for name in node.names:
                     self.imports.add(name.name)
@@ -249,23 +268,21 @@ class Script:
             yield current
             current = self.parents.get(current)
 
+    def around(self, node: ast.AST, *kinds: type[Node]) -> Node | None:
+        """The innermost of the nodes around a node that is of one of these kinds."""
+        return next((each for each in self.ancestors(node) if isinstance(each, kinds)), None)
+
     def statement(self, node: ast.AST) -> ast.stmt | None:
         """The statement that a node stands in, or is."""
-        current: ast.AST | None = node
-        while current is not None and not isinstance(current, ast.stmt):
-            current = self.parents.get(current)
-        return current
+        return node if isinstance(node, ast.stmt) else self.around(node, ast.stmt)
 
     def function_around(self, node: ast.AST) -> FunctionNode | None:
         """The innermost function or lambda that a node stands in."""
-        for outer in self.ancestors(node):
-            if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                return outer
-        return None
+        return self.around(node, *FUNCTIONS, ast.Lambda)
 
     def class_around(self, node: ast.AST) -> ast.ClassDef | None:
         """The innermost class that a node stands in."""
-        return next((each for each in self.ancestors(node) if isinstance(each, ast.ClassDef)), None)
+        return self.around(node, ast.ClassDef)
 
     @cached_property
     def calls_by_last(self) -> dict[str, list[ast.Call]]:
@@ -296,24 +313,18 @@ class Script:
 
     def scope_of(self, node: ast.AST) -> Scope:
         """The innermost scope that a node stands in; a function's own scope for the function."""
-        current: ast.AST | None = node
-        while current is not None:
-            if current in self.scopes:
-                return self.scopes[current]
-            current = self.parents.get(current)
-        return self.module
+        inner = (each for each in (node, *self.ancestors(node)) if each in self.scopes)
+        return self.scopes[next(inner, self.source.tree)]
 
     def bindings(self, name: str, at: ast.AST) -> list[Binding]:
         """Everything that a name may stand for at a node, by the innermost scope that binds it."""
         return self._bound(name, at)[1]
 
     def _bound(self, name: str, at: ast.AST) -> tuple[Scope | None, list[Binding]]:
-        scope: Scope | None = self.scope_of(at)
-        first = True
+        here = scope = self.scope_of(at)
         while scope is not None:
-            if name in scope.names and (first or not isinstance(scope.node, ast.ClassDef)):
+            if name in scope.names and (scope is here or not isinstance(scope.node, ast.ClassDef)):
                 return scope, scope.names[name]
-            first = False
             scope = scope.outer
         return None, []
 
@@ -337,12 +348,8 @@ class Script:
             if bound.kind != "change" and self._always_before(bound.place, around):
                 return found
         loops = {outer for outer in around if isinstance(outer, LOOPS)}
-        late = [
-            bound
-            for bound in bindings
-            if bound not in found and loops.intersection(self.ancestors(bound.place))
-        ]
-        return [*found, *late]
+        others = (bound for bound in bindings if bound not in found)
+        return [*found, *(x for x in others if loops.intersection(self.ancestors(x.place)))]
 
     def _always_before(self, place: ast.AST, around: set[ast.AST]) -> bool:
         """Whether a node inside of `around` is reached only over a statement before it."""
@@ -354,12 +361,8 @@ class Script:
         if outer is None or outer not in around:
             return False
         if isinstance(outer, ast.If | ast.For | ast.While | ast.Try):
-            block = next(
-                each
-                for each in (outer.body, outer.orelse, getattr(outer, "finalbody", []), [inner])
-                if inner in each
-            )
-            return any(each in around for each in block)
+            blocks = (outer.body, outer.orelse, getattr(outer, "finalbody", []), [inner])
+            return any(each in around for each in next(x for x in blocks if inner in x))
         return True
 
     # What names stand for.
@@ -383,6 +386,11 @@ class Script:
         found = self._thing(node)
         return found if isinstance(found, Defined) else None
 
+    def function(self, node: ast.expr) -> Defined | None:
+        """The function of the files that an expression names."""
+        found = self.definition(node)
+        return None if found is None or found.is_class else found
+
     def _thing(self, node: ast.expr) -> Thing:
         if node not in self._things:
             self._things[node] = None  # stands while it is looked for, so that a circle ends
@@ -399,7 +407,7 @@ class Script:
                 owner = self.class_around(node)
                 if owner is None:
                     return None
-                method = self.method(Defined(self, owner), name)
+                method = Defined(self, owner).method(name)
                 kept = (self._aliased(each) for each in self.scopes[owner].attributes.get(name, ()))
                 return method or next((each for each in kept if isinstance(each, Defined)), None)
             case ast.Attribute():
@@ -421,11 +429,8 @@ class Script:
         value = bound.node
         if bound.kind == "definition" and isinstance(value, (*FUNCTIONS, ast.ClassDef)):
             return Defined(self, value)
-        if (
-            bound.kind != "value"
-            or bound.path
-            or (isinstance(value, ast.Name) and value.id == name)
-        ):
+        itself = isinstance(value, ast.Name) and value.id == name
+        if bound.kind != "value" or bound.path or itself:
             return None
         handed = isinstance(value, ast.Call) and self._hands_on(value)
         alias = isinstance(value, ast.Name | ast.Attribute | ast.Lambda)
@@ -441,7 +446,7 @@ class Script:
         if isinstance(whole, Script):
             return whole._global(name)
         if isinstance(whole, Defined):
-            return whole.script.method(whole, name)
+            return whole.method(name)
         return canonical(f"{whole}.{name}") if whole else None
 
     def _global(self, name: str, depth: int = 0) -> Thing:
@@ -475,32 +480,6 @@ class Script:
 
     # Classes.
 
-    def method(self, owner: Defined, name: str, depth: int = 0) -> Defined | None:
-        """A method of a class of the files, its own or of a base in the files."""
-        if not isinstance(owner.node, ast.ClassDef) or depth > _DEEPEST:
-            return None
-        for statement in owner.node.body:
-            if isinstance(statement, FUNCTIONS) and statement.name == name:
-                return Defined(owner.script, statement)
-        for base in owner.node.bases:
-            found = owner.script.definition(base)
-            if found is not None and found.node is not owner.node:
-                inherited = self.method(found, name, depth + 1)
-                if inherited is not None:
-                    return inherited
-        return None
-
-    def bases(self, owner: ast.ClassDef, depth: int = 0) -> frozenset[str]:
-        """The canonical names of all bases, those of bases in the files too."""
-        names: set[str] = set()
-        for base in owner.bases if depth <= _DEEPEST else ():
-            expression = base.value if isinstance(base, ast.Subscript) else base
-            names.add(self.name(expression))
-            found = self.definition(expression)
-            if found is not None and isinstance(found.node, ast.ClassDef) and found.node != owner:
-                names |= found.script.bases(found.node, depth + 1)
-        return frozenset(names - {""})
-
 
 Thing = str | Defined | Script | None
 """What a name stands for: the name of a library's, a function or class, a module of the files."""
@@ -532,6 +511,16 @@ def last_name(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def owner_of(call: ast.Call) -> ast.expr | None:
+    """`self.optimizer` of `self.optimizer.step()`; None of a call of a name."""
+    return call.func.value if isinstance(call.func, ast.Attribute) else None
+
+
+def calls_in(*nodes: ast.AST) -> list[ast.Call]:
+    """The calls within some nodes."""
+    return [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]
 
 
 def _starts(bound: Binding) -> tuple[int, int]:
@@ -588,20 +577,26 @@ class Project:
     def callers(self) -> dict[ast.AST, list[tuple[Script, ast.Call]]]:
         """The calls of each function of the files by name; of a class, the calls that make one."""
         found: dict[ast.AST, list[tuple[Script, ast.Call]]] = defaultdict(list)
-        for script in self.scripts:
-            for call in script.calls:
-                defined = script.definition(call.func)
-                if defined is not None:
-                    found[defined.node].append((script, call))
+        for script, call in self.calls():
+            defined = script.definition(call.func)
+            if defined is not None:
+                found[defined.node].append((script, call))
         return found
+
+    def calls(self, *names: str) -> Iterator[tuple[Script, ast.Call]]:
+        """The calls in all scripts; of functions and methods with these last names, if given."""
+        for script in self.scripts:
+            found = (
+                [script.calls_by_last.get(name, ()) for name in names] if names else [script.calls]
+            )
+            yield from ((script, call) for calls in found for call in calls)
 
     @cached_property
     def methods(self) -> dict[str, list[Defined]]:
         """The methods of all classes of the files, by name."""
         found: dict[str, list[Defined]] = defaultdict(list)
         for script in self.scripts:
-            for owner in script.classes:
-                for statement in owner.body:
-                    if isinstance(statement, FUNCTIONS):
-                        found[statement.name].append(Defined(script, statement))
+            for function in script.functions:
+                if isinstance(script.parent(function), ast.ClassDef):
+                    found[function.name].append(Defined(script, function))
         return found

@@ -214,7 +214,7 @@ class Steps:
 
     def _framework_methods(self, script: Script) -> Iterator[Step]:
         for owner in script.classes:
-            last = {each.rsplit(".", 1)[-1] for each in script.bases(owner)}
+            last = {each.rsplit(".", 1)[-1] for each in Defined(script, owner).bases()}
             names = {name for base in last for name in _METHODS.get(base, ())}
             methods = {each.name for each in owner.body if isinstance(each, FUNCTIONS)}
             if {"training_step", "configure_optimizers"} <= methods:
@@ -246,7 +246,7 @@ class Steps:
             return known is None and "trainer" in ast.unparse(owner).lower()
         keras = script.uses("keras", "tensorflow", "tf_keras")
         by_name = re.search(r"trainer|learn(?:er)?$", ast.unparse(owner).lower())
-        return bool(by_name) or (keras and self._values.is_model(script, owner))
+        return bool(by_name) or (keras and self._values.kind(script, owner) is Kind.MODEL)
 
     # Marking.
 
@@ -634,7 +634,7 @@ class Regions:
         keras = script.uses("keras", "tensorflow")
         if not script.uses("torch") or keras or call.args or not given <= known:
             return False
-        return not script.called(call) and self._values.is_model(script, func.value)
+        return not script.called(call) and self._values.kind(script, func.value) is Kind.MODEL
 
     def _roots(self, compiled: Compiled) -> list[Defined]:
         script, target = compiled.script, compiled.target
@@ -647,14 +647,14 @@ class Regions:
             return [defined]
         if isinstance(target, ast.Attribute):  # torch.compile(model.forward)
             owner = self._values.class_of(script, target.value)
-            method = None if owner is None else script.method(owner, target.attr)
+            method = None if owner is None else owner.method(target.attr)
             if method is not None:
                 return [method]
         owner = defined if defined is not None else self._values.class_of(script, target)
         return self._forward(owner) if owner is not None else []
 
     def _forward(self, owner: Defined) -> list[Defined]:
-        method = owner.script.method(owner, "forward")
+        method = owner.method("forward")
         return [method] if method is not None else []
 
     def _reached(self, roots: list[Defined]) -> Iterator[Defined]:
@@ -677,7 +677,7 @@ class Regions:
                     pending += self._steps.called(defined.script, node)
             owner = defined.script.class_around(defined.node)
             if owner is not None and defined.name == "forward":
-                made = defined.script.method(Defined(defined.script, owner), "__init__")
+                made = Defined(defined.script, owner).method("__init__")
                 for node in ast.walk(made.node) if made is not None else ():
                     part = (
                         defined.script.definition(node.func) if isinstance(node, ast.Call) else None

@@ -72,7 +72,7 @@ def is_module(compiled: Compiled, values: Values) -> bool:
     defined = compiled.script.definition(target)
     if isinstance(target, ast.Lambda) or (defined is not None and not defined.is_class):
         return False
-    return compiled.sort == "in place" or values.is_model(compiled.script, target)
+    return compiled.sort == "in place" or values.kind(compiled.script, target) is Kind.MODEL
 
 
 @rule("compiled-discarded")

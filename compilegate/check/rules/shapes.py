@@ -186,7 +186,7 @@ def _collated(view: View, loader: ast.Call) -> str:
     defined = view.script.definition(given) if given is not None else None
     if defined is None and given is not None:
         owner = view.analysis.values.class_of(view.script, given)
-        defined = None if owner is None else owner.script.method(owner, "__call__")
+        defined = None if owner is None else owner.method("__call__")
     if defined is None or defined.is_class:
         return ""
     text = ast.unparse(defined.node)

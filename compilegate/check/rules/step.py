@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.check.names import LOOPS, last_name
+from compilegate.check.names import LOOPS, Defined, last_name
 from compilegate.check.rules.base import (
     Found,
     Severity,
@@ -339,7 +339,7 @@ def trainer_arguments(view: View) -> Iterator[ast.Call]:
         last = name.rsplit(".", 1)[-1]
         made = view.script.definition(calls[0].func)
         if made is not None and isinstance(made.node, ast.ClassDef):  # a class of the files' own
-            bases = made.script.bases(made.node)
+            bases = made.bases()
             if any(each.endswith("TrainingArguments") for each in bases):
                 yield from calls
         elif last.endswith("TrainingArguments") or (
@@ -432,7 +432,7 @@ def _ready(view: View, loader: ast.Call) -> bool:
     if data is None:
         return False
     owner = view.analysis.values.class_of(view.script, data)
-    made_by = None if owner is None else owner.script.method(owner, "__init__")
+    made_by = None if owner is None else owner.method("__init__")
     if made_by is not None and re.search(r"\.cuda\(|\.to\(", ast.unparse(made_by.node)):
         return True
     made = view.analysis.values.origins(view.script, data)
@@ -483,7 +483,7 @@ def full_precision(view: View) -> Iterator[Found]:
 def python_optimizer(view: View) -> Iterator[Found]:
     """An optimizer of the script's own updates one parameter after the other."""
     for owner in view.script.classes:
-        bases = {each.rsplit(".", 1)[-1] for each in view.script.bases(owner)}
+        bases = {each.rsplit(".", 1)[-1] for each in Defined(view.script, owner).bases()}
         if "Optimizer" not in bases:
             continue
         for function in owner.body:
