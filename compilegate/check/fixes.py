@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compilegate.check.checking import Finding, check_sources, deep_trees
-from compilegate.check.names import Project, Script
+from compilegate.check.names import Project, Script, is_constant
 from compilegate.check.reading import Unread, read_paths
 from compilegate.check.rules import BY_NAME
-from compilegate.check.rules.base import Analysis, View, is_constant
+from compilegate.check.rules.base import Analysis, View
 from compilegate.check.rules.compiling import compiled_as
 from compilegate.rules import COMPILERS
 

@@ -300,6 +300,16 @@ class Script:
             found[self.called(call)].append(call)
         return found
 
+    @cached_property
+    def options(self) -> dict[str, ast.Call]:
+        """The calls of `add_argument`, by the name that the option is read by."""
+        found: dict[str, ast.Call] = {}
+        for call in self.calls_by_last.get("add_argument", ()):
+            for each in call.args:
+                name = str(each.value) if isinstance(each, ast.Constant) else ""
+                found.setdefault(name.lstrip("-").replace("-", "_"), call)
+        return found
+
     def calls_of(self, *names: str) -> list[ast.Call]:
         """The calls of functions with one of these canonical names, in the order of the file."""
         found = [call for name in names for call in self.calls_by_name.get(name, ())]
@@ -521,6 +531,18 @@ def owner_of(call: ast.Call) -> ast.expr | None:
 def calls_in(*nodes: ast.AST) -> list[ast.Call]:
     """The calls within some nodes."""
     return [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    """What a call is given for a keyword."""
+    return next((word.value for word in call.keywords if word.arg == name), None)
+
+
+def is_constant(node: ast.AST | None, *values: object) -> bool:
+    """Whether an expression is one of these constants, as it is written."""
+    return isinstance(node, ast.Constant) and any(
+        node.value == each and type(node.value) is type(each) for each in values
+    )
 
 
 def _starts(bound: Binding) -> tuple[int, int]:

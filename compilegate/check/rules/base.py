@@ -314,18 +314,6 @@ class View:
         return found
 
 
-def keyword(call: ast.Call, name: str) -> ast.expr | None:
-    """What a call is given for a keyword."""
-    return next((word.value for word in call.keywords if word.arg == name), None)
-
-
-def is_constant(node: ast.expr | None, *values: object) -> bool:
-    """Whether an expression is one of these constants, as it is written."""
-    return isinstance(node, ast.Constant) and any(
-        node.value == each and type(node.value) is type(each) for each in values
-    )
-
-
 def written(node: ast.AST, most: int = 48) -> str:
     """A node as a message shows it."""
     text = " ".join(ast.unparse(node).split())

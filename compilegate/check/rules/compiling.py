@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.check.names import LOOPS, Script, last_name
-from compilegate.check.rules.base import Found, View, is_constant, keyword, rule, written
+from compilegate.check.names import LOOPS, Script, is_constant, keyword, last_name
+from compilegate.check.rules.base import Found, View, rule, written
 from compilegate.check.steps import Compiled
 from compilegate.check.values import HANDS_BACK, WRAPPERS, Kind, Values
 

@@ -15,15 +15,8 @@ from compilegate.catalog import rules as catalog
 from compilegate.catalog.compilers import compilers
 from compilegate.catalog.instances import instance_of
 from compilegate.catalog.tested_models import default_batch_size, is_tested, tested_models
-from compilegate.check.names import Script, last_name
-from compilegate.check.rules.base import (
-    TRAINING_COMPILER,
-    Found,
-    View,
-    is_constant,
-    keyword,
-    rule,
-)
+from compilegate.check.names import Script, is_constant, keyword, last_name
+from compilegate.check.rules.base import TRAINING_COMPILER, Found, View, rule
 from compilegate.job.names import TRAINING_COMPILER_DEBUG_HYPERPARAMETER
 
 _BATCHES = ("per_device_train_batch_size", "per_gpu_train_batch_size", "train_batch_size",

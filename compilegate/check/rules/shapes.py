@@ -6,17 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.check.names import last_name
-from compilegate.check.rules.base import (
-    LAZY,
-    Found,
-    Severity,
-    View,
-    is_constant,
-    keyword,
-    rule,
-    written,
-)
+from compilegate.check.names import is_constant, keyword, last_name
+from compilegate.check.rules.base import LAZY, Found, Severity, View, rule, written
 from compilegate.check.rules.step import trainer_arguments
 from compilegate.check.steps import Compiled
 
@@ -56,7 +47,11 @@ def _covered(view: View) -> bool:
     if any(each in LAZY for each in view.compilers):
         return False
     marked = {"mark_dynamic", "maybe_mark_dynamic"} & view.analysis.words
-    told = [each for each in view.analysis.regions.found if each.says("dynamic", value=True)]
+    told = [
+        each
+        for each in view.analysis.regions.found
+        if is_constant(each.options.get("dynamic"), True)
+    ]
     return bool(marked or told)
 
 

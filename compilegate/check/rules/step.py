@@ -6,16 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.check.names import LOOPS, Defined, last_name
-from compilegate.check.rules.base import (
-    Found,
-    Severity,
-    View,
-    is_constant,
-    keyword,
-    rule,
-    written,
-)
+from compilegate.check.names import LOOPS, Defined, is_constant, keyword, last_name
+from compilegate.check.rules.base import Found, Severity, View, rule, written
 from compilegate.check.rules.estimators import debugged
 from compilegate.check.values import Kind
 
@@ -56,7 +48,7 @@ def _told(view: View, call: ast.Call, said: str) -> Iterator[Found]:
     region = view.region(call)
     if region is not None and not _guarded(view, call):
         surely = region.functions and region.functions[0].node is view.script.function_around(call)
-        whole = region.says("fullgraph", value=True) and bool(surely)
+        whole = is_constant(region.options.get("fullgraph"), True) and bool(surely)
         where = "in a region compiled with `fullgraph`" if whole else "inside a compiled region"
         said = f"`{written(call)}` {said} {where}"
         yield Found(call, said, Severity.ERROR if whole else None)

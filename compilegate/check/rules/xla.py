@@ -6,17 +6,16 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.check.names import FUNCTIONS, LOOPS, Defined, Script, last_name
-from compilegate.check.rules.base import (
-    TRAINING_COMPILER,
-    Found,
-    Severity,
-    View,
+from compilegate.check.names import (
+    FUNCTIONS,
+    LOOPS,
+    Defined,
+    Script,
     is_constant,
     keyword,
-    rule,
-    written,
+    last_name,
 )
+from compilegate.check.rules.base import TRAINING_COMPILER, Found, Severity, View, rule, written
 from compilegate.check.rules.estimators import compiled_estimators
 from compilegate.check.rules.step import trainer_arguments
 from compilegate.check.steps import Step
