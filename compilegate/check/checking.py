@@ -14,8 +14,9 @@ from pathlib import Path
 from compilegate.check.names import Project, Script
 from compilegate.check.reading import Read, Unread, read_paths
 from compilegate.check.rules import BY_NAME, RULES
-from compilegate.check.rules.base import Analysis, Found, Rule, Severity, View
+from compilegate.check.rules.base import Analysis, Rule, Severity, View
 from compilegate.check.rules.estimators import estimators
+from compilegate.check.steps import Step
 from compilegate.rules import COMPILERS
 
 UNKNOWN_RULE = "unknown-rule"
@@ -64,6 +65,11 @@ class Finding:
         if self.cell is None:
             return f"{self.path}:{self.line}:{self.column}"
         return f"{self.path}: cell {self.cell}, line {self.line}"
+
+    @property
+    def last_line(self) -> int | None:
+        """The line where it ends, if that is a later one."""
+        return self.end_line if (self.end_line or 0) > self.line else None
 
 
 @dataclass(frozen=True)
@@ -143,17 +149,15 @@ def check_sources(
     """Check what was read."""
     chosen = [each for each in rules if set(each.compilers) & set(compilers)]
     analysis = Analysis(Project(read.sources, read.root))
-    findings: list[Finding] = []
-    suppressed: list[Finding] = []
+    found: list[Finding] = []
     for script in analysis.project.scripts:
-        view = View(script, analysis, compilers)
         comments = waivers(script)
-        for finding in _findings(view, chosen, comments):
-            (findings if finding.suppressed is None else suppressed).append(finding)
-        findings += _about_comments(script, comments)
+        found += _findings(View(script, analysis, compilers), chosen, comments)
+        found += _about_comments(script, comments)
+    found.sort(key=lambda x: (str(x.path), x.cell or 0, x.line, x.column, x.rule))
     return Checked(
-        findings=tuple(sorted(findings, key=_order)),
-        suppressed=tuple(sorted(suppressed, key=_order)),
+        findings=tuple(each for each in found if each.suppressed is None),
+        suppressed=tuple(each for each in found if each.suppressed is not None),
         unread=read.unread,
         files=len(analysis.project.scripts),
         compilers=compilers,
@@ -161,27 +165,10 @@ def check_sources(
     )
 
 
-def _order(finding: Finding) -> tuple[str, int, int, int, str]:
-    return (str(finding.path), finding.cell or 0, finding.line, finding.column, finding.rule)
-
-
 def _coverage(analysis: Analysis) -> Coverage:
-    loops: list[str] = []
-    for step in analysis.steps.found:
-        source = step.script.source
-        place, end = source.place(step.node.lineno), step.node.end_lineno or step.node.lineno
-        cell = f" cell {place.cell}," if place.cell is not None else ""
-        where = f"{source.path}:{cell} {place.line}" if cell else f"{source.path}:{place.line}"
-        if isinstance(step.node, ast.Call):
-            where += f" ({ast.unparse(step.node.func)}: the loop of a framework)"
-        else:
-            where += f"-{source.place(end).line}"
-            name = getattr(step.node, "name", "")
-            where += f" ({name}: what calls it is in no file)" if step.sort == "function" else ""
-        loops.append(where)
     views = [View(each, analysis, COMPILERS) for each in analysis.launchers]
     return Coverage(
-        loops=tuple(loops),
+        loops=tuple(map(_loop, analysis.steps.found)),
         followed=tuple(dict.fromkeys(each.full_name for each in analysis.steps.followed)),
         not_followed=tuple(analysis.steps.not_followed),
         compiled=len(analysis.regions.found),
@@ -189,36 +176,45 @@ def _coverage(analysis: Analysis) -> Coverage:
     )
 
 
+def _loop(step: Step) -> str:
+    source, node = step.script.source, step.node
+    place, end = source.place(node.lineno), source.place(node.end_lineno or node.lineno)
+    cell = f" cell {place.cell}, " if place.cell is not None else ""
+    where = f"{source.path}:{cell}{place.line}"
+    if isinstance(node, ast.Call):
+        return f"{where} ({ast.unparse(node.func)}: the loop of a framework)"
+    name = getattr(node, "name", "")
+    unknown = f" ({name}: what calls it is in no file)" if step.sort == "function" else ""
+    return f"{where}-{end.line}{unknown}"
+
+
 def _findings(view: View, rules: Iterable[Rule], comments: dict[int, Waiver]) -> Iterator[Finding]:
+    source = view.script.source
     for rule in rules:
         seen: set[int] = set()
         for found in rule.find(view):
             line = getattr(found.node, "lineno", 1)
-            if line not in seen:  # one place, one finding
-                seen.add(line)
-                yield _finding(view, rule, found, comments)
-
-
-def _finding(view: View, rule: Rule, found: Found, comments: dict[int, Waiver]) -> Finding:
-    line = getattr(found.node, "lineno", 1)
-    source = view.script.source
-    place, end = source.place(line), source.place(getattr(found.node, "end_lineno", None) or line)
-    waiver = _waived(view.script, found.node, rule.name, comments)
-    return Finding(
-        path=source.path,
-        line=place.line,
-        column=getattr(found.node, "col_offset", 0) + 1,
-        rule=rule.name,
-        severity=found.severity or rule.severity,
-        message=found.message,
-        why=rule.why,
-        fix=rule.fix,
-        page=rule.page,
-        compilers=tuple(name for name in rule.compilers if name in view.compilers),
-        cell=place.cell,
-        end_line=end.line if end.cell == place.cell else place.line,
-        suppressed=None if waiver is None else waiver.reason,
-    )
+            if line in seen:  # one place, one finding
+                continue
+            seen.add(line)
+            place = source.place(line)
+            end = source.place(getattr(found.node, "end_lineno", None) or line)
+            waiver = _waived(view.script, found.node, rule.name, comments)
+            yield Finding(
+                path=source.path,
+                line=place.line,
+                column=getattr(found.node, "col_offset", 0) + 1,
+                rule=rule.name,
+                severity=found.severity or rule.severity,
+                message=found.message,
+                why=rule.why,
+                fix=rule.fix,
+                page=rule.page,
+                compilers=tuple(name for name in rule.compilers if name in view.compilers),
+                cell=place.cell,
+                end_line=end.line if end.cell == place.cell else place.line,
+                suppressed=None if waiver is None else waiver.reason,
+            )
 
 
 # ---- comments that say why a finding is to be ignored
@@ -240,11 +236,7 @@ _COMMENT = re.compile(r"#\s*compilegate:\s*ignore(?:\[([^\]]*)\])?\s*(.*)$")
 
 
 def waivers(script: Script) -> dict[int, Waiver]:
-    """The comments of a script by the line they speak of.
-
-    A comment at the end of a line speaks of that line; on a line of its own, of the next line with
-    code.
-    """
+    """The comments of a script by the line they speak of: their own, or the next with code."""
     found: dict[int, Waiver] = {}
     lines = script.source.lines
     for number, line in enumerate(lines, start=1):
@@ -252,15 +244,13 @@ def waivers(script: Script) -> dict[int, Waiver]:
         if match is None or _in_a_text(script, number, match.start()):
             continue
         rules = frozenset(name.strip() for name in (match[1] or "").split(",") if name.strip())
-        target = number
+        target, reason = number, match[2].strip(" -:")
         if not line[: match.start()].strip():
             later = enumerate(lines[number:], start=number + 1)
             code = (at for at, text in later if text.strip() and text.lstrip()[0] != "#")
             target = next(code, number)
-        before = found.get(target)
-        reason = match[2].strip(" -:")
-        if before is not None:
-            rules, reason = before.rules | rules, before.reason or reason
+        if target in found:
+            rules, reason = found[target].rules | rules, found[target].reason or reason
         found[target] = Waiver(rules, reason, number, match.start() + 1)
     return found
 
@@ -277,19 +267,15 @@ def _in_a_text(script: Script, line: int, column: int) -> bool:
 
 
 def _waived(script: Script, node: ast.AST, rule: str, comments: dict[int, Waiver]) -> Waiver | None:
-    """The comment that speaks of a node: on one of its own lines, or of the line it begins in."""
-    if not comments:
-        return None
-    first, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", None) or 1
-    if isinstance(node, ast.stmt) and hasattr(node, "body"):
-        last = first  # of a loop or function the first line, not all that is in it
-    statement = script.statement(node)
-    if statement is not None:
-        first = min(first, statement.lineno)
-        if not hasattr(statement, "body"):
-            last = max(last, statement.end_lineno or last)
-    said = (comments.get(line) for line in range(first, last + 1))
-    return next((each for each in said if each is not None and rule in each.rules), None)
+    """The comment that speaks of a node: on one of its lines, or of the line it begins in."""
+    lines: set[int] = set()
+    for each in (node, script.statement(node)) if comments else ():
+        first = getattr(each, "lineno", 1)
+        block = isinstance(each, ast.stmt) and hasattr(each, "body")  # of a loop the first line
+        last = first if block else getattr(each, "end_lineno", None) or first
+        lines.update(range(first, last + 1))
+    said = (comments[line] for line in sorted(lines) if line in comments)
+    return next((each for each in said if rule in each.rules), None)
 
 
 def _about_comments(script: Script, comments: dict[int, Waiver]) -> Iterator[Finding]:
@@ -297,22 +283,21 @@ def _about_comments(script: Script, comments: dict[int, Waiver]) -> Iterator[Fin
     for said in comments.values():
         place = script.source.place(said.line)
         unknown = sorted(name for name in said.rules if name not in BY_NAME)
-        name = UNKNOWN_RULE
-        if not said.rules:
-            problem = "the comment names no rule, so it ignores nothing"
-        elif unknown:
-            problem = f"there is no rule `{unknown[0]}` to ignore"
-        elif not said.reason:
-            name, problem = UNEXPLAINED, "the comment says no reason"
-        else:
+        if said.rules and said.reason and not unknown:
             continue
+        problem = (
+            f"there is no rule `{unknown[0]}` to ignore"
+            if unknown
+            else "the comment says no reason"
+        )
+        named = bool(said.rules) and not unknown
         yield Finding(
             path=script.source.path,
             line=place.line,
             column=said.column,
-            rule=name,
-            severity=Severity.WARNING if name == UNKNOWN_RULE else Severity.NOTE,
-            message=problem,
+            rule=UNEXPLAINED if named else UNKNOWN_RULE,
+            severity=Severity.NOTE if named else Severity.WARNING,
+            message=problem if said.rules else "the comment names no rule, so it ignores nothing",
             why="A later reader cannot tell whether the finding is still to be ignored.",
             fix="Write `# compilegate: ignore[RULE] reason`.",
             page="docs/check.md",

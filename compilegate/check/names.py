@@ -117,7 +117,8 @@ class Defined:
 
     def lineage(self) -> Iterator[tuple[Script, ast.ClassDef]]:
         """A class and its bases in the files, in the order in which attributes are looked up."""
-        pending, seen = [self], set[ast.AST]()
+        pending: list[Defined] = [self]
+        seen: set[ast.AST] = set()
         while pending:
             each = pending.pop()
             if isinstance(each.node, ast.ClassDef) and each.node not in seen:
@@ -196,12 +197,11 @@ class Script:
             case ast.Assign():
                 for target in node.targets:
                     self._bind(target, Binding("value", node.value, node), scope)
-            case (
-                ast.AnnAssign(target=target, value=ast.expr() as value)
-                | ast.NamedExpr(target=target, value=value)
-                | ast.withitem(optional_vars=ast.expr() as target, context_expr=value)
-            ):
-                self._bind(target, Binding("value", value, node), scope)
+            case ast.AnnAssign() | ast.NamedExpr() if node.value is not None:
+                self._bind(node.target, Binding("value", node.value, node), scope)
+            case ast.withitem() if node.optional_vars is not None:
+                value = Binding("value", node.context_expr, node)
+                self._bind(node.optional_vars, value, scope)
             case ast.AugAssign():
                 self._bind(node.target, Binding("change", node.value, node), scope)
             case ast.For() | ast.AsyncFor() | ast.comprehension():

@@ -217,8 +217,8 @@ class Steps:
             if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
                 continue  # it is made here; what runs it is followed
             for part in ast.iter_child_nodes(statement):
-                if isinstance(part, ast.excepthandler | ast.match_case):
-                    rare = isinstance(part, ast.excepthandler)
+                if isinstance(part, ast.ExceptHandler | ast.match_case):
+                    rare = isinstance(part, ast.ExceptHandler)
                     self._mark(script, part.body, Often.SELDOM if rare else often)
                 elif not isinstance(part, ast.stmt):
                     self._follow(script, part, often)
@@ -228,9 +228,10 @@ class Steps:
             self._mark(script, getattr(statement, "body", ()), Often.SELDOM if seldom else often)
             self._mark(script, getattr(statement, "orelse", ()), Often.SELDOM if other else often)
             self._mark(script, getattr(statement, "finalbody", ()), often)
-            skips = isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Continue)
-            if skips and any(_counts(each) for each in ast.walk(statement.test)):
-                often = Often.SELDOM  # `if step % 2: continue`
+            match statement:
+                case ast.If(test=test, body=[*_, ast.Continue()]):
+                    if any(_counts(each) for each in ast.walk(test)):
+                        often = Often.SELDOM  # `if step % 2: continue`
 
     def _follow(self, script: Script, expression: ast.AST, often: Often) -> None:
         """Mark what is called of the files."""
@@ -439,7 +440,8 @@ def _loop_or_function(script: Script, node: ast.AST) -> Loop | Function | None:
             return None
         if isinstance(outer, ast.While | Function):
             return outer
-        if isinstance(outer, LOOPS) and not _PARTS.search(ast.unparse(outer.iter).lower()):
+        over = isinstance(outer, ast.For | ast.AsyncFor) and ast.unparse(outer.iter).lower()
+        if isinstance(outer, LOOPS) and over and not _PARTS.search(over):
             return outer
     return None
 
