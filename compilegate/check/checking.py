@@ -28,33 +28,19 @@ _DEPTH = 5_000
 class Finding:
     """One place in a script where a rule does not hold."""
 
-    path: Path
-    """The file, as it was named or found."""
-
-    line: int
-    """Counted from 1; in a notebook within its cell."""
-
-    column: int
-    """Counted from 1."""
-
+    path: Path  # the file, as it was named or found
+    line: int  # counted from 1; in a notebook within its cell
+    column: int  # counted from 1
     rule: str
     severity: Severity
 
-    message: str
-    """What was found here: one sentence."""
-
+    message: str  # what was found here: one sentence
     why: str
     fix: str
 
-    page: str
-    """The address of the page that says so."""
-
-    compilers: tuple[str, ...]
-    """Which of the compilers that were asked about it concerns."""
-
-    cell: int | None = None
-    """In a notebook: which cell, counted from 1 over all cells."""
-
+    page: str  # the address of the page that says so
+    compilers: tuple[str, ...]  # which of the compilers that were asked about it concerns
+    cell: int | None = None  # in a notebook: which cell, counted from 1 over all cells
     end_line: int | None = None
     suppressed: str | None = None
     """The reason that a comment in the script gives for ignoring it; None where none does."""
@@ -79,17 +65,10 @@ class Coverage:
     loops: tuple[str, ...]
     """Each training loop: where it begins and ends, or the call that runs a framework's."""
 
-    followed: tuple[str, ...]
-    """The functions of the files that were followed from there."""
-
-    not_followed: tuple[str, ...]
-    """What the steps call that lies in no file of the check."""
-
-    compiled: int
-    """How many uses of torch.compile."""
-
-    jobs: int
-    """How many estimators."""
+    followed: tuple[str, ...]  # the functions of the files that were followed from there
+    not_followed: tuple[str, ...]  # what the steps call that lies in no file of the check
+    compiled: int  # how many uses of torch.compile
+    jobs: int  # how many estimators
 
     @property
     def understood(self) -> bool:
@@ -101,14 +80,10 @@ class Coverage:
 class Checked:
     """What a check of some paths found."""
 
-    findings: tuple[Finding, ...]
-    """By file and line; without those that a comment suppresses."""
-
+    findings: tuple[Finding, ...]  # by file and line; without those that a comment suppresses
     suppressed: tuple[Finding, ...]
     unread: tuple[Unread, ...]
-    files: int
-    """How many files were read."""
-
+    files: int  # how many files were read
     compilers: tuple[str, ...]
     coverage: Coverage
 

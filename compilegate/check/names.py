@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -62,15 +63,9 @@ class Binding:
     kind: Literal["import", "definition", "value", "change", "element", "parameter", "other"]
     """`change` is `x += value`; an `element` is one of what is looped over."""
 
-    node: ast.AST
-    """The definition, the value's expression, what is looped over, or the parameter."""
-
-    place: ast.AST
-    """The statement or comprehension that binds."""
-
-    target: str = ""
-    """The dotted name, where it is an import."""
-
+    node: ast.AST  # the definition, the value's expression, what is looped over, or the parameter
+    place: ast.AST  # the statement or comprehension that binds
+    target: str = ""  # the dotted name, where it is an import
     path: tuple[int, ...] = ()
     """Where tuples are unpacked: which part of which part of the value this is."""
 
@@ -88,8 +83,7 @@ class Scope:
     elsewhere: set[str] = field(default_factory=set)
     """Names that `global` or `nonlocal` give to an outer scope."""
 
-    stars: list[str] = field(default_factory=list)
-    """Modules of which every name was imported."""
+    stars: list[str] = field(default_factory=list)  # modules of which every name was imported
 
 
 @dataclass(frozen=True)
@@ -315,6 +309,26 @@ class Script:
         found = [call for name in names for call in self.calls_by_name.get(name, ())]
         return sorted(found, key=position)
 
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every name, attribute, argument and short text of the code, in lower case."""
+        return frozenset(self._words())
+
+    def _words(self) -> Iterator[str]:
+        for node in ast.walk(self.source.tree):
+            match node:
+                case ast.Name(id=name) | ast.arg(arg=name):
+                    yield name.lower()
+                case ast.keyword(arg=str(name)):
+                    yield from (name.lower(), f"{name.lower()}=")
+                case ast.Attribute():
+                    yield from (node.attr.lower(), f".{node.attr.lower()}")
+                case ast.Constant(value=str(text)) if len(text) < 60 and len(text.split()) == 1:
+                    option = self.parent(node)  # one that nobody reads gives nothing
+                    named = isinstance(option, ast.Call) and last_name(option.func)
+                    if named != "add_argument":
+                        yield from _WORD.findall(text.lower().replace("-", "_"))
+
     def uses(self, *libraries: str) -> bool:
         """Whether the file imports one of these libraries or anything of it."""
         return any(f"{name}.".startswith(f"{each}.") for name in self.imports for each in libraries)
@@ -501,6 +515,7 @@ HANDS_ON = frozenset(
 )  # fmt: skip
 """Calls whose result runs the function that they are given."""
 
+_WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__)
 
 

@@ -50,11 +50,8 @@ class Source:
     path: Path
     lines: tuple[str, ...]
     tree: ast.Module
-    text: str = ""
-    """The text as it was decoded; "" of a notebook."""
-
-    places: tuple[Place, ...] = ()
-    """In a notebook, where each line of the joined script stands."""
+    text: str = ""  # the text as it was decoded; "" of a notebook
+    places: tuple[Place, ...] = ()  # in a notebook, where each line of the joined script stands
 
     def place(self, line: int) -> Place:
         """Where a line of the tree stands for a reader."""
@@ -106,8 +103,7 @@ class Read:
 
     sources: tuple[Source, ...]
     unread: tuple[Unread, ...]
-    root: Path
-    """The folder that imports are looked up from, beside the importing file's own."""
+    root: Path  # the folder that imports are looked up from, beside the importing file's own
 
 
 def read_paths(paths: Sequence[Path]) -> Read:

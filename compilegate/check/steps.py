@@ -56,8 +56,7 @@ class Step:
     """The loop; the method that a framework calls; the call that runs a framework's loop; or a
     function with a backward pass whose loop is in no file."""
 
-    sort: str
-    """`loop`, `method`, `call` or `function`."""
+    sort: str  # `loop`, `method`, `call` or `function`
 
     @property
     def body(self) -> list[ast.stmt]:
@@ -462,18 +461,20 @@ class Compiled:
     """One use of `torch.compile`: a call, a decorator, or `module.compile()`."""
 
     script: Script
-    node: ast.expr
-    """The call, or a decorator without one."""
-
-    target: ast.expr | Function | ast.ClassDef
-    """What is compiled."""
-
+    node: ast.expr  # the call, or a decorator without one
+    target: ast.expr | Function | ast.ClassDef  # what is compiled
     options: dict[str, ast.expr]
-    sort: str
-    """`call`, `decorator`, or `in place` for `module.compile()`, which returns nothing."""
-
+    sort: str  # `call`, `decorator`, or `in place` for `module.compile()`, which returns nothing
     functions: list[Defined] = field(default_factory=list)
     """The functions of the files in the compiled region."""
+
+    @property
+    def result(self) -> ast.expr:
+        """What gives back what is compiled: of `torch.compile(mode=...)(model)` the outer call."""
+        outer = self.script.parent(self.node)
+        given = isinstance(self.node, ast.Call) and not self.node.args
+        whole = isinstance(outer, ast.Call) and outer.func is self.node and outer.args
+        return outer if given and whole and isinstance(outer, ast.Call) else self.node
 
 
 COMPILERS = frozenset({"torch.compile", "compilegate.job.compile"})
@@ -488,6 +489,9 @@ class Regions:
         self._values, self._steps = values, steps
         self._inside: dict[ast.AST, Compiled] = {}
         self.found = [each for script in project.scripts for each in self._uses(script)]
+        self.results: dict[ast.AST, Compiled] = {
+            x.result: x for x in self.found if x.sort == "call"
+        }
         for compiled in self.found:
             compiled.functions = list(self._reached(self._roots(compiled)))
             for defined in compiled.functions:

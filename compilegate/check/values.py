@@ -57,14 +57,9 @@ class Origin:
     """An expression that a value may come from."""
 
     script: Script
-    node: ast.AST
-    """An expression; or a parameter for which no call in the files passes anything."""
-
-    path: tuple[int, ...] = ()
-    """Which part of it, where tuples are unpacked."""
-
-    element: bool = False
-    """Whether the value is one of what a loop over the expression hands out."""
+    node: ast.AST  # an expression; or a parameter for which no call in the files passes anything
+    path: tuple[int, ...] = ()  # which part of it, where tuples are unpacked
+    element: bool = False  # whether the value is one of what a loop over the expression hands out
 
 
 class Values:

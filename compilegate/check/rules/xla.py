@@ -123,7 +123,7 @@ def gradients_not_reduced(view: View) -> Iterator[Found]:
     """Each process updates by its own gradients, or by a sum, or clips before they are gathered."""
     script = view.script
     if is_distributed(script) and not _REDUCES & view.analysis.words:
-        for call in view.methods("step"):
+        for call, _ in view.methods("step"):
             if view.each_step(call) and view.analysis.steps.is_update(script, call):
                 said = f"`{written(call.func)}` updates without gathering the gradients"
                 yield Found(call, said)
@@ -168,7 +168,7 @@ def no_common_seed(view: View) -> Iterator[Found]:
     if not is_distributed(view.script) or not view.steps:
         return
     alike = {"broadcast_master_param", "load_state_dict", "from_pretrained"} & view.analysis.words
-    seeded = list(view.methods("manual_seed", "set_rng_state"))
+    seeded = [call for call, _ in view.methods("manual_seed", "set_rng_state")]
     own = [each for each in seeded if re.search(r"rank|ordinal|index", ast.unparse(each))]
     if own and own == seeded and not alike:
         yield Found(own[0], "each process has a seed of its own, and so weights of its own")
