@@ -39,6 +39,8 @@ from compilegate.check.values import (
     own_nodes,
 )
 
+Called = tuple[Script, ast.Call]
+
 
 class Often(IntEnum):
     """How often a statement runs while a model is trained."""
@@ -164,7 +166,7 @@ class Steps:
         kinds = (Kind.OPTIMIZER, Kind.SCALER)
         return last == "step" and self._values.kind(script, owner) in kinds
 
-    def _callers(self, script: Script, function: Function) -> list[tuple[Script, ast.Call]]:
+    def _callers(self, script: Script, function: Function) -> list[Called]:
         """What runs a function: calls in the files, or the place where it is handed on."""
         found, calls = self._values.calls_of(script, function), self._project.calls
         only = len(self._project.methods.get(function.name, ())) == 1
@@ -173,9 +175,7 @@ class Steps:
             found = [each for each in calls(function.name) if owner_of(each[1]) is not None]
         return found or self._is_given(script, function, "step", "optimizer_step")
 
-    def _is_given(
-        self, script: Script, function: Function, *names: str
-    ) -> list[tuple[Script, ast.Call]]:
+    def _is_given(self, script: Script, function: Function, *names: str) -> list[Called]:
         """The calls with such names that a function is handed to: `optimizer.step(closure)`."""
         wanted = Defined(script, function)
         found = self._project.calls(*names)
@@ -234,12 +234,8 @@ class Steps:
 
     def _follow(self, script: Script, expression: ast.AST, often: Often) -> None:
         """Mark what is called of the files."""
-        pending: list[ast.AST] = [expression]
-        while pending:
-            node = pending.pop()
-            if isinstance(node, ast.Lambda):
-                continue
-            pending += ast.iter_child_nodes(node)
+        made = isinstance(expression, ast.Lambda)  # here it is made; what runs it is followed
+        for node in () if made else (expression, *own_nodes(expression)):
             called = self.called(script, node) if isinstance(node, ast.Call) else []
             if isinstance(node, ast.Call) and not called and often is Often.EACH_STEP:
                 self._note(script, node)
@@ -252,13 +248,12 @@ class Steps:
     def _run(self, defined: Defined, often: Often) -> None:
         """Mark a function; of a generator the loops, which turn once a step."""
         script, function = defined.script, defined.node
+        inside = list(own_nodes(function))
         if isinstance(function, ast.Lambda):
             if self.marks.get(function, 0) < often:
                 self.marks[function] = often
                 self._follow(script, function.body, often)
-            return
-        inside = list(own_nodes(function))
-        if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in inside):
+        elif any(isinstance(each, ast.Yield | ast.YieldFrom) for each in inside):
             for loop in inside:
                 if isinstance(loop, LOOPS):
                     self._mark(script, loop.body, often)

@@ -36,20 +36,15 @@ class Kind(StrEnum):
     """What a value is."""
 
     UNKNOWN = ""
-    START = "start"
-    """A constant, such as one to which tensors are added later."""
-    HOST = "host"
-    """A number, text, array or tensor of the host."""
-    BATCH = "batch"
-    """What a loader hands out, before it is on a device."""
-    TENSOR = "tensor"
-    """A tensor of the device, or a container of such."""
+    START = "start"  # a constant, such as one to which tensors are added later
+    HOST = "host"  # a number, text, array or tensor of the host
+    BATCH = "batch"  # what a loader hands out, before it is on a device
+    TENSOR = "tensor"  # a tensor of the device, or a container of such
     MODEL = "model"
     OPTIMIZER = "optimizer"
     SCALER = "scaler"
     LOADER = "loader"
-    DEVICE_LOADER = "device loader"
-    """A loader whose batches are on the device."""
+    DEVICE_LOADER = "device loader"  # a loader whose batches are on the device
 
 
 @dataclass(frozen=True)

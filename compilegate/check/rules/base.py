@@ -1,7 +1,7 @@
 """What a rule is, and what it is given to look at.
 
-A rule is one function, listed in `RULES` of its file; what it says of what it finds, and the page
-that says so, is in `compilegate/rules/rules.toml`:
+A rule is one function of a file of this folder; what it says of what it finds, and the page that
+says so, is in `compilegate/rules/rules.toml`:
 
     @rule("sync-in-step")
     def sync_in_step(view: View) -> Iterator[Found]:
@@ -27,13 +27,8 @@ from compilegate.check.steps import Compiled, Often, Regions, Step, Steps, feedi
 from compilegate.check.values import Kind, Values
 from compilegate.rules import table
 
-TORCH_COMPILE, XLA, TRAINING_COMPILER, NEURON = (
-    "torch-compile",
-    "xla",
-    "training-compiler",
-    "neuron",
-)
-LAZY = (XLA, TRAINING_COMPILER, NEURON)
+TRAINING_COMPILER = "training-compiler"
+LAZY = ("xla", TRAINING_COMPILER, "neuron")
 """Those that trace the whole step by PyTorch/XLA."""
 
 
@@ -129,11 +124,10 @@ class Analysis:
 
 def _reached(ways: dict[Script, set[Script]], start: Script) -> set[Script]:
     found: set[Script] = set()
-    pending = [start]
+    pending = {start}
     while pending:
-        new = ways.get(pending.pop(), set()) - found
-        found |= new
-        pending += new
+        pending = set().union(*(ways.get(each, set()) for each in pending)) - found
+        found |= pending
     return found
 
 
@@ -193,10 +187,6 @@ class View:
     def is_tensor(self, node: ast.expr) -> bool:
         """Whether an expression is a tensor of the device."""
         return self.kind(node) is Kind.TENSOR
-
-    def named(self, *names: str) -> list[ast.Call]:
-        """The calls of functions with one of these canonical names."""
-        return self.script.calls_of(*names)
 
     def methods(self, *names: str) -> Iterator[tuple[ast.Call, ast.expr]]:
         """The calls of methods with one of these names, and what they are called on."""

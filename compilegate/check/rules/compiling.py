@@ -223,6 +223,3 @@ def _again(view: View, compiled: Compiled) -> bool:
     kept = script.parent(node)
     held = isinstance(kept, ast.Assign) and not isinstance(kept.targets[0], ast.Name)
     return not held and view.each_step(statement)
-
-
-RULES = (compiled_discarded, compile_order, orig_mod_keys, past_the_wrapper, recompiles)

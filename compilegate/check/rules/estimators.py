@@ -70,10 +70,11 @@ class Estimator:
             return str(value.value)
         return "" if value is None else ast.unparse(value)
 
-    def where(self, given: str | ast.expr | None) -> ast.AST:
-        """Where an argument or a hyperparameter is given; the estimator where it is not."""
+    def told(self, message: str, given: str | ast.expr | None = None) -> Found:
+        """What is told of an argument or a hyperparameter; of the estimator where it is not."""
         node = self.given.get(given) if isinstance(given, str) else given
-        return node if node is not None and self.view.script.parent(node) else self.call
+        where = node if node is not None and self.view.script.parent(node) else self.call
+        return Found(where, message)
 
     @property
     def distribution(self) -> list[str]:
@@ -176,22 +177,19 @@ def _first_with_pytorchxla() -> tuple[int, ...]:
 def compiler_job(view: View) -> Iterator[Found]:
     """The job cannot train with Training Compiler as it is written."""
     for each in compiled_estimators(view):
-        instance = each.text("instance_type")
+        not_on = "Training Compiler does not run on"
         if each.refused & _NOT_THERE:
-            said = f"Training Compiler does not run on `{instance}`"
-            yield Found(each.where("instance_type"), said)
-        groups = each.given.get("instance_groups")
-        if groups is not None and not is_constant(groups, None):
-            said = "Training Compiler does not run on `instance_groups`"
-            yield Found(each.where("instance_groups"), said)
-        if each.framework != "TensorFlow" and "image_uri" in each.given:
-            yield Found(each.where("image_uri"), "another image with Training Compiler")
+            yield each.told(f"{not_on} `{each.text('instance_type')}`", "instance_type")
+        if "instance_groups" in each.given and not is_constant(each.given["instance_groups"], None):
+            yield each.told(f"{not_on} `instance_groups`", "instance_groups")
         for name, supported in _versions(each.framework).items():
             given = each.text(name)
             if given and _numbers(given)[:2] not in supported:
-                yield Found(each.where(name), f"Training Compiler has no image for `{given}`")
+                yield each.told(f"Training Compiler has no image for `{given}`", name)
                 break  # the versions belong together
         if each.framework != "TensorFlow":
+            if "image_uri" in each.given:
+                yield each.told("another image with Training Compiler", "image_uri")
             yield from _started_wrongly(each)
 
 
@@ -202,26 +200,23 @@ def _started_wrongly(each: Estimator) -> Iterator[Found]:
     launched = () < version < _first_with_pytorchxla()
     instance = instance_of(each.text("instance_type"))
     several = instance is not None and instance.accelerators > 1
-    by_launcher = each.parameter("training_script") is not None
     script = each.started
     if other:
-        said = f"Training Compiler does not distribute by `{other[0]}`"
-        yield Found(each.where("distribution"), said)
-    elif version and several and not by_launcher:
+        yield each.told(f"Training Compiler does not distribute by `{other[0]}`", "distribution")
+    elif version and several and each.parameter("training_script") is None:  # no launcher
         if launched and each.every:
-            said = f"no launcher starts the processes of {each.text('instance_type')}"
-            yield Found(each.call, said)
+            yield each.told(f"no launcher starts the processes of {each.text('instance_type')}")
         elif not launched and each.whole and "distribution" not in each.given:
-            yield Found(each.call, "without `pytorchxla` one GPU of the instance trains")
+            yield each.told("without `pytorchxla` one GPU of the instance trains")
     if script is None:
         return
-    name, where = script.source.path.name, each.where("entry_point")
+    name, entry = script.source.path.name, "entry_point"
     if "pytorchxla" in each.distribution and "_mp_fn" not in script.module.names:
-        yield Found(where, f"{name} has no `_mp_fn` for the processes to call")
+        yield each.told(f"{name} has no `_mp_fn` for the processes to call", entry)
     bare = each.framework == "PyTorch" and _numbers(each.text("framework_version")) >= (1, 12)
     listed = script.source.path.with_name("requirements.txt").is_file()
     if bare and script.uses("transformers") and not listed:
-        yield Found(where, f"{name} imports Transformers, which the image does not have")
+        yield each.told(f"{name} imports Transformers, which the image does not have", entry)
 
 
 @rule("compiler-nodes")
@@ -230,25 +225,22 @@ def compiler_nodes(view: View) -> Iterator[Found]:
     for each in compiled_estimators(view):
         count = each.number("instance_count")
         if "one-gpu-each" in each.refused:
-            said = f"{count} instances of one GPU each"
-            yield Found(each.where("instance_count"), said)
+            yield each.told(f"{count} instances of one GPU each", "instance_count")
         elif "no-efa" in each.refused:
-            yield Found(each.where("instance_type"), f"{count} instances without EFA")
+            yield each.told(f"{count} instances without EFA", "instance_type")
 
 
 def debugged(view: View) -> Iterator[Found]:
     """Debugger, Profiler or the compiler's debug mode is on; `debugging-on` tells it."""
     for each in compiled_estimators(view):
-        compiler = each.compiler
-        debug = None if compiler is None else keyword(compiler, "debug")
+        debug = None if each.compiler is None else keyword(each.compiler, "debug")
         key = each.hyperparameters.get(TRAINING_COMPILER_DEBUG_HYPERPARAMETER)
         for given in (debug, key):
             if given is not None and is_constant(given, True, "True", "true"):
                 yield Found(given, "Training Compiler is in debug mode")
         for name in ("profiler_config", "rules", "debugger_hook_config"):
-            given = each.given.get(name)
-            if given is not None and not is_constant(given, False, None):
-                yield Found(each.where(name), f"`{name}` is on")
+            if name in each.given and not is_constant(each.given[name], False, None):
+                yield each.told(f"`{name}` is on", name)
 
 
 # ---- models, batches and rates
@@ -260,10 +252,10 @@ def untested(view: View) -> Iterator[Found]:
     for each in compiled_estimators(view):
         name, instance = each.written(*_MODELS), each.text("instance_type")
         if _is_untested(name):
-            yield Found(each.where(each.parameter(*_MODELS)), _nothing_on(name))
+            yield each.told(_nothing_on(name), each.parameter(*_MODELS))
         known = {row.instance_type for row in tested_models()}
         if instance and instance not in known and not each.refused & _NOT_THERE:
-            yield Found(each.where("instance_type"), _nothing_on(instance))
+            yield each.told(_nothing_on(instance), "instance_type")
     starters = starting(view)
     named = any(each.parameter(*_MODELS) for each in starters)
     if not named and (starters or (view.compilers == (TRAINING_COMPILER,) and view.steps)):
@@ -321,7 +313,7 @@ def batch_not_raised(view: View) -> Iterator[Found]:
         if batch.isdecimal() and not control:
             said = _as_before(each, batch, native) or _less_than_tested(each, int(batch))
             if said:
-                yield Found(each.where(each.parameter(*_BATCHES)), said)
+                yield each.told(said, each.parameter(*_BATCHES))
 
 
 def _as_before(each: Estimator, batch: str, native: list[Estimator]) -> str:
@@ -374,8 +366,8 @@ def rate_not_scaled(view: View) -> Iterator[Found]:
         alike = (x.written(*_BATCHES) for x in others if rate == x.written(*_RATES))
         smaller = [before for before in alike if batch and before and batch != before]
         if smaller and (not rate or _NUMBER.fullmatch(rate)):
-            said = f"the batch is {batch} here and {smaller[0]} without the compiler, at one rate"
-            yield Found(each.call, said)
+            before = f"{smaller[0]} without the compiler, at one rate"
+            yield each.told(f"the batch is {batch} here and {before}")
         else:
             yield from _rate_of_one(view, each, batch, rate)
 
@@ -385,7 +377,7 @@ def _rate_of_one(view: View, each: Estimator, batch: str, rate: str) -> Iterator
     batches = {value for _, value in _called_native(view.script, "batch")}
     rates = {value: name for name, value in _called_native(view.script, "rate|lr")}
     if batch.isdecimal() and batches and batch not in batches and rate in rates:
-        yield Found(each.call, f"the batch is {batch}, and the rate that of `{rates[rate]}`")
+        yield each.told(f"the batch is {batch}, and the rate that of `{rates[rate]}`")
         return
     given = each.parameter(*_RATES)
     spread = "pytorchxla" in each.distribution or each.parameter("training_script") is not None
@@ -397,7 +389,7 @@ def _rate_of_one(view: View, each: Estimator, batch: str, rate: str) -> Iterator
         return
     by_count = counts.search(f"{rate} {ast.unparse(given)}")
     if not by_count and not any(re.match(grows, line) for line in lines):
-        yield Found(each.where(given), "the learning rate does not grow with the processes")
+        yield each.told("the learning rate does not grow with the processes", given)
 
 
 @rule("preprocessing-workers")
@@ -407,10 +399,9 @@ def preprocessing_workers(view: View) -> Iterator[Found]:
         given, count = each.parameter(_WORKERS), each.written(_WORKERS)
         known = instance_of(each.text("instance_type"))
         if given is None and each.every and _takes_the_option(each):
-            yield Found(each.where("hyperparameters"), f"`{_WORKERS}` is left at one process")
+            yield each.told(f"`{_WORKERS}` is left at one process", "hyperparameters")
         elif count.isdecimal() and known is not None and int(count) < known.accelerators:
-            said = f"`{_WORKERS}` is {count}, for {known.accelerators} GPUs"
-            yield Found(each.where(given), said)
+            yield each.told(f"`{_WORKERS}` is {count}, for {known.accelerators} GPUs", given)
     if view.script.uses("datasets") and (view.analysis.steps.found or starting(view)):
         for call, owner in view.methods("map"):
             alone = (call.args or keyword(call, "function")) and len(call.args) <= 2
@@ -452,13 +443,3 @@ def _owner(origin: Origin) -> list[Origin]:
     made = origin.node.func if isinstance(origin.node, ast.Call) else origin.node
     inner = made.value if isinstance(made, ast.Attribute | ast.Subscript) else None
     return [] if inner is None else [Origin(origin.script, inner)]
-
-
-RULES = (
-    compiler_job,
-    compiler_nodes,
-    untested,
-    batch_not_raised,
-    rate_not_scaled,
-    preprocessing_workers,
-)

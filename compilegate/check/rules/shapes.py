@@ -251,6 +251,3 @@ def _even(view: View, given: dict[str, ast.expr]) -> bool:
     if isinstance(sampler, ast.Call) and name == "DistributedSampler":
         return is_constant(keyword(sampler, "drop_last"), True)
     return bool(re.search(r"Infinite|Repeat|Random.*Replacement", name))
-
-
-RULES = (varying_shapes, ragged_last_batch)

@@ -342,29 +342,27 @@ def trainer_options(view: View) -> Iterator[tuple[ast.Call, dict[str, ast.expr]]
 
 
 _DEBUGGERS = {
-    "torch.autograd.set_detect_anomaly": "checks every gradient",
-    "torch.autograd.detect_anomaly": "checks every gradient",
-    "tensorflow.debugging.enable_check_numerics": "checks every result",
-    "torch.profiler.profile": "profiles all of training",
-    "torch.autograd.profiler.profile": "profiles all of training",
-    "torch.autograd.profiler.emit_nvtx": "profiles all of training",
-    "tensorflow.profiler.experimental.start": "profiles all of training",
-    "smdebug.pytorch.get_hook": "lets SageMaker Debugger read tensors",
-    "smdebug.pytorch.Hook": "lets SageMaker Debugger read tensors",
-    "smdebug.tensorflow.KerasHook": "lets SageMaker Debugger read tensors",
-}
+    "checks every gradient": ("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"),
+    "checks every result": ("tensorflow.debugging.enable_check_numerics",),
+    "profiles all of training": ("torch.profiler.profile", "torch.autograd.profiler.profile",
+                                 "torch.autograd.profiler.emit_nvtx",
+                                 "tensorflow.profiler.experimental.start"),
+    "lets SageMaker Debugger read tensors": ("smdebug.pytorch.get_hook", "smdebug.pytorch.Hook",
+                                             "smdebug.tensorflow.KerasHook"),
+}  # fmt: skip
 
 
 @rule("debugging-on")
 def debugging_on(view: View) -> Iterator[Found]:
     """A profiler or a debug mode looks at every operation while the model trains."""
-    for name, does in _DEBUGGERS.items():
-        for call in view.named(name):
+    for does, names in _DEBUGGERS.items():
+        for call in view.script.calls_of(*names) if view.steps else ():
             given = call.args[0] if call.args else keyword(call, "mode")
-            off = "anomaly" in name and given is not None and not is_constant(given, True)
+            anomaly = last_name(call.func).endswith("detect_anomaly")
+            off = anomaly and given is not None and not is_constant(given, True)
             scheduled = keyword(call, "schedule") is not None
             optional = view.script.around(call, ast.If, ast.IfExp) is not None
-            if not (off or scheduled or optional) and view.steps:
+            if not (off or scheduled or optional):
                 yield Found(call, f"`{written(call.func)}` {does}")
     for call in trainer_arguments(view):
         debug = keyword(call, "debug")
@@ -428,9 +426,9 @@ def _ready(view: View, loader: ast.Call) -> bool:
 @rule("data-parallel")
 def data_parallel(view: View) -> Iterator[Found]:
     """DataParallel runs the copies of the model in threads of one process."""
-    for call in view.named("torch.nn.parallel.data_parallel"):
+    for call in view.script.calls_of("torch.nn.parallel.data_parallel"):
         yield Found(call, "the model is run by `data_parallel`")
-    for call in view.named("torch.nn.parallel.DataParallel"):
+    for call in view.script.calls_of("torch.nn.parallel.DataParallel"):
         if view.analysis.steps.found:
             yield Found(call, "the model is wrapped in DataParallel")
 
@@ -494,15 +492,3 @@ def _changes(loop: ast.AST) -> int:
     names = [last_name(each.func) for each in calls_in(loop) if owner_of(each) is not None]
     kept = (name for name in names if name.endswith("_") and name[0] != "_")
     return sum(name not in ("zero_", "detach_") for name in kept)
-
-
-RULES = (
-    sync_in_step,
-    data_dependent,
-    too_often,
-    debugging_on,
-    loader_workers,
-    data_parallel,
-    full_precision,
-    python_optimizer,
-)

@@ -30,8 +30,8 @@ _XM = "torch_xla.core.xla_model."
 
 def xla_device(view: View) -> bool:
     """Whether the script itself puts tensors on an XLA device."""
-    devices = (each for call in view.named("torch.device") for each in call.args)
-    made = view.named(f"{_XM}xla_device", "torch_xla.device")
+    devices = (each for call in view.script.calls_of("torch.device") for each in call.args)
+    made = view.script.calls_of(f"{_XM}xla_device", "torch_xla.device")
     return bool(made) or (view.xla and any(is_constant(each, "xla") for each in devices))
 
 
@@ -110,7 +110,7 @@ def gradients_not_reduced(view: View) -> Iterator[Found]:
             yield Found(call, said)
     divides = re.compile(r"/\s*(?:float\()?[\w.]*world_size|world_size\(\)")
     if not any(divides.search(line) for line in script.source.lines):
-        for call in view.named(f"{_XM}all_reduce"):
+        for call in view.script.calls_of(f"{_XM}all_reduce"):
             how, what = [*map(ast.unparse, call.args), "", ""][:2]
             sums = how == "'sum'" or how.endswith("REDUCE_SUM")
             gathers = len(call.args) == 2 and "grad" in what.lower()
@@ -215,7 +215,7 @@ def torch_save_with_xla(view: View) -> Iterator[Found]:
     imports = [each for each in statements if isinstance(each, ast.Import | ast.ImportFrom)]
     if not view.xla or not any("torch_xla" in ast.unparse(each) for each in imports):
         return
-    for call in view.named("torch.save"):
+    for call in view.script.calls_of("torch.save"):
         given = [view.settled(each) or each for each in call.args[:1]]
         text = " ".join(map(ast.unparse, [*call.args[:1], *given]))
         around = [x.test for x in view.script.ancestors(call) if isinstance(x, ast.If)]
@@ -228,13 +228,15 @@ def torch_save_with_xla(view: View) -> Iterator[Found]:
 @rule("xla-optimizer")
 def xla_optimizer(view: View) -> Iterator[Found]:
     """The optimizer asks the host after each step whether gradients overflowed."""
-    if xla_device(view) and view.named("torch_xla.amp.GradScaler"):
-        for call in view.named("torch.optim.SGD", "torch.optim.Adam", "torch.optim.AdamW"):
+    if xla_device(view) and view.script.calls_of("torch_xla.amp.GradScaler"):
+        for call in view.script.calls_of(
+            "torch.optim.SGD", "torch.optim.Adam", "torch.optim.AdamW"
+        ):
             yield Found(call, f"`{written(call.func)}` waits for the scaler in each step")
     for each in compiled_estimators(view):
         trainer = re.fullmatch(r"(?:.*/)?run_\w+\.py", each.text("entry_point"))
         if trainer and each.every and each.parameter("optim") is None and each.on_pytorch:
-            yield Found(each.where("hyperparameters"), "the Trainer's optimizer is left at `adamw`")
+            yield each.told("the Trainer's optimizer is left at `adamw`", "hyperparameters")
     for call, given in trainer_options(view) if view.compilers == (TRAINING_COMPILER,) else ():
         optimizer = given.get("optim", ast.Constant("adamw"))
         if isinstance(optimizer, ast.Constant) and optimizer.value != "adamw_torch_xla":
@@ -260,7 +262,7 @@ def runs_eagerly(view: View) -> Iterator[Found]:
             yield Found(call, "every function runs eagerly")
     if {"make_train_function", "xla_jit", "set_jit"} & view.analysis.words:
         return
-    for call in view.named("tensorflow.GradientTape"):
+    for call in view.script.calls_of("tensorflow.GradientTape"):
         loop, around = script.around(call, *LOOPS), script.function_around(call)
         by_keras = getattr(around, "name", "") == "train_step" and script.class_around(call)
         in_step = loop is not None or view.each_step(call)
@@ -286,15 +288,3 @@ def _in_graph(view: View, node: ast.AST) -> bool:
                     return True
                 pending += view.analysis.values.calls_of(script, outer)
     return False
-
-
-RULES = (
-    missing_mark_step,
-    gradients_not_reduced,
-    no_distributed_sampler,
-    no_common_seed,
-    cuda_with_xla,
-    torch_save_with_xla,
-    xla_optimizer,
-    runs_eagerly,
-)
