@@ -6,6 +6,7 @@ import ast
 import gc
 import re
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -214,31 +215,23 @@ def waivers(script: Script) -> dict[int, Waiver]:
     """The comments of a script by the line they speak of: their own, or the next with code."""
     found: dict[int, Waiver] = {}
     lines = script.source.lines
-    for number, line in enumerate(lines, start=1):
-        match = _COMMENT.search(line) if "compilegate:" in line else None
-        if match is None or _in_a_text(script, number, match.start()):
+    said = any("compilegate:" in line for line in lines)
+    texts = (f"{line}\n" for line in lines)
+    for token in tokenize.generate_tokens(texts.__next__) if said else ():
+        match = _COMMENT.match(token.string) if token.type == tokenize.COMMENT else None
+        if match is None:
             continue
+        (number, column), target = token.start, token.start[0]
         rules = frozenset(name.strip() for name in (match[1] or "").split(",") if name.strip())
-        target, reason = number, match[2].strip(" -:")
-        if not line[: match.start()].strip():
+        reason = match[2].strip(" -:")
+        if not token.line[:column].strip():
             later = enumerate(lines[number:], start=number + 1)
             code = (at for at, text in later if text.strip() and text.lstrip()[0] != "#")
             target = next(code, number)
         if target in found:
             rules, reason = found[target].rules | rules, found[target].reason or reason
-        found[target] = Waiver(rules, reason, number, match.start() + 1)
+        found[target] = Waiver(rules, reason, number, column + 1)
     return found
-
-
-def _in_a_text(script: Script, line: int, column: int) -> bool:
-    """Whether a place is inside a string: what stands there is no comment."""
-    return any(
-        isinstance(node, ast.Constant | ast.JoinedStr)
-        and isinstance(getattr(node, "value", ""), str)
-        and (node.lineno, node.col_offset) <= (line, column)
-        and (line, column) < (node.end_lineno or line, node.end_col_offset or 0)
-        for node in ast.walk(script.source.tree)
-    )
 
 
 def _waived(script: Script, node: ast.AST, rule: str, comments: dict[int, Waiver]) -> Waiver | None:
@@ -258,24 +251,22 @@ def _about_comments(script: Script, comments: dict[int, Waiver]) -> Iterator[Fin
     for said in comments.values():
         place = script.source.place(said.line)
         unknown = sorted(name for name in said.rules if name not in BY_NAME)
-        if said.rules and said.reason and not unknown:
-            continue
-        problem = (
-            f"there is no rule `{unknown[0]}` to ignore"
-            if unknown
-            else "the comment says no reason"
-        )
-        named = bool(said.rules) and not unknown
-        yield Finding(
-            path=script.source.path,
-            line=place.line,
-            column=said.column,
-            rule=UNEXPLAINED if named else UNKNOWN_RULE,
-            severity=Severity.NOTE if named else Severity.WARNING,
-            message=problem if said.rules else "the comment names no rule, so it ignores nothing",
-            why="A later reader cannot tell whether the finding is still to be ignored.",
-            fix="Write `# compilegate: ignore[RULE] reason`.",
-            page="docs/check.md",
-            compilers=(),
-            cell=place.cell,
-        )
+        problem = "" if said.reason else "the comment says no reason"
+        if unknown or not said.rules:
+            problem = "the comment names no rule, so it ignores nothing"
+            problem = f"there is no rule `{unknown[0]}` to ignore" if unknown else problem
+        if problem:
+            named = bool(said.rules) and not unknown
+            yield Finding(
+                path=script.source.path,
+                line=place.line,
+                column=said.column,
+                rule=UNEXPLAINED if named else UNKNOWN_RULE,
+                severity=Severity.NOTE if named else Severity.WARNING,
+                message=problem,
+                why="A later reader cannot tell whether the finding is still to be ignored.",
+                fix="Write `# compilegate: ignore[RULE] reason`.",
+                page="docs/check.md",
+                compilers=(),
+                cell=place.cell,
+            )

@@ -200,33 +200,29 @@ class Script:
                 self._bind(node.target, Binding("change", node.value, node), scope)
             case ast.For() | ast.AsyncFor() | ast.comprehension():
                 self._bind(node.target, Binding("element", node.iter, node), scope)
-            case ast.Import():
+            case ast.Import() | ast.ImportFrom():
                 for name in node.names:
-                    self.imports.add(name.name)
-                    first = name.name if name.asname else name.name.split(".", 1)[0]
-                    bound = Binding("import", node, node, target=first)
-                    scope.names[name.asname or first].append(bound)
-            case ast.ImportFrom():
-                self._import_from(node, scope)
+                    self._import(node, name, scope)
             case ast.Global() | ast.Nonlocal():
                 scope.elsewhere.update(node.names)
             case ast.ExceptHandler() if node.name:
                 scope.names[node.name].append(Binding("other", node, node))
         return scope
 
-    def _import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
-        module = "." * node.level + (node.module or "")
-        if not node.level:
-            self.imports.add(module)
-        for name in node.names:
-            if name.name == "*":
-                scope.stars.append(module)
-                continue
-            dotted = f"{module}{'' if module.endswith('.') else '.'}{name.name}"
+    def _import(self, node: ast.Import | ast.ImportFrom, name: ast.alias, scope: Scope) -> None:
+        if isinstance(node, ast.Import):  # `import torch.nn` binds `torch`
+            module, target = "", name.name if name.asname else name.name.split(".", 1)[0]
+            self.imports.add(name.name)
+        else:
+            module = "." * node.level + (node.module or "")
+            target = f"{module}{'' if module.endswith('.') else '.'}{name.name}"
             if not node.level:
-                self.imports.add(dotted)
-            bound = Binding("import", node, node, target=dotted)
-            scope.names[name.asname or name.name].append(bound)
+                self.imports.add(target)
+        if name.name == "*":
+            scope.stars.append(module)
+        else:
+            bound = name.asname or target.rsplit(".", 1)[-1]
+            scope.names[bound].append(Binding("import", node, node, target=target))
 
     def _bind(self, target: ast.expr, bound: Binding, scope: Scope) -> None:
         """Bind what stands on the left; parts of a written tuple to its own parts."""
@@ -312,22 +308,20 @@ class Script:
     @cached_property
     def words(self) -> frozenset[str]:
         """Every name, attribute, argument and short text of the code, in lower case."""
-        return frozenset(self._words())
-
-    def _words(self) -> Iterator[str]:
+        found: set[str] = set()
         for node in ast.walk(self.source.tree):
             match node:
                 case ast.Name(id=name) | ast.arg(arg=name):
-                    yield name.lower()
+                    found.add(name.lower())
                 case ast.keyword(arg=str(name)):
-                    yield from (name.lower(), f"{name.lower()}=")
+                    found |= {name.lower(), f"{name.lower()}="}
                 case ast.Attribute():
-                    yield from (node.attr.lower(), f".{node.attr.lower()}")
+                    found |= {node.attr.lower(), f".{node.attr.lower()}"}
                 case ast.Constant(value=str(text)) if len(text) < 60 and len(text.split()) == 1:
                     option = self.parent(node)  # one that nobody reads gives nothing
-                    named = isinstance(option, ast.Call) and last_name(option.func)
-                    if named != "add_argument":
-                        yield from _WORD.findall(text.lower().replace("-", "_"))
+                    if not isinstance(option, ast.Call) or last_name(option.func) != "add_argument":
+                        found.update(_WORD.findall(text.lower().replace("-", "_")))
+        return frozenset(found)
 
     def uses(self, *libraries: str) -> bool:
         """Whether the file imports one of these libraries or anything of it."""
@@ -365,12 +359,10 @@ class Script:
                 if self.parents.get(bound.place) in around:
                     return [bound]
                 continue
-            before = _starts(bound) < here and (bound.place not in around or _opens(bound.place))
-            if not before:
-                continue
-            found.append(bound)
-            if bound.kind != "change" and self._always_before(bound.place, around):
-                return found
+            if _starts(bound) < here and (bound.place not in around or _opens(bound.place)):
+                found.append(bound)
+                if bound.kind != "change" and self._always_before(bound.place, around):
+                    return found
         loops = {outer for outer in around if isinstance(outer, LOOPS)}
         others = (bound for bound in bindings if bound not in found)
         return [*found, *(x for x in others if loops.intersection(self.ancestors(x.place)))]

@@ -82,21 +82,21 @@ def _counts(checked: Checked) -> dict[str, int]:
 
 def json_of(checked: Checked) -> str:
     """The whole check as one JSON document, for programs."""
+    findings, suppressed = (
+        [{**asdict(each), "severity": each.severity.word} for each in group]
+        for group in (checked.findings, checked.suppressed)
+    )
     document = {
         "version": 2,
         "compilers": checked.compilers,
         "files": checked.files,
         "read": asdict(checked.coverage),
-        "findings": [_document(finding) for finding in checked.findings],
-        "suppressed": [_document(finding) for finding in checked.suppressed],
+        "findings": findings,
+        "suppressed": suppressed,
         "unread": [asdict(unread) for unread in checked.unread],
         "counts": _counts(checked),
     }
     return json.dumps(document, indent=2, default=Path.as_posix)
-
-
-def _document(finding: Finding) -> dict[str, Any]:
-    return {**asdict(finding), "severity": finding.severity.word}
 
 
 # ---- SARIF

@@ -198,28 +198,24 @@ class Values:
 
     def calls_of(self, script: Script, function: FunctionNode) -> list[tuple[Script, ast.Call]]:
         """The calls within the files that run a function: by name, as a method, as a forward."""
-        if function not in self._callers:
-            self._callers[function] = self._find_calls(script, function)
-        return self._callers[function]
-
-    def _find_calls(self, script: Script, function: FunctionNode) -> list[tuple[Script, ast.Call]]:
-        callers = list(script.project.callers.get(function, ()))
-        owner = script.parent(function)
+        callers, owner = script.project.callers, script.parent(function)
+        by_name = callers.get(function, [])
         if isinstance(function, ast.Lambda) or not isinstance(owner, ast.ClassDef):
-            return callers
+            return by_name
         if function.name == "__init__":
-            return [*callers, *script.project.callers.get(owner, ())]
-        known = {call for _, call in callers}
-        runs_itself = function.name in ("forward", "__call__", "call")
-        for place in script.project.scripts:
-            by_last = place.calls_by_last.get(function.name, [])
-            for call in by_last + place.calls_by_name.get("", []) if runs_itself else by_last:
-                if call in known:
-                    continue
-                method = self.method_of(place, call.func)
-                if method is not None and method.node is function:
-                    callers.append((place, call))
-        return callers
+            return [*by_name, *callers.get(owner, ())]
+        if function not in self._callers:
+            found, known = list(by_name), {call for _, call in by_name}
+            for place in script.project.scripts:
+                calls = place.calls_by_last.get(function.name, [])
+                if function.name in ("forward", "__call__", "call"):
+                    calls = calls + place.calls_by_name.get("", [])
+                for call in calls:
+                    method = None if call in known else self.method_of(place, call.func)
+                    if method is not None and method.node is function:
+                        found.append((place, call))
+            self._callers[function] = found
+        return self._callers[function]
 
     # Classes.
 
@@ -230,14 +226,13 @@ class Values:
     def classes_of(self, script: Script, node: ast.expr) -> list[Defined]:
         """All classes of the files that a value may be an instance of."""
         if node not in self._classes:
-            self._classes[node] = []
+            self._classes[node] = []  # stands meanwhile, so that a circle ends
             around = script.class_around(node)
             if isinstance(node, ast.Name) and node.id in ("self", "cls") and around is not None:
-                self._classes[node] = [Defined(script, around)]
-                return self._classes[node]
-            every = (self._class_of_origin(each, node) for each in self.origins(script, node))
-            found = [each for each in every if each is not None]
-            self._classes[node] = list(dict.fromkeys(found))
+                every: list[Defined | None] = [Defined(script, around)]
+            else:
+                every = [self._class_of_origin(x, node) for x in self.origins(script, node)]
+            self._classes[node] = list(dict.fromkeys(each for each in every if each is not None))
         return self._classes[node]
 
     def _class_of_origin(self, origin: Origin, asked: ast.expr) -> Defined | None:

@@ -1,15 +1,7 @@
 """What a rule is, and what it is given to look at.
 
-A rule is one function of a file of this folder; what it says of what it finds, and the page that
-says so, is in `compilegate/rules/rules.toml`:
-
-    @rule("sync-in-step")
-    def sync_in_step(view: View) -> Iterator[Found]:
-        for call, _ in view.methods("item"):
-            if view.each_step(call):
-                yield Found(call, f"`{written(call)}` reads a value from the device")
-
-It looks at one script at a time. The project behind it answers for imports among the files.
+A rule is one function of a file of this folder that looks at one script at a time. What it says of
+what it finds, and the page that says so, is in `compilegate/rules/rules.toml`.
 """
 
 from __future__ import annotations

@@ -137,12 +137,9 @@ def compiled_estimators(view: View) -> list[Estimator]:
 
 def starting(view: View) -> list[Estimator]:
     """The estimators with Training Compiler, of any script of the check, that start this one."""
-    return [
-        estimator
-        for launcher in view.analysis.launchers
-        for estimator in compiled_estimators(replace(view, script=launcher))
-        if estimator.started is view.script
-    ]
+    views = [replace(view, script=each) for each in view.analysis.launchers]
+    jobs = [each for launcher in views for each in compiled_estimators(launcher)]
+    return [each for each in jobs if each.started is view.script]
 
 
 @cache

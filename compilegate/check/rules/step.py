@@ -36,21 +36,17 @@ _RECORDING = frozenset({"log_metric", "log_metrics", "set_postfix",
 @rule("sync-in-step")
 def sync_in_step(view: View) -> Iterator[Found]:
     """The host waits for a value of the device in each step, or a compiled graph ends at one."""
-    reads = {call: said for call in view.script.calls if (said := _reads(view, call))}
+    reads: dict[ast.AST, str] = {x: said for x in view.script.calls if (said := _reads(view, x))}
     for call in view.script.calls:
         said = reads.get(call, "")
         if said == _PRINTED:  # a print of reads is told by them
             told = all(each is call or each not in reads for each in calls_in(call))
         else:  # the outermost read of a chain is told
-            told = all(reads.get(x, _PRINTED) == _PRINTED for x in _calls_around(view, call))
+            told = all(reads.get(x, _PRINTED) == _PRINTED for x in view.script.ancestors(call))
         if said and told:
             yield from _told(view, call, said)
         elif not said and view.region(call) is not None and _ends_a_graph(view, call):
             yield from _told(view, call, "is no part of a graph")  # values read or not
-
-
-def _calls_around(view: View, node: ast.AST) -> list[ast.Call]:
-    return [each for each in view.script.ancestors(node) if isinstance(each, ast.Call)]
 
 
 _PRINTED = "prints or records a tensor, and waits for its value"
@@ -248,8 +244,6 @@ def _is_value(view: View, test: ast.expr) -> bool:
 
 
 _CONTAINERS = (ast.List, ast.Dict, ast.ListComp, ast.Tuple)
-
-
 _SIZED = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive",
                     "boolean_mask"})  # fmt: skip
 
