@@ -200,9 +200,7 @@ def _findings(view: View, rules: Iterable[Rule], comments: dict[int, Waiver]) ->
 class Waiver:
     """What one comment says: `# compilegate: ignore[RULE] reason`."""
 
-    rules: frozenset[str]
-    """The rules that it names; none where it names no rule, which ignores nothing."""
-
+    rules: frozenset[str]  # none where it names no rule, which ignores nothing
     reason: str
     line: int
     column: int

@@ -270,10 +270,6 @@ class Script:
         """The innermost function or lambda that a node stands in."""
         return self.around(node, *FUNCTIONS, ast.Lambda)
 
-    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
-        """The innermost class that a node stands in."""
-        return self.around(node, ast.ClassDef)
-
     @cached_property
     def calls_by_last(self) -> dict[str, list[ast.Call]]:
         """The calls by the last part of what is called, such as `step` of `optimizer.step()`."""
@@ -420,7 +416,7 @@ class Script:
             case ast.Call() if node.args and self._hands_on(node):
                 return self._thing(node.args[0])
             case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
-                owner = self.class_around(node)
+                owner = self.around(node, ast.ClassDef)
                 if owner is None:
                     return None
                 method = Defined(self, owner).method(name)

@@ -566,7 +566,7 @@ class Regions:
             yield defined
             for call in calls_in(node):
                 pending += self._steps.called(script, call)
-            owner = script.class_around(node) if defined.name == "forward" else None
+            owner = script.around(node, ast.ClassDef) if defined.name == "forward" else None
             made = None if owner is None else Defined(script, owner).method("__init__")
             for call in () if made is None else calls_in(made.node):
                 part = script.definition(call.func)

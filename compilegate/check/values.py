@@ -227,7 +227,7 @@ class Values:
         """All classes of the files that a value may be an instance of."""
         if node not in self._classes:
             self._classes[node] = []  # stands meanwhile, so that a circle ends
-            around = script.class_around(node)
+            around = script.around(node, ast.ClassDef)
             if isinstance(node, ast.Name) and node.id in ("self", "cls") and around is not None:
                 every: list[Defined | None] = [Defined(script, around)]
             else:
@@ -321,7 +321,7 @@ class Values:
         match node:
             case ast.Constant():
                 return Kind.START
-            case ast.JoinedStr():
+            case ast.JoinedStr() | ast.UnaryOp(op=ast.Not()):
                 return Kind.HOST
             case ast.Name():
                 return usual(node.id)
@@ -331,18 +331,14 @@ class Values:
                 return self._call(script, node, path)
             case ast.Subscript():
                 return self._subscript(script, node)
-            case ast.Tuple() | ast.List() | ast.Set():
-                return self._several(script, node.elts)
-            case ast.Dict():
-                return self._several(script, node.values)
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
-                return self.kind(script, node.elt)
-            case ast.DictComp():
-                return self.kind(script, node.value)
+            case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
+                parts = node.values if isinstance(node, ast.Dict) else node.elts
+                return self._several(script, parts)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                inner = node.value if isinstance(node, ast.DictComp) else node.elt
+                return self.kind(script, inner)
             case ast.BinOp():
                 return self._several(script, (node.left, node.right))
-            case ast.UnaryOp(op=ast.Not()):
-                return Kind.HOST
             case ast.Compare():
                 if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
                     return Kind.HOST

@@ -124,8 +124,7 @@ def _compiled_before(view: View, owner: ast.expr | None, call: ast.Call) -> bool
 @rule("orig-mod-keys")
 def orig_mod_keys(view: View) -> Iterator[Found]:
     """The keys of what is saved carry the name of the wrapper."""
-    lines = (line for script in view.analysis.project.scripts for line in script.source.lines)
-    if not view.analysis.regions.found or any("_orig_mod" in line for line in lines):
+    if not view.analysis.regions.found or "_orig_mod" in view.analysis.words:
         return
     for call, owner in view.methods("state_dict"):
         if _is_saved(view, call) and compiled_as(view, owner) is not None:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from compilegate.check.names import (
-    FUNCTIONS,
     LOOPS,
     Defined,
     calls_in,
@@ -163,18 +162,20 @@ def _guarded(view: View, node: ast.AST) -> bool:
     on the way to an exception."""
     inner: ast.AST = node
     for outer in view.script.ancestors(node):
-        if isinstance(outer, ast.Raise | ast.Assert | ast.Lambda | ast.ExceptHandler):
-            return True
-        if isinstance(outer, ast.If):
-            text = ast.unparse(outer.test)
-            if re.search(r"is_compiling|is_scripting|is_tracing|onnx|debug|verbose|%", text):
+        match outer:
+            case ast.Raise() | ast.Assert() | ast.Lambda() | ast.ExceptHandler():
                 return True
-            if isinstance(outer.body[-1], ast.Raise) and inner in outer.body:
-                return True
-        if isinstance(outer, FUNCTIONS):
-            return False
+            case ast.If(test=test, body=[*_, last] as body):
+                flag = re.search(_FLAGS, ast.unparse(test))
+                if flag or (isinstance(last, ast.Raise) and inner in body):
+                    return True
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return False
         inner = outer
     return False
+
+
+_FLAGS = r"is_compiling|is_scripting|is_tracing|onnx|debug|verbose|%"
 
 
 # ---- code and shapes that depend on values

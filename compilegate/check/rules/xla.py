@@ -264,7 +264,7 @@ def runs_eagerly(view: View) -> Iterator[Found]:
         return
     for call in view.script.calls_of("tensorflow.GradientTape"):
         loop, around = script.around(call, *LOOPS), script.function_around(call)
-        by_keras = getattr(around, "name", "") == "train_step" and script.class_around(call)
+        by_keras = getattr(around, "name", "") == "train_step" and script.around(call, ast.ClassDef)
         in_step = loop is not None or view.each_step(call)
         if in_step and not by_keras and not _in_graph(view, call):
             said = "the gradients of each step are recorded outside of `tf.function`"
