@@ -71,11 +71,6 @@ class Coverage:
     compiled: int  # how many uses of torch.compile
     jobs: int  # how many estimators
 
-    @property
-    def understood(self) -> bool:
-        """Whether there was anything to hold the rules against."""
-        return bool(self.loops or self.compiled or self.jobs)
-
 
 @dataclass(frozen=True)
 class Checked:
@@ -87,6 +82,12 @@ class Checked:
     files: int  # how many files were read
     compilers: tuple[str, ...]
     coverage: Coverage
+
+    @property
+    def understood(self) -> bool:
+        """Whether there was anything to hold the rules against."""
+        read = self.coverage
+        return bool(read.loops or read.compiled or read.jobs or self.findings or self.suppressed)
 
     @property
     def gravest(self) -> Severity | None:

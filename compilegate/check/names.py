@@ -487,8 +487,7 @@ class Script:
             found = own[0]._global(name, depth) if own is not None and not own[1] else None
             if found is not None:
                 return found
-        known = not self.module.stars or name in _BUILTINS
-        return f"builtins.{name}" if known else None
+        return f"builtins.{name}" if name in _BUILTINS else None
 
     # Classes.
 

@@ -29,7 +29,7 @@ def text_of(checked: Checked) -> str:
         if each.rule not in told:
             told.add(each.rule)
             lines += [f"    why: {each.why}", f"    fix: {each.fix}", f"    see: {each.page}"]
-    if checked.coverage.understood:
+    if checked.understood:
         lines.append(summary(checked))
     return "\n".join(lines)
 
@@ -37,7 +37,7 @@ def text_of(checked: Checked) -> str:
 def coverage_line(checked: Checked) -> str:
     """Which loops were found, what was followed from there, and for which compilers."""
     found = checked.coverage
-    if not found.understood:
+    if not checked.understood:
         return NOTHING
     several = f"{len(found.loops)} training loops" if found.loops[1:] else "the training loop"
     parts = [f"{several} {_named(found.loops)}" if found.loops else "no training loop"]
@@ -185,7 +185,7 @@ def annotations_of(checked: Checked) -> str:
         file = _property(str(_shown(unread.path)))
         lines.append(f"::notice file={file},title=not checked::{_data(unread.sentence)}")
     lines.append(_data(coverage_line(checked)))
-    lines += [_data(summary(checked))] if checked.coverage.understood else []
+    lines += [_data(summary(checked))] if checked.understood else []
     return "\n".join(lines)
 
 

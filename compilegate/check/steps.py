@@ -34,6 +34,7 @@ from compilegate.check.values import (
     Kind,
     Origin,
     Values,
+    class_kind,
     default_of,
     handed_back,
     own_nodes,
@@ -280,7 +281,7 @@ class Steps:
         method = isinstance(func, ast.Attribute) and ast.unparse(func.value) != "self"
         if not method and self._values.kind(script, func) is Kind.MODEL:
             made = self._values.made(script, func)
-            if not any(script.called(each).startswith("torch.nn.") for _, each in made):
+            if not any(re.search(r"\bnn\.[A-Z]", ast.unparse(each)) for _, each in made):
                 self.not_followed.setdefault(ast.unparse(func)[:40])
         elif name and not name.startswith(("./", "builtins.")):
             self.not_followed.setdefault(name[:60])
@@ -535,7 +536,9 @@ class Regions:
         keras = script.uses("keras", "tensorflow") or not script.uses("torch")
         if owner is None or keras or call.args or script.called(call) or not given <= known:
             return False
-        return self._values.kind(script, owner) is Kind.MODEL
+        own = self._values.class_of(script, owner)  # self.compile() of a module
+        known = own is not None and class_kind(own) is Kind.MODEL
+        return known or self._values.kind(script, owner) is Kind.MODEL
 
     def _roots(self, compiled: Compiled) -> Iterator[Defined]:
         script, target = compiled.script, compiled.target

@@ -73,9 +73,9 @@ class Values:
         """Where a value may come from: followed over names, attributes, arguments and results."""
         key = Origin(script, node, path)
         if key not in self._origins:
-            self._origins[key] = []  # stands meanwhile, so that a circle ends
             if self._depth > _DEEPEST:
-                return [key]
+                return [key]  # and not kept: from elsewhere it may be seen through
+            self._origins[key] = []  # stands meanwhile, so that a circle ends
             self._depth += 1
             self._origins[key] = list(dict.fromkeys(self._trace(key)))[:_MOST_ORIGINS]
             self._depth -= 1
@@ -294,9 +294,9 @@ class Values:
 
     def _kind_of(self, origin: Origin) -> Kind:
         if origin not in self._kinds:
-            self._kinds[origin] = Kind.UNKNOWN
             if self._depth > _DEEPEST:
                 return Kind.UNKNOWN
+            self._kinds[origin] = Kind.UNKNOWN
             self._depth += 1
             self._kinds[origin] = self._find(origin)
             self._depth -= 1

@@ -50,7 +50,9 @@ def _is_module(compiled: Compiled, values: Values) -> bool:
     target, script = compiled.target, compiled.script
     if not isinstance(target, ast.expr) or script.function(target) is not None:
         return False
-    return compiled.sort == "in place" or values.kind(script, target) is Kind.MODEL
+    made = (script.called(each) for _, each in values.made(script, target))
+    elsewhere = any(re.search(r"(?:^|\.)[A-Z]\w*$", each) for each in made)  # a class of a package
+    return compiled.sort == "in place" or elsewhere or values.kind(script, target) is Kind.MODEL
 
 
 @rule("compiled-discarded")

@@ -108,7 +108,7 @@ def gradients_not_reduced(view: View) -> Iterator[Found]:
         if view.each_step(call) and view.analysis.steps.is_update(script, call):
             said = f"`{written(call.func)}` updates without gathering the gradients"
             yield Found(call, said)
-    divides = re.compile(r"/\s*(?:float\()?[\w.]*world_size|world_size\(\)")
+    divides = re.compile(r"/=?\s*(?:float\()?[\w.]*(?:world_size|num_replicas)")
     if not any(divides.search(line) for line in script.source.lines):
         for call in view.script.calls_of(f"{_XM}all_reduce"):
             how, what = [*map(ast.unparse, call.args), "", ""][:2]
