@@ -117,8 +117,7 @@ class Values:
                 further = [(script, each, path[1:]) for each in node.elts[path[0] :][:1]]
                 if not further:
                     return
-            case ast.Subscript(slice=ast.Constant(value=key)):
-                further = [(*each, ()) for each in self._held(script, node.value, key)]
+
             case ast.Call():
                 further = [(*each, path) for each in self._returned(script, node)]
         for each in further:
@@ -156,17 +155,6 @@ class Values:
             for there in own[0].module.names.get(own[1], ()) if own is not None else ():
                 if own is not None and there.kind != "import":
                     yield from self._bound(own[0], there, path)
-
-    def _held(self, script: Script, node: ast.expr, key: object) -> Iterator[Value]:
-        """What a dictionary that is written out holds under a key."""
-        for origin in self.origins(script, node):
-            made = origin.node
-            if isinstance(made, ast.Dict):
-                for name, value in zip(made.keys, made.values, strict=True):
-                    if isinstance(name, ast.Constant) and name.value == key:
-                        yield origin.script, value
-            elif isinstance(made, ast.DictComp):
-                yield origin.script, made.value
 
     def _returned(self, script: Script, call: ast.Call) -> Iterator[Value]:
         """What a function of the files returns."""
@@ -509,11 +497,9 @@ class Values:
         if base is Kind.MODEL:
             if last in (*_SAME_MODEL, "modules", "children", "named_modules", "named_children"):
                 return Kind.MODEL
-            held = last in ("parameters", "named_parameters", "buffers", "named_buffers")
-            return Kind.HOST if last in _OF_A_MODEL and not held else Kind.TENSOR
+            return Kind.HOST if last in _OF_A_MODEL else Kind.TENSOR
         if base in (Kind.TENSOR, Kind.BATCH):
-            host = last in _OF_THE_HOST and last not in ("items", "keys")
-            return Kind.HOST if host else base
+            return Kind.HOST if last in _OF_THE_HOST else base
         if base in (Kind.LOADER, Kind.DEVICE_LOADER):
             return base if last in ("__iter__", "shuffle", "batch", "prefetch") else Kind.UNKNOWN
         return Kind.HOST if base is Kind.HOST else None
@@ -624,18 +610,17 @@ _READS_OUT = frozenset({"item", "tolist", "numpy"})
 _OF_THE_HOST = _READS_OUT | {
     "size", "dim", "numel", "nelement", "shape", "device", "dtype", "ndim", "requires_grad",
     "is_cuda", "is_leaf", "layout", "stride", "element_size", "type", "get_device", "grad_fn",
-    "is_contiguous", "is_floating_point", "data_ptr", "backward", "storage", "keys", "num_graphs",
+    "is_contiguous", "is_floating_point", "data_ptr", "backward", "storage", "num_graphs",
     "is_sparse", "names", "nbytes", "num_nodes", "is_complex", "append", "register_hook", "name",
 }  # fmt: skip
 _SAME_MODEL = frozenset({"train", "eval", "requires_grad_", "apply", "to_empty", "half", "float",
                          "bfloat16", "double", "share_memory", "module"})  # fmt: skip
 _OF_A_MODEL = frozenset(
-    {"parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad", "modules",
-     "children", "named_modules", "buffers", "compile", "register_forward_hook", "fit", "summary",
+    {"state_dict", "load_state_dict", "zero_grad", "compile", "register_forward_hook", "fit",
      "configure_optimizers", "save_pretrained", "push_to_hub", "save", "no_sync", "cpu", "config",
      "gradient_checkpointing_enable", "resize_token_embeddings", "get_input_embeddings", "keys",
-     "named_children", "set_input", "named_buffers", "evaluate", "predict", "optimizers", "log",
-     "log_dict", "lr_schedulers", "manual_backward", "backward", "step", "optimizer_step"}
+     "set_input", "evaluate", "predict", "optimizers", "log", "log_dict", "lr_schedulers",
+     "manual_backward", "backward", "step", "optimizer_step", "summary"}
 )  # fmt: skip
 _HOST_LIBRARIES = ("numpy.", "math.", "random.", "time.", "sklearn.", "pandas.", "scipy.", "os.",
                    "json.", "collections.", "datetime.", "evaluate.", "wandb.", "logging.",

@@ -26,6 +26,7 @@ from compilegate.check.values import Kind
 
 _ENDS = frozenset({"mark_step", "sync", "step_closure", "wait_device_ops"})
 _XM = "torch_xla.core.xla_model."
+_HAVE_SYNCFREE = ("torch.optim.SGD", "torch.optim.Adam", "torch.optim.AdamW")
 
 
 def xla_device(view: View) -> bool:
@@ -204,8 +205,8 @@ def _says_cuda(node: ast.expr) -> bool:
 def _is_choice(view: View, node: ast.AST) -> bool:
     """Whether an `if` or a failed import decides, so that it may be the way without XLA."""
     choices = (ast.If, ast.Try, ast.ExceptHandler, ast.Match, ast.IfExp)
-    inside = any(isinstance(each, ast.IfExp) for each in ast.walk(node))
-    return inside or any(isinstance(each, choices) for each in view.script.ancestors(node))
+    places = (*ast.walk(node), *view.script.ancestors(node))
+    return any(isinstance(each, choices) for each in places)
 
 
 @rule("torch-save-with-xla")
@@ -229,9 +230,7 @@ def torch_save_with_xla(view: View) -> Iterator[Found]:
 def xla_optimizer(view: View) -> Iterator[Found]:
     """The optimizer asks the host after each step whether gradients overflowed."""
     if xla_device(view) and view.script.calls_of("torch_xla.amp.GradScaler"):
-        for call in view.script.calls_of(
-            "torch.optim.SGD", "torch.optim.Adam", "torch.optim.AdamW"
-        ):
+        for call in view.script.calls_of(*_HAVE_SYNCFREE):
             yield Found(call, f"`{written(call.func)}` waits for the scaler in each step")
     for each in compiled_estimators(view):
         trainer = re.fullmatch(r"(?:.*/)?run_\w+\.py", each.text("entry_point"))
