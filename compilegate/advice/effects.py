@@ -1,9 +1,8 @@
 """What an option is expected to do to a run: by executions of the workload, then of others, then by
 what was published or is assumed; and what that saves. Pure.
 
-Time follows Amdahl's law: only the parts of a step that an option attacks get faster. Dollars are
-hours times the machines' price. What is saved is after the option's own compilation, and a
-benchmark is what an execution trains: every arm with every seed of the workload.
+Only the parts of a step that an option attacks get faster (Amdahl's law). A saving is after the
+option's own compilation; a benchmark trains every arm with every seed of the workload.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
-from typing import NamedTuple
 
 from compilegate.advice.facts import HALF, Experience, Facts, price_near
 from compilegate.advice.rules import NOTHING, UNCHANGED, Option, Part, Range, over_corners, rules
 from compilegate.catalog import Finding, check
 from compilegate.catalog.compilers import compilers, upgrades
 from compilegate.catalog.instances import accelerator_of, instance_class, instance_of, processor_of
-from compilegate.catalog.tested_models import TestedModel, rows_of
+from compilegate.catalog.tested_models import rows_of
 
 WEEKS_PER_YEAR = 365 / 7
 RECOMPILED = {"static": 1, "few": 4}
@@ -30,14 +28,11 @@ MOST_RUNS = 1_000_000
 
 
 class Basis(StrEnum):
-    """What an expected outcome rests on."""
-
-    MEASURED = "measured"
-    """An execution of this workload on its machine."""
-    SIMILAR = "measured on similar workloads"
-    ELSEWHERE = "measured otherwise, and widened by a rule of thumb"
-    PUBLISHED = "published"
-    ASSUMED = "assumed"
+    MEASURED = "an execution here"
+    SIMILAR = "executions of other workloads"
+    ELSEWHERE = "an execution under other conditions, and a rule of thumb"
+    PUBLISHED = "a rule of thumb from published figures"
+    ASSUMED = "a rule of thumb, assumed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +47,12 @@ class Effect:
     attacked: Range = UNCHANGED
     """The share of a run that gets faster, from 0 to 1."""
     compile_seconds: Range = NOTHING
-    price_factor: Range = UNCHANGED
-    """What an hour costs, as a multiple of the present price."""
 
     @property
     def time_ratio(self) -> Range:
         """New time over old, without compiling."""
-        return over_corners(
-            lambda share, speedup: 1.0 - share + share / speedup, self.attacked, self.speedup
-        )
+        new = lambda share, speedup: 1.0 - share + share / speedup  # noqa: E731
+        return over_corners(new, self.attacked, self.speedup)
 
     @property
     def whole_speedup(self) -> Range:
@@ -74,8 +66,7 @@ class Effect:
 def expected(facts: Facts, option: Option, experiences: Sequence[Experience]) -> Effect | None:
     """What is expected of an option; None where nothing can be said."""
     prior = prior_of(facts, option)
-    here = own_experience(facts, option, experiences)
-    if here is not None:
+    if (here := own_experience(facts, option.name, experiences)) is not None:
         return _measured([here], Basis.MEASURED, _words(here), prior)
     of_option = [each for each in experiences if each.option == option.name]
     if similar := [each for each in of_option if each.resembles(facts)]:
@@ -83,32 +74,23 @@ def expected(facts: Facts, option: Option, experiences: Sequence[Experience]) ->
     elsewhere = latest([each for each in of_option if each.workload == facts.workload])
     if elsewhere is None or prior is None:
         return prior
-    machine = elsewhere.machine.is_that_of(facts.instance_type)
-    but = ", ".join([*([] if machine else ["on another machine"]), *elsewhere.differences(facts)])
+    there = not elsewhere.machine.is_that_of(facts.instance_type)
+    but = ", ".join(["on another machine"] * there + [*elsewhere.differences(facts)])
     said = f"{_words(elsewhere)}, but {but}; {prior.sentence}"
     own = _measured([elsewhere], Basis.ELSEWHERE, said, prior)
     return replace(
         own,
         speedup=own.speedup.hull(prior.whole_speedup),
         compile_seconds=own.compile_seconds.hull(prior.compile_seconds),
-        price_factor=prior.price_factor,
     )
 
 
-def own_experience(
-    facts: Facts, option: Option, experiences: Sequence[Experience]
-) -> Experience | None:
+def own_experience(facts: Facts, name: str, found: Sequence[Experience]) -> Experience | None:
     """What the newest execution of the workload measured of an option: on its own machine, with
     the baseline as it is now."""
-    return latest(
-        [
-            each
-            for each in experiences
-            if (each.option, each.workload) == (option.name, facts.workload)
-            and each.machine.is_that_of(facts.instance_type)
-            and not each.differences(facts)
-        ]
-    )
+    own = [it for it in found if (it.option, it.workload) == (name, facts.workload)]
+    same = [it for it in own if not it.differences(facts)]
+    return latest([it for it in same if it.machine.is_that_of(facts.instance_type)])
 
 
 def latest(experiences: Sequence[Experience]) -> Experience | None:
@@ -128,19 +110,11 @@ def chance_of(found: Experience, speedup: float) -> float:
 def _measured(
     found: Sequence[Experience], basis: Basis, sentence: str, prior: Effect | None
 ) -> Effect:
-    """The hull of all: workloads differ among themselves, and the next one may lie beyond."""
     compiling = [each.compile_seconds for each in found if each.compile_seconds is not None]
     compiling = compiling or [NOTHING if prior is None else prior.compile_seconds]
-    return Effect(
-        basis=basis,
-        sentence=sentence,
-        speedup=_hull([each.speedup for each in found]),
-        compile_seconds=_hull(compiling),
-    )
-
-
-def _hull(ranges: Sequence[Range]) -> Range:
-    return Range(min(each.low for each in ranges), max(each.high for each in ranges))
+    speedup = found[0].speedup.hull(*(each.speedup for each in found))
+    seconds = compiling[0].hull(*compiling)
+    return Effect(basis=basis, sentence=sentence, speedup=speedup, compile_seconds=seconds)
 
 
 def _words(one: Experience) -> str:
@@ -153,13 +127,11 @@ def _words(one: Experience) -> str:
 
 def _words_of_others(found: Sequence[Experience], facts: Facts) -> str:
     workloads = ", ".join(sorted({each.workload for each in found}))
-    least = rules().thresholds.off_speedup
-    fast = sum(each.speedup.low >= least for each in found)
+    least = rules().thresholds["off_speedup"]
+    fast = f"{sum(each.speedup.low >= least for each in found)} of {len(found)}"
     but = ", ".join(dict.fromkeys(word for each in found for word in each.differences(facts)))
-    return (
-        f"{workloads}, of the same model family, shapes, precision and instance: {fast} of "
-        f"{len(found)} were surely {least:.2f} times as fast{but and f'; they trained {but}'}"
-    )
+    alike = f"{workloads}, of the same model family, shapes, precision and instance"
+    return f"{alike}: {fast} were surely {least:.2f} times as fast{but and f'; they trained {but}'}"
 
 
 # By what is published or assumed.
@@ -174,57 +146,43 @@ def prior_of(facts: Facts, option: Option) -> Effect | None:
     speedup, basis, said = _by_figures(facts, option, option.speedup)
     attacked = share_of(facts.parts, option.attacks)
     if option.kind == "trees":
-        attacked = rules().thresholds.bottleneck_share
+        attacked = Range(rules().thresholds["bottleneck_share"], 1.0)
+    known = compilers()[option.compiler].compiling if option.compiler else None
+    # The catalog's figure where it has one, more where shapes vary.
+    seconds = option.compile_seconds if known is None else Range(*map(float, known.seconds))
+    again = RECOMPILED.get(facts.shapes.value or "", 20)
     return Effect(
         basis=basis,
         sentence=said,
         speedup=speedup,
         attacked=attacked,
-        compile_seconds=_compiling(facts, option),
-        price_factor=option.price_factor,
+        compile_seconds=Range(seconds.low, seconds.high * again),
     )
 
 
 def _by_figures(facts: Facts, option: Option, usual: Range) -> tuple[Range, Basis, str]:
     """Figures of another precision, family or machine are not taken for this one's; where they are
     all there is, the answer says what they are of."""
-    shapes, family = facts.shapes.value, facts.family.value
-    untested = "untested-model" in findings(facts, option)
-    others_only = bool(option.untested_speedup) and family not in (*option.families, None)
-    no_speed = f"no speed of {family} models was published, only of {option.figures_of}"
-    for applies, found, basis, why in (
-        (shapes == "varying", option.varying_speedup, Basis.ASSUMED, "shapes vary: it recompiles"),
-        (
-            processor_of(facts.instance_type) == "cpu",
-            option.cpu_speedup,
-            Basis.PUBLISHED,
-            option.cpu_because,
-        ),
-        (facts.precision == "fp32", option.fp32_speedup, Basis.PUBLISHED, option.fp32_because),
-        (untested, option.untested_speedup, Basis.PUBLISHED, option.untested_because),
-        (others_only, option.untested_speedup, Basis.ASSUMED, no_speed),
-    ):
-        if applies and found is not None:
-            return found, basis, why or ""
-    said = option.figures
+    shapes, family, varying = facts.shapes.value, facts.family.value, None
+    holds = {
+        "varying": shapes == "varying",
+        "cpu": processor_of(facts.instance_type) == "cpu",
+        "fp32": facts.precision == "fp32",
+        "untested": "untested-model" in findings(facts, option),
+        "family": family not in (*option.families, None),
+    }
+    for each in option.instead:
+        varying = each.speedup if each.when == "varying" else varying
+        if holds[each.when] and each.speedup is not None:
+            basis = Basis.PUBLISHED if each.published else Basis.ASSUMED
+            return each.speedup, basis, (each.published or each.assumed).format(family=family)
+    said = option.published or f"assumed: {option.assumed}"
     if option.figures_of is not None and facts.precision == "bf16":
         said += f"; all of it is of {option.figures_of}, and this trains in bf16"
-    if option.varying_speedup is not None and shapes is None:
-        usual = usual.hull(option.varying_speedup)
+    if varying is not None and shapes is None:
+        usual = usual.hull(varying)
         said += "; widened, since shapes are not known"
-    if option.name == "tree-method" and facts.tree_method is None:
-        usual = usual.hull(UNCHANGED)
-        said += "; or nothing: it is the default since XGBoost 2.0, and the file sets no method"
     return usual, Basis.PUBLISHED if option.published else Basis.ASSUMED, said
-
-
-def _compiling(facts: Facts, option: Option) -> Range:
-    """The catalog's figure where it has one, more where shapes vary."""
-    known = compilers()[option.compiler].compiling if option.compiler else None
-    seconds = option.compile_seconds if known is None else Range(*map(float, known.seconds))
-    if seconds is None:
-        return NOTHING
-    return Range(seconds.low, seconds.high * RECOMPILED.get(facts.shapes.value or "", 20))
 
 
 def share_of(parts: Mapping[Part, Range], attacked: tuple[Part, ...]) -> Range:
@@ -249,12 +207,7 @@ def findings(facts: Facts, option: Option) -> dict[str, Finding]:
     # Other compilers bring images of their own.
     of_torch = option.compiler in ("inductor", "torch-compile")
     same = of_torch and framework == facts.asked.framework
-    precision = facts.precision
-    if (option.needs_half and precision == "bf16") or (option.name, precision) == (
-        "neuron",
-        "fp16",
-    ):
-        precision = "fp16" if option.needs_half else "bf16"
+    given = {("training-compiler", "bf16"): "fp16", ("neuron", "fp16"): "bf16"}
     asked = replace(
         facts.asked,
         compiler=option.compiler,
@@ -263,8 +216,8 @@ def findings(facts: Facts, option: Option) -> dict[str, Finding]:
         version=facts.asked.version if same else None,
         image=facts.asked.image if same else None,
         transformers=None,
-        instance_type=next(iter(option.instance_types), facts.instance_type),
-        precision=precision,
+        instance_type=option.instance_type or facts.instance_type,
+        precision=given.get((option.name, facts.precision), facts.precision),
         distribution=None,
         launches_itself=True,
         extends_image=False,
@@ -272,85 +225,61 @@ def findings(facts: Facts, option: Option) -> dict[str, Finding]:
     return {each.code: each for each in check(asked)}
 
 
-def newer_instances(facts: Facts) -> tuple[tuple[str, ...], str]:
-    """Those that come next, on which every arm of the file can run; and why others are left out."""
-    found, left_out = [], []
+def next_instance(facts: Facts) -> tuple[str | None, str]:
+    """The cheapest of the newer instances on which every arm of the file can run, for a job with as
+    many accelerators or more; and what it costs, or why there is none."""
+    found, refused, now = [], [], facts.usd_per_run_hour
+    here = instance_of(facts.instance_type)
+    wanted = facts.instances * (1 if here is None else here.accelerators)
     for name in upgrades(instance_class(facts.instance_type)):
         asked = (replace(each, instance_type=name) for each in facts.needs)
-        refused = [it for each in asked for it in check(each) if it.severity == "refusal"]
-        if refused:
-            left_out.append(refused[0].reason)
-        else:
-            found.append(name)
-    return tuple(found), "; ".join(left_out)
-
-
-def next_instance(facts: Facts) -> tuple[str, float | None] | None:
-    """The newer instance that a job would take, with as many accelerators where there is such a
-    one, else the cheapest; and its price as a multiple of the present one."""
-    found = []
-    for name in newer_instances(facts)[0]:
-        new, now = instance_of(name), facts.usd_per_run_hour
-        each = 1 if new is None else new.accelerators
-        count = max(1, -(-facts.accelerators // each))
-        price = price_near(name, facts.asked.region).value
+        against = [it.reason for each in asked for it in check(each) if it.severity == "refusal"]
+        refused += against[:1]
+        new, price = instance_of(name), price_near(name, facts.asked.region).value
+        count = math.ceil(wanted / (1 if new is None else new.accelerators))
         factor = price * count / now if price and now else math.inf
-        found.append((count * each != facts.accelerators, factor, f"{count} x {name}"))
+        found += [] if against else [(factor, f"{count} x {name}")]
     if not found:
-        return None
-    _, factor, name = min(found)
-    return name, factor if factor < math.inf else None
+        return None, "; ".join(refused) or f"the catalog has none after {facts.instance_type}"
+    factor, name = min(found)
+    times = f"{factor:.2f} times"
+    costs = f"{times} the price an hour, which pays where it is {times} as fast or more"
+    return name, "at a price that is not known" if factor == math.inf else costs
 
 
-class TestedRow(NamedTuple):
-    """The nearest of AWS's tests of the workload's model."""
-
-    batch_native: int | None
-    comparable: bool
-    """Whether a batch that fitted there fits here: the accelerator and the precision are the same,
-    and sequences no longer."""
-    differences: int
-    sentence: str
-    """What fitted, which says nothing of speed, and in what the test differs from the workload."""
-
-
-def tested_row(facts: Facts) -> TestedRow | None:
-    """The nearest row of the model, of its own framework if there is one."""
-    if facts.model is None:
-        return None
-    rows = rows_of(facts.model, facts.framework.value) or rows_of(facts.model)
-    found = [_compared(facts, row) for row in rows if row.batch_of == "GPU"]
-    return min(found, key=lambda each: (not each.comparable, each.differences), default=None)
-
-
-def _compared(facts: Facts, row: TestedModel) -> TestedRow:
-    same = accelerator_of(facts.instance_type) == accelerator_of(row.instance_type)
-    half = row.half_precision == (facts.precision in HALF)
-    length, tokens, fitted = facts.sequence_length, row.sequence_length, row.batch_native
-    differ = {
-        f"trains with {facts.framework.value}": row.framework != facts.framework.value,
-        f"trains on {facts.instance_type}": not same,
-        f"trains in {facts.precision}": not half or facts.precision == "bf16",
-        f"has {length or 'an unknown number of'} tokens": tokens not in (None, length),
-        f"has a batch of {facts.batch_size}": facts.batch_size not in (fitted, row.batch_compiler),
-    }
-    but = [words for words, differs in differ.items() if differs]
-    shorter = tokens is not None and (length is None or length > tokens)
-    return TestedRow(
-        batch_native=fitted,
-        comparable=same and half and not shorter,
-        differences=len(but),
-        sentence=f"AWS's tested-models row of {row.model} ({row.stack}, {row.instance_type}, "
-        f"{row.precision}{'' if tokens is None else f', {tokens} tokens'}): a batch of "
-        f"{row.batch_compiler} fits{'' if fitted is None else f' instead of {fitted}'}"
-        f"{'; but this ' * bool(but)}{', '.join(but)}",
-    )
+def tested_row(facts: Facts) -> tuple[int | None, str] | None:
+    """The nearest of AWS's tests of the workload's model, of its own framework if there is one. The
+    batch that fitted, where it fits here: the accelerator and the precision are the same, and
+    sequences no longer. And what was tested, which says nothing of speed, and in what it differs
+    from the workload."""
+    found, length, here = [], facts.sequence_length, accelerator_of(facts.instance_type)
+    rows = [] if facts.asked.model is None else rows_of(facts.asked.model, facts.framework.value)
+    for row in rows or rows_of(facts.asked.model or ""):
+        same, tokens, batches = here == accelerator_of(row.instance_type), row.sequence_length, ""
+        half = row.half_precision == (facts.precision in HALF)
+        fitted = (row.batch_native, row.batch_compiler)
+        differ = {
+            f"trains with {facts.framework.value}": row.framework != facts.framework.value,
+            f"trains on {facts.instance_type}": not same,
+            f"trains in {facts.precision}": not half or facts.precision == "bf16",
+            f"has {length or 'an unknown number of'} tokens": tokens not in (None, length),
+            f"has a batch of {facts.batch_size}": facts.batch_size not in fitted,
+        }
+        but = [words for words, differs in differ.items() if differs]
+        comparable = same and half and (tokens is None or (length is not None and length <= tokens))
+        about = f"{row.stack}, {row.instance_type}, {row.precision}"
+        about += "" if tokens is None else f", {tokens} tokens"
+        batches = f"a batch of {row.batch_compiler} fits"
+        batches += "" if row.batch_native is None else f" instead of {row.batch_native}"
+        batches += f"{'; but this ' * bool(but)}{', '.join(but)}"
+        said = f"AWS's tested-models row of {row.model} ({about}): {batches}"
+        if row.batch_of == "GPU":
+            found.append((not comparable, len(but), row.batch_native, said))
+    best = min(found, key=lambda each: each[:2], default=None)
+    return None if best is None else (None if best[0] else best[2], best[3])
 
 
 # What that saves.
-
-Ends = tuple[int | None, int | None]
-"""At best and at worst; None for never."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,8 +288,6 @@ class Outcome:
     it follows from is not known."""
 
     effect: Effect
-    speedup: Range
-    """The whole run without compiling, old time over new."""
     saved_share: Range
     """The share of a run's time; compiling is taken off where a run's length is known."""
     saved_hours: Range | None
@@ -372,69 +299,46 @@ class Outcome:
     """Beyond the one job of the baseline that would run anyway; 0: it has been made already."""
     benchmark_hours: Range | None
     benchmark_usd: Range | None
-    """Machines and people."""
-    engineer_hours: Range
-    runs_to_repay: Ends | None
-    """Runs until the benchmark is repaid."""
-    steps_to_repay: Ends | None
-    """Steps until compiling is; None also where no execution timed a step on this machine."""
+    engineer_hours: float
+    runs_to_repay: tuple[int | None, int | None] | None
+    """The benchmark, at best and at worst; None for never."""
 
 
-def outcome_of(facts: Facts, effect: Effect, *, arms: int, engineer_hours: Range) -> Outcome:
+def outcome_of(facts: Facts, effect: Effect, *, arms: int, engineer_hours: float) -> Outcome:
     """The outcome of an effect for a workload; `arms` is how many a benchmark trains besides the
     baseline, 0 where it has been made already."""
     ratio, hours, price = effect.time_ratio, facts.hours.value, facts.usd_per_run_hour
-    compiling, factor = effect.compile_seconds.times(1 / 3600), effect.price_factor
-    rate = rules().thresholds.usd_per_engineer_hour
-    if facts.usd_per_engineer_hour is not None:
-        rate = Range(facts.usd_per_engineer_hour, facts.usd_per_engineer_hour)
+    compiling, runs = effect.compile_seconds.times(1 / 3600), facts.runs_per_week.value
     if facts.engineer_hours is not None and arms:
-        engineer_hours = Range(facts.engineer_hours, facts.engineer_hours)
+        engineer_hours = facts.engineer_hours
     more, again = arms * facts.seeds, (facts.seeds - 1) * bool(arms)
     share = Range(1.0 - ratio.high, 1.0 - ratio.low)
-    saved = dollars = spent = cost = None
+    saved = dollars = yearly = spent = cost = repays = None
     if hours is not None:
         corners = (hours, ratio, compiling)
         saved = over_corners(lambda run, new, extra: run - run * new - extra, *corners)
         share = over_corners(lambda run, new, extra: 1.0 - new - extra / run, *corners)
-        old, new = hours.times(again), (hours.times(ratio) + compiling).times(more)
-        spent = old + new
+        spent = hours.times(again) + (hours.times(ratio) + compiling).times(more)
         if price is not None:
-            dollars = over_corners(
-                lambda run, new, extra, factor: price * (run - (run * new + extra) * factor),
-                *corners,
-                factor,
-            )
-            cost = (old + new.times(factor)).times(price)
-    total = engineer_hours.times(rate) + cost if cost is not None else None
-    runs, timing = facts.runs_per_week.value, facts.timed_here
-    yearly = None if dollars is None or runs is None else dollars.times(runs * WEEKS_PER_YEAR)
-    step = None if timing is None else timing.step_seconds
-    a_step = None if step is None else Range(1.0 - ratio.high, 1.0 - ratio.low).times(step)
-    compiles = effect.compile_seconds != NOTHING
+            people = engineer_hours * rules().thresholds["usd_per_engineer_hour"]
+            dollars, cost = saved.times(price), spent.times(price) + Range(people, people)
+            repays = (_runs(cost.low, dollars.high), _runs(cost.high, dollars.low))
+            yearly = None if runs is None else dollars.times(runs * WEEKS_PER_YEAR)
     return Outcome(
         effect=effect,
-        speedup=effect.whole_speedup,
         saved_share=share,
         saved_hours=saved,
         saved_usd=dollars,
         saved_usd_per_year=yearly,
-        first_year_usd=None if yearly is None or total is None else yearly - total,
+        first_year_usd=None if yearly is None or cost is None else yearly - cost,
         benchmark_jobs=more + again,
         benchmark_hours=spent,
-        benchmark_usd=total,
+        benchmark_usd=cost,
         engineer_hours=engineer_hours,
-        runs_to_repay=None if total is None or dollars is None else repaid(total, dollars),
-        steps_to_repay=repaid(effect.compile_seconds, a_step) if compiles and a_step else None,
+        runs_to_repay=repays,
     )
 
 
-def repaid(cost: Range, saved: Range) -> Ends:
-    """How many times something has to be saved to make up for a cost."""
-
-    def count(cost: float, saved: float) -> int | None:
-        if cost <= 0.0 <= saved:
-            return 0
-        return None if saved <= 0.0 or cost / MOST_RUNS > saved else math.ceil(cost / saved)
-
-    return count(cost.low, saved.high), count(cost.high, saved.low)
+def _runs(cost: float, saved: float) -> int | None:
+    """How many runs make up for a cost; None for never."""
+    return None if saved <= 0.0 or cost > MOST_RUNS * saved else math.ceil(cost / saved)

@@ -1,79 +1,45 @@
 """What is known of one workload, each fact with where it comes from; and what finished executions
-measured. Pure.
-
-A fact is known where somebody declared it or something measured it, assumed where a value is taken
-because nothing better is there, and unknown otherwise.
-"""
+measured. Pure."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
-from statistics import median
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from compilegate.advice.rules import PARTS, Part, Range, rules
 from compilegate.catalog import Asked, Price, price_of
 from compilegate.catalog.compilers import modules_without_a_graph
-from compilegate.catalog.instances import accelerator_of, instance_of
+from compilegate.catalog.instances import accelerator_of
 from compilegate.job.names import BASELINE_ARM
-from compilegate.workload import Advice, Arm, OwnProgram, Schedule, TextClassification, Workload
+from compilegate.workload import OwnProgram, TextClassification, Workload
 from compilegate.workload.feasibility import NO_BASES, Bases, asked_of
 from compilegate.workload.schedule import read_expression, starts_within
 
 if TYPE_CHECKING:
     from compilegate.gate.observations import ArmObservation, Observations
-    from compilegate.gate.verdict import CandidateVerdict, Verdict
+    from compilegate.gate.verdict import Verdict
 
 Value = TypeVar("Value")
 
-_MODULES = {
-    "pytorch": "torch torchvision timm fastai sentence_transformers pytorch_lightning lightning "
-    "accelerate torch_xla diffusers",
-    "tensorflow": "tensorflow tf_keras",
-    "jax": "jax flax",
-}
-"""What a script imports of the frameworks that have a graph."""
 WITHOUT_A_GRAPH = modules_without_a_graph()
 """The modules of those that have none, by framework."""
 BESIDE_OTHERS = "scikit-learn"
 """Many a program of another framework takes its metrics and splits."""
-_FAMILIES = {
-    "diffusion": r"diffusion|sdxl|flux|ddpm|stable-?diff",
-    "transformer": r"bert|gpt|t5|roberta|bart|electra|mpnet|xlm|xlnet|deberta|minilm|llama|mistral"
-    r"|qwen|gemma|opt-|bloom|falcon|pythia|phi-|vit|vision.?transformer|clip|whisper|swin|transformer",
-    "vision": r"resnet|resnext|efficientnet|convnext|vgg|densenet|rcnn|yolo|unet|mobilenet",
-}
-"""Families by the model's name, the first that matches."""
-_OPTION_OF = {
-    "inductor": "torch-compile",
-    "cudagraphs": "cuda-graphs",
-    "training-compiler": "training-compiler",
-    "neuron": "neuron",
-}
-"""Options of the rules by compiler, and by backend of torch.compile."""
 HALF = ("bf16", "fp16")
+_OF_THE_MODEL = ("quality.", "parity.differs")
+"""How the gate's codes of a model that is not as good begin."""
 WEEKS = 52
 """A year of a schedule in whole weeks."""
-LEAST, MOST = 0.001, 1000.0
-"""A speed-up beyond these is a slip of a clock."""
-
-
-class Standing(StrEnum):
-    """How good a fact is."""
-
-    KNOWN = "known"
-    ASSUMED = "assumed"
-    UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
 class Fact(Generic[Value]):
-    """A value, and how it is known; without one it is unknown."""
+    """A value, and how it is known; without one it is not."""
 
     value: Value | None
     source: str
@@ -82,38 +48,23 @@ class Fact(Generic[Value]):
     """Whether nothing better is there: no verdict is confident because of it."""
 
     @property
-    def standing(self) -> Standing:
-        if self.value is None:
-            return Standing.UNKNOWN
-        return Standing.ASSUMED if self.assumed else Standing.KNOWN
-
-    @property
     def known(self) -> bool:
         """Whether a verdict may rest on it."""
-        return self.standing is Standing.KNOWN
+        return self.value is not None and not self.assumed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Profiled:
-    """What a profile found of a step."""
-
-    parts: Mapping[Part, Range]
-    """Shares of the step."""
-    hardware: str
-    """Where it was taken, in words."""
+Profiled = tuple[str, Mapping[Part, Range]]
+"""Where a profile was taken, in words, and the shares of a step that it found."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Obstacle:
-    """What `compilegate check` found in the workload's own script."""
+    """What `compilegate check` found in the workload's own script, and in which compilers' way."""
 
     rule: str
     severity: str
-    """`error`, `warning` or `note`."""
     sentence: str
-    """What it is and where, without a full stop."""
     compilers: tuple[str, ...]
-    """In whose way it stands, by the names of the check."""
 
 
 # What finished executions measured.
@@ -140,25 +91,22 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What one execution measured."""
+    """What one execution measured; batch (of each process) and precision are the baseline's."""
 
     execution: str
     started: float
     workload: str
     machine: Machine
     batch_size: int | None
-    """The baseline's, of each process, and its precision."""
     precision: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(Measured):
-    """How long the baseline's jobs of one execution trained."""
+    """How long the baseline's jobs trained, from the shortest to the longest of its seeds."""
 
     hours: Range
-    """From the shortest to the longest of its seeds."""
     steps: int
-    step_seconds: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,16 +115,14 @@ class Experience(Measured):
 
     arm: str
     option: str
-    """The option of the rules that the candidate is."""
     outcome: str
     """`pass`, `fail` or `inconclusive`, as the gate judged."""
     regression: str | None
     """Why the model is not as good; None where the gate found no such reason."""
     speedup: Range
-    """The interval of the gate: steps of the candidate against the baseline."""
+    """The gate's interval: steps of the candidate against the baseline."""
     estimate: float
     confidence: float
-    """Each end's of the interval."""
     compile_seconds: Range | None
     """From a warm compile cache to a cold one; None where jobs only printed their speed."""
     same_batch: bool
@@ -191,11 +137,8 @@ class Experience(Measured):
             "at a batch of {}, not {}": (self.batch_size, facts.batch_size),
             "at a sequence length of {}, not {}": (self.sequence_length, facts.sequence_length),
         }
-        return tuple(
-            words.format(there, here)
-            for words, (there, here) in of.items()
-            if None not in (there, here) and there != here
-        )
+        differ = {words: ends for words, ends in of.items() if None not in ends}
+        return tuple(words.format(*ends) for words, ends in differ.items() if ends[0] != ends[1])
 
     def resembles(self, facts: Facts) -> bool:
         """Whether it is of another workload with this one's family, shapes, precision, machine."""
@@ -205,58 +148,52 @@ class Experience(Measured):
         return alike and own == wanted and self.workload != facts.workload
 
 
-def timing_of(execution: str, started: float, observations: Observations) -> Timing | None:
+def timing_of(execution: str, started: float, seen: Observations) -> Timing | None:
     """How long the baseline trained; None where no job says it."""
-    of = observations.baseline
-    arm = next((each for each in observations.arms if each.arm == of), None)
-    jobs = [it for it in observations.replicates if it.arm == of and it.train_seconds and it.steps]
+    arm = next((each for each in seen.arms if each.arm == seen.baseline), None)
+    own = (each for each in seen.replicates if each.arm == seen.baseline)
+    jobs = [(it.train_seconds, it.steps) for it in own if it.train_seconds and it.steps]
     if not jobs or arm is None:
         return None
-    hours = [(each.train_seconds or 0.0) / 3600 for each in jobs]
-    # The middle of the quantiles that observations hold.
-    steps = [each.step_seconds[len(each.step_seconds) // 2] for each in jobs if each.step_seconds]
+    hours = [seconds / 3600 for seconds, _ in jobs]
     return Timing(
-        **_about(execution, started, observations, arm),
-        machine=_machine(arm),
+        **_about(execution, started, seen, arm, arm),
         hours=Range(min(hours), max(hours)),
-        steps=max(each.steps or 0 for each in jobs),
-        step_seconds=median(steps) if steps else None,
+        steps=max(steps for _, steps in jobs),
     )
 
 
 def experiences_of(
-    execution: str,
-    started: float,
-    verdict: Verdict,
-    observations: Observations,
-    facts: Facts | None,
+    execution: str, started: float, verdict: Verdict, seen: Observations, facts: Facts | None
 ) -> Iterator[Experience]:
     """What a verdict and its observations say of each candidate whose speed was measured. `facts`
     are those of its workload; None where it is not declared any longer."""
-    arms = {each.arm: each for each in observations.arms}
+    arms = {each.arm: each for each in seen.arms}
     baseline = arms.get(verdict.baseline.arm)
     for candidate in verdict.candidates:
         arm, speed = arms.get(candidate.arm), candidate.speed
         if arm is None or speed is None or baseline is None:
             continue
-        backend, ends, run = arm.proof.get("backend"), speed.speedup, speed.run
+        ends, run, backend = speed.speedup, speed.run, arm.proof.get("backend")
         option = option_of(arm.compiler, backend, arm.precision, baseline.precision)
-        if option is None or not LEAST <= ends.lower <= ends.estimate <= ends.upper <= MOST:
+        if option is None or not 0.0 < ends.lower <= ends.estimate <= ends.upper < math.inf:
             continue
-        seconds = [] if run is None else [run.candidate_compile_seconds]
-        for state in () if run is None else (run.compile_cold, run.compile_warm):
-            seconds += [] if state is None else [state.seconds]
+        # A refusal that is about the model itself, not about speed.
+        failed = [it for it in candidate.reasons if str(it.outcome) == "fail"]
+        worse = [it.sentence for it in failed if str(it.code).startswith(_OF_THE_MODEL)]
+        states = () if run is None else (run.compile_cold, run.compile_warm)
+        seconds = [max(each.seconds, 0.0) for each in states if each is not None]
+        seconds += [] if run is None else [max(run.candidate_compile_seconds, 0.0)]
         yield Experience(
-            **_about(execution, started, observations, baseline),
-            machine=_machine(arm),
+            **_about(execution, started, seen, baseline, arm),
             arm=candidate.arm,
             option=option,
             outcome=str(candidate.outcome),
-            regression=_regression(candidate),
+            regression=next(iter(worse), None),
             speedup=Range(ends.lower, ends.upper),
             estimate=ends.estimate,
             confidence=candidate.confidence,
-            compile_seconds=Range(max(min(seconds), 0.0), max(*seconds, 0.0)) if seconds else None,
+            compile_seconds=Range(min(seconds), max(seconds)) if seconds else None,
             same_batch=arm.batch_size == baseline.batch_size,
             sequence_length=None if facts is None else facts.sequence_length,
             family=None if facts is None else facts.family.value,
@@ -265,12 +202,16 @@ def experiences_of(
 
 
 def _about(
-    execution: str, started: float, observations: Observations, baseline: ArmObservation
+    name: str, started: float, seen: Observations, baseline: ArmObservation, arm: ArmObservation
 ) -> dict[str, Any]:
+    """The arm's machine: an accelerator that is only described was not there."""
+    has = {key: value for key, value in arm.environment.items() if value not in ("None", "none")}
+    accelerator = None if has.get("described") else has.get("accelerator")
     return {
-        "execution": execution,
+        "execution": name,
         "started": started,
-        "workload": observations.workload,
+        "workload": seen.workload,
+        "machine": Machine(has.get("instance_type") or None, accelerator or None),
         "batch_size": baseline.batch_size,
         "precision": baseline.precision,
     }
@@ -279,31 +220,14 @@ def _about(
 def option_of(
     compiler: str | None, backend: object, precision: str | None, before: str | None
 ) -> str | None:
-    """Which option an arm is; `before` is the baseline's precision. None for one that the rules do
-    not have."""
+    """Which option an arm is, None for none; `before` is the baseline's precision."""
     if compiler == "eager":
         return "bf16" if precision in HALF and before == "fp32" else None
     name = str(backend or "inductor") if compiler == "torch-compile" else compiler
-    return _OPTION_OF.get(name or "")
-
-
-def _regression(candidate: CandidateVerdict) -> str | None:
-    """The gravest reason for a refusal that is about the model itself, not about speed."""
-    for reason in candidate.reasons:
-        of_the_model = str(reason.code).startswith(("quality.", "parity.differs"))
-        if str(reason.outcome) == "fail" and of_the_model:
-            return reason.sentence
-    return None
-
-
-def _machine(arm: ArmObservation) -> Machine:
-    """An accelerator that is only described was not there."""
-
-    def named(key: str) -> str | None:
-        name = arm.environment.get(key)
-        return None if name in (None, "", "None", "none") else name
-
-    return Machine(named("instance_type"), None if named("described") else named("accelerator"))
+    found = (
+        it.name for it in rules().options if it.compiler and name == (it.backend or it.compiler)
+    )
+    return next(found, None)
 
 
 # What is known of a workload.
@@ -316,9 +240,6 @@ class Facts:
     workload: str
     framework: Fact[str]
     family: Fact[str]
-    """The model family: transformer, vision, diffusion, recommender, trees, custom."""
-    model: str | None
-    """The model's name on the hub; None: the file names none."""
     asked: Asked
     """What the baseline asks for, in the words of the catalog, which says what can run."""
     needs: tuple[Asked, ...]
@@ -331,24 +252,15 @@ class Facts:
     instances: int
     bottleneck: Fact[str]
     parts: Mapping[Part, Range]
-    """The share of a step that each part takes."""
     shapes: Fact[str]
     """`static`, `few` or `varying`."""
     hours: Fact[Range]
-    """One training job of the baseline."""
-    timing: Timing | None
-    """The execution that timed it last, on its own machine if there is one."""
     precision: str
     sequence_length: int | None
     batch_size: int
-    """Examples of one process in a step."""
     runs_per_week: Fact[float]
     usd_per_hour: Fact[float]
-    """One instance."""
-    tree_method: str | None
     engineer_hours: float | None
-    """None: each option's own range is assumed."""
-    usd_per_engineer_hour: float | None
     obstacles: tuple[Obstacle, ...] = ()
     """What stands in the workload's own script, the gravest first."""
 
@@ -357,23 +269,10 @@ class Facts:
         return self.asked.instance_type
 
     @property
-    def accelerators(self) -> int:
-        """On all instances together."""
-        instance = instance_of(self.instance_type)
-        return self.instances * (1 if instance is None else instance.accelerators)
-
-    @property
     def usd_per_run_hour(self) -> float | None:
         """What all instances of a job cost in an hour; None: the price is not known."""
         price = self.usd_per_hour.value
         return None if price is None else price * self.instances
-
-    @property
-    def timed_here(self) -> Timing | None:
-        """The timing, where it is of the workload's own machine."""
-        timing = self.timing
-        here = timing is not None and timing.machine.is_that_of(self.instance_type)
-        return timing if here else None
 
     def obstacles_of(self, compiler: str | None) -> tuple[Obstacle, ...]:
         """Those in the way of a compiler, by its name in arms."""
@@ -403,77 +302,66 @@ def facts_of(
         )
         for name, each in workload.arms.items()
     }
-    own = asked[BASELINE_ARM]
-    bottleneck, parts = _where_time_goes(told, profiled, own.instance_type)
-    timing = _timing(timings, workload, own.instance_type)
-    options = Counter(_option(each, arm.precision) for each in workload.candidates.values())
-    method = (
-        kind.program.hyperparameters.get("tree_method") if isinstance(kind, OwnProgram) else None
+    own, shapes, method = asked[BASELINE_ARM], kind.document_shapes, None
+    bottleneck, parts = _where_time_goes(told.bottleneck, profiled, own.instance_type)
+    # The newest of the workload as it is declared now, those on its own machine first.
+    now_declared = (workload.name, arm.batch_size, arm.precision)
+    own_runs = [it for it in timings if (it.workload, it.batch_size, it.precision) == now_declared]
+    key = lambda it: (it.machine.is_that_of(own.instance_type), it.started)  # noqa: E731
+    timing = max(own_runs, key=key, default=None)
+    if isinstance(kind, OwnProgram):
+        method = kind.program.hyperparameters.get("tree_method")
+    options = (
+        option_of(it.compiler, it.compiler_options.get("backend"), it.precision, arm.precision)
+        for it in workload.candidates.values()
     )
-    in_use = {
-        "bf16" if arm.precision in HALF else None,
-        "tree-method" if method in ("hist", "gpu_hist") else None,
-    }
-    shapes = kind.document_shapes
+    in_use = {"bf16": arm.precision in HALF, "tree-method": method in ("hist", "gpu_hist")}
     return Facts(
         workload=workload.name,
         framework=framework,
         family=_family(workload, model, framework),
-        model=model,
         asked=own,
         needs=tuple(
             each for name, each in asked.items() if workload.arms[name].instance_type is None
         ),
-        arms={name: count for name, count in options.items() if name is not None},
-        in_use=frozenset(each for each in in_use if each is not None),
+        arms=Counter(filter(None, options)),
+        in_use=frozenset(name for name, used in in_use.items() if used),
         seeds=len(workload.seeds),
-        instances=told.instance_count or arm.instance_count,
+        instances=arm.instance_count,
         bottleneck=bottleneck,
         parts=parts,
         shapes=_shapes(workload),
-        hours=_hours(told, own, timing),
-        timing=timing,
+        hours=_hours(told.hours, own, timing),
         precision=arm.precision,
         sequence_length=None if shapes is None else shapes.sequence_length,
         batch_size=arm.batch_size,
-        runs_per_week=_runs(told, workload.schedule, now),
+        runs_per_week=_runs(workload, now),
         usd_per_hour=price_near(own.instance_type, region, workload.declared_prices),
-        tree_method=None if method is None else str(method),
         engineer_hours=told.engineer_hours,
-        usd_per_engineer_hour=told.usd_per_engineer_hour,
         obstacles=obstacles,
     )
-
-
-def _option(arm: Arm, before: str) -> str | None:
-    return option_of(arm.compiler, arm.compiler_options.get("backend"), arm.precision, before)
 
 
 def _framework(workload: Workload, libraries: frozenset[str]) -> Fact[str]:
     """What the built-in program is, else what people say, else what the program imports."""
     told = workload.advice.framework
     if isinstance(workload.kind, TextClassification):
-        but = f", although [advice] framework says {told}" if told not in (None, "pytorch") else ""
-        return Fact("pytorch", f"the built-in program trains with PyTorch{but}")
-    named = {name: modules.split() for name, modules in _MODULES.items()}
-    if "transformers" not in libraries:
-        named |= {name: [module] for name, module in WITHOUT_A_GRAPH.items()}
-    imported = {
-        name: next(each for each in modules if each in libraries)
-        for name, modules in named.items()
-        if libraries.intersection(modules)
-    }
+        return Fact("pytorch", "the built-in program trains with PyTorch")
+    graphless = {} if "transformers" in libraries else WITHOUT_A_GRAPH
+    named = {name: modules.split() for name, modules in (rules().modules | graphless).items()}
+    found = {name: [it for it in modules if it in libraries] for name, modules in named.items()}
+    imported = {name: modules[0] for name, modules in found.items() if modules}
     if told is not None:
         other = bool(imported) and told not in imported and set(imported) != {BESIDE_OTHERS}
         but = f", but the program imports {' and '.join(sorted(imported.values()))}" * other
         return Fact(told, f"[advice] framework says {told}{but}", assumed=other)
     # An arm may take an image of another framework than the program's own: the imports decide.
     stacks = [arm.stack.framework for arm in workload.arms.values() if arm.stack is not None]
-    found = next((each for each in stacks if not imported or each in imported), None)
-    if found is not None or imported:
-        framework, module = (found, None) if found else next(iter(imported.items()))
-        how = f"the program imports {module}" if module else f"an arm takes {found}'s image"
-        return Fact(framework, how)
+    for name in stacks:
+        if not imported or name in imported:
+            return Fact(name, f"an arm takes {name}'s image")
+    for name, module in imported.items():
+        return Fact(name, f"the program imports {module}")
     if "transformers" in libraries:
         mostly = "the program imports transformers, which mostly is PyTorch"
         return Fact("pytorch", mostly, assumed=True)
@@ -487,60 +375,40 @@ def _family(workload: Workload, model: str | None, framework: Fact[str]) -> Fact
         return Fact("trees", f"{framework.value} has no graph")
     if isinstance(workload.kind, TextClassification):
         return Fact("transformer", "the built-in program trains an encoder of transformer blocks")
-    for family, pattern in _FAMILIES.items():
+    for family, pattern in rules().families.items():
         if re.search(pattern, (model or "").lower()):
             return Fact(family, f"the model is called {model}")
     return Fact(None, "no name of a model says which family it is of")
 
 
 def _where_time_goes(
-    told: Advice, profiled: Profiled | None, instance_type: str
+    told: str | None, profiled: Profiled | None, instance_type: str
 ) -> tuple[Fact[str], Mapping[Part, Range]]:
     """What people say of their machine, else what a profile on it found."""
-    fact, parts = parts_of_step(told)
-    if profiled is None or fact.known:
-        return fact, parts
-    accelerator = accelerator_of(instance_type)
-    largest = max(profiled.parts, key=lambda each: profiled.parts[each].high)
-    source = f"a profile on {profiled.hardware}"
-    if accelerator is not None and accelerator.name in re.split(r"[\s,()-]+", profiled.hardware):
-        shares = ", ".join(f"{part} {each.high:.0%}" for part, each in profiled.parts.items())
-        return Fact(str(largest), f"{source} found at most {shares}"), profiled.parts
-    elsewhere = f"{source}, which is another machine, names {largest}"
+    parts, accelerator = parts_of_step(told), accelerator_of(instance_type)
+    if told is not None:
+        return Fact(told, f"[advice] bottleneck is {told}"), parts
+    if profiled is None:
+        return Fact(None, "nobody has said where a step's time goes"), parts
+    hardware, shares = profiled
+    largest = max(shares, key=lambda each: shares[each].high)
+    if accelerator is not None and accelerator.name in re.split(r"[\s,()-]+", hardware):
+        found = ", ".join(f"{part} {each.high:.0%}" for part, each in shares.items())
+        return Fact(largest, f"a profile on {hardware} found at most {found}"), shares
+    elsewhere = f"a profile on {hardware}, which is another machine, names {largest}"
     return Fact(None, f"{elsewhere}; take one on {instance_type}"), parts
 
 
-def parts_of_step(told: Advice) -> tuple[Fact[str], dict[Part, Range]]:
-    """The bottleneck, and the share of a step that each part takes. What was measured as a share
-    counts before what somebody calls the bottleneck."""
-    shares: dict[Part, float | None] = {
-        "data": told.data_share,
-        "communication": told.communication_share,
-        "launches": told.launch_share,
-    }
-    given: dict[Part, float] = {part: share for part, share in shares.items() if share is not None}
-    rest = max(1.0 - sum(given.values()), 0.0)
-    if len(given) == len(shares):
-        given["compute"], rest = rest, 0.0
-    bound, limit = told.bottleneck, rules().thresholds
-    part_of_bound: Part | None = "compute" if bound == "memory" else bound
-    stated = part_of_bound is not None and part_of_bound not in given
-    parts: dict[Part, Range] = {}
-    for part in PARTS:
-        if part in given:
-            parts[part] = Range(given[part], given[part])
-        elif part == part_of_bound:
-            parts[part] = Range(min(limit.bottleneck_share.low, rest), rest)
-        else:
-            parts[part] = Range(0.0, min(limit.other_share.high, rest) if stated else rest)
-    largest = max(given, key=lambda part: given[part], default=None)
-    if largest is not None and given[largest] >= rest:
-        name = bound if bound is not None and part_of_bound == largest else largest
-        return Fact(name, f"[advice] gives {largest} {given[largest]:.0%} of a step"), parts
-    if stated:
-        return Fact(bound, f"[advice] bottleneck is {bound}"), parts
-    some = ", and the shares in [advice] leave it open" if given else ""
-    return Fact(None, f"nobody has said where a step's time goes{some}"), parts
+PART_OF = {"memory": "compute"}
+"""The part of a step that a bottleneck of another name is."""
+
+
+def parts_of_step(bottleneck: str | None) -> dict[Part, Range]:
+    """The share of a step that each part takes, by what is called its bottleneck."""
+    if bottleneck is None:
+        return dict.fromkeys(PARTS, Range(0.0, 1.0))
+    part, least = PART_OF.get(bottleneck, bottleneck), rules().thresholds["bottleneck_share"]
+    return {it: Range(least, 1.0) if it == part else Range(0.0, 1.0 - least) for it in PARTS}
 
 
 def _shapes(workload: Workload) -> Fact[str]:
@@ -553,53 +421,39 @@ def _shapes(workload: Workload) -> Fact[str]:
     return Fact(of[padding], f"the baseline pads to {padding!r}")
 
 
-def _timing(timings: Sequence[Timing], workload: Workload, instance_type: str) -> Timing | None:
-    """The newest of the workload's as it is declared now, those on its own machine first."""
-    arm = workload.arms[BASELINE_ARM]
-    now = (workload.name, arm.batch_size, arm.precision)
-    own = [each for each in timings if (each.workload, each.batch_size, each.precision) == now]
-    here = [each for each in own if each.machine.is_that_of(instance_type)]
-    return max(here or own, key=lambda each: each.started, default=None)
-
-
-def _hours(told: Advice, asked: Asked, timing: Timing | None) -> Fact[Range]:
+def _hours(told: float | None, asked: Asked, timing: Timing | None) -> Fact[Range]:
     """What an execution measured on the workload's machine, else what people say, else what an
     execution elsewhere leaves possible. No job is longer than it may be."""
-    here, took = asked.instance_type, ""
+    here, took = asked.instance_type, "nobody has said how long a run takes"
     if timing is not None:
-        minutes = timing.hours.high * 60
+        minutes, where = timing.hours.high * 60, timing.machine.words
         length = f"{minutes:.2g} minutes" if minutes < 100 else f"{minutes / 60:.3g} hours"
-        each = "" if timing.step_seconds is None else f" of {timing.step_seconds:.2g} s"
-        took = f"execution {timing.execution} trained {length} on {timing.machine.words}"
-        took += f", {timing.steps:,} steps{each}"
+        took = f"execution {timing.execution} trained {length} on {where}, {timing.steps:,} steps"
         if timing.machine.is_that_of(here):
             return Fact(timing.hours, took)
-    if told.hours is not None:
-        limit = told.hours if asked.limit_seconds is None else asked.limit_seconds / 3600
-        longer = told.hours > limit
-        but = f", but compute.max_runtime_seconds ends a job after {limit:g}" if longer else ""
-        length = min(told.hours, limit)
-        return Fact(Range(length, length), f"[advice] hours is {told.hours:g}{but}")
-    if timing is None:
-        return Fact(None, "nobody has said how long a run takes, and no execution measured it")
-    if timing.machine.accelerator is not None:
-        return Fact(None, f"{took}; what it takes on {here} is not known")
+    if told is not None:
+        limit = told if asked.limit_seconds is None else asked.limit_seconds / 3600
+        but = f", but compute.max_runtime_seconds ends a job after {limit:g}" * (told > limit)
+        return Fact(Range(min(told, limit), min(told, limit)), f"[advice] hours is {told:g}{but}")
+    if timing is None or timing.machine.accelerator is not None:
+        return Fact(None, f"{took}, and no execution measured it on {here}")
     # Generous bounds: a GPU is made to be faster than a CPU, and one CPU is much like another.
     factor = Range(0.25, 4.0) if accelerator_of(here) is None else Range(0.01, 1.0)
-    so_much = f"{took}, which leaves so much for {here}"
-    return Fact(timing.hours.times(factor), so_much, assumed=True)
+    return Fact(
+        timing.hours.times(factor), f"{took}, which leaves so much for {here}", assumed=True
+    )
 
 
-def _runs(told: Advice, schedule: Schedule | None, now: datetime | None) -> Fact[float]:
-    if told.runs_per_week is not None:
-        return Fact(told.runs_per_week, f"[advice] runs_per_week is {told.runs_per_week:g}")
+def _runs(workload: Workload, now: datetime | None) -> Fact[float]:
+    told, schedule = workload.advice.runs_per_week, workload.schedule
+    if told is not None:
+        return Fact(told, f"[advice] runs_per_week is {told:g}")
     if schedule is None or now is None:
         return Fact(None, "there is no schedule, and nobody has said how often it runs")
     starts = starts_within(read_expression(schedule.expression), now.date(), 7 * WEEKS)
-    if schedule.enabled:
-        return Fact(starts / WEEKS, f"the schedule {schedule.expression} starts it")
-    off = f"the schedule {schedule.expression} would start it, but is switched off"
-    return Fact(starts / WEEKS, off, assumed=True)
+    does = "starts it" if schedule.enabled else "would start it, but is switched off"
+    source = f"the schedule {schedule.expression} {does}"
+    return Fact(starts / WEEKS, source, assumed=not schedule.enabled)
 
 
 def price_near(

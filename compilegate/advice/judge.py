@@ -1,9 +1,8 @@
-"""Enable, benchmark first, or stay off: the seven considerations and the judgement of each option,
-on one scale; and the order in which workloads are worth being worked through. Pure.
+"""Enable, benchmark first, or stay off: the seven considerations and the judgement of each option;
+and the order in which options and workloads are worth being worked through. Pure.
 
-A consideration stands for the option, against it, stops it, leaves it open, or does not matter
-here. A verdict is confident, `enable` or `stay off`, only where what decides it is known; what is
-open leads to `benchmark first`, with the question that would settle it.
+A verdict is confident, `enable` or `stay off`, only where what decides it is known; what is open
+leads to `benchmark first`, with the question that would settle it.
 """
 
 from __future__ import annotations
@@ -11,39 +10,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
 
 from compilegate.advice.effects import (
     Basis,
-    Effect,
     Outcome,
     chance_of,
     expected,
     findings,
-    newer_instances,
     next_instance,
     outcome_of,
     own_experience,
     tested_row,
 )
-from compilegate.advice.facts import HALF, WITHOUT_A_GRAPH, Experience, Facts, Standing
+from compilegate.advice.facts import HALF, PART_OF, WITHOUT_A_GRAPH, Experience, Facts
 from compilegate.advice.rules import NOTHING, Consideration, Option, Range, rules
 from compilegate.catalog.compilers import compilers, library_obstacle
 
 
 class Verdict(StrEnum):
-    """What to do, the surest first."""
+    """What to do, the surest first; no change alone is the reference of all others."""
 
     ENABLE = "enable"
     BENCHMARK = "benchmark first"
     OFF = "stay off"
     REFERENCE = "reference"
-    """No change alone is that: all others are held against it."""
 
 
 class Stance(StrEnum):
-    """What a consideration says of an option."""
-
     FOR = "for"
     AGAINST = "against"
     STOPS = "stops"
@@ -53,31 +46,25 @@ class Stance(StrEnum):
 
 @dataclass(frozen=True)
 class Said:
-    """What one consideration says of one option."""
+    """What one consideration says of one option, and whether the fact behind it is known."""
 
     stance: Stance
     sentence: str
-    """Why, without a full stop; empty where it does not matter."""
-    standing: Standing = Standing.KNOWN
-    """How good the fact behind it is."""
+    known: bool = True
     remedy: str = ""
     """What would change it, as far as the catalog says."""
     of: str = ""
-    """The consideration's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptionAdvice:
-    """One option for one workload."""
+    """One option for one workload, and what decided; the weightiest consideration first."""
 
     rule: Option
     verdict: Verdict
     reason: str
-    """What decided, without a full stop."""
     in_use: bool
-    """Whether the workload has it already."""
     considerations: tuple[Said, ...]
-    """The weightiest first."""
     outcome: Outcome | None
     """None: it cannot be taken, or nothing is known of what it would do."""
     own: Experience | None
@@ -89,10 +76,6 @@ class OptionAdvice:
     def name(self) -> str:
         return self.rule.name
 
-    @property
-    def effect(self) -> Effect | None:
-        return None if self.outcome is None else self.outcome.effect
-
     def first(self, *stances: Stance) -> Said | None:
         """The weightiest consideration of the first of these stances that there is."""
         found = (it for stance in stances for it in self.considerations if it.stance is stance)
@@ -101,7 +84,7 @@ class OptionAdvice:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """All options for one workload, on one scale: the most that is saved in a year first."""
+    """All options for one workload, what is worth the next step first."""
 
     facts: Facts
     options: tuple[OptionAdvice, ...]
@@ -112,22 +95,18 @@ class Advice:
         open_to = (Verdict.ENABLE, Verdict.BENCHMARK)
         return [each for each in self.options if each.verdict in open_to and not each.in_use]
 
-    @cached_property
+    @property
     def best(self) -> OptionAdvice | None:
         """The option that is worth the next step; None where all stay off."""
-        return min(self.to_do, key=_next_step, default=None)
+        return next(iter(self.to_do), None)
 
-    @cached_property
+    @property
     def compiler(self) -> OptionAdvice:
         """The compiler that is worth the next step; where all stay off, one of the file's arms, or
         the one that runs on most machines."""
-        found, arms = (
-            [each for each in self.options if each.rule.kind == "compiler"],
-            self.facts.arms,
-        )
-        if worth := [each for each in found if each in self.to_do]:
-            return min(worth, key=_next_step)
-        return min(found, key=lambda it: (it.name not in arms, it.name != "torch-compile"))
+        found, arms = [it for it in self.options if it.rule.kind == "compiler"], self.facts.arms
+        off = sorted(found, key=lambda it: (it.name not in arms, it.name != "torch-compile"))
+        return next((it for it in found if it.verdict is not Verdict.OFF), off[0])
 
     @property
     def missing(self) -> list[Consideration]:
@@ -144,17 +123,16 @@ class Advice:
         """What the next step saves in a year, or in the first, after its benchmark."""
         if self.best is None:
             return NOTHING
-        outcome = self.best.outcome
-        if outcome is None:
-            return None
-        return outcome.first_year_usd if first_year else outcome.saved_usd_per_year
+        found = self.best.outcome
+        year, first = (found.saved_usd_per_year, found.first_year_usd) if found else (None, None)
+        return first if first_year else year
 
 
 def advise(facts: Facts, experiences: Iterable[Experience] = ()) -> Advice:
     """The advice for a workload, by what is known of it and what executions measured."""
     measured = list(experiences)
     judged = [_judge(facts, option, measured) for option in rules().options]
-    return Advice(facts=facts, options=tuple(sorted(judged, key=scale)))
+    return Advice(facts=facts, options=tuple(sorted(judged, key=rank)))
 
 
 def in_order(advices: Iterable[Advice]) -> list[Advice]:
@@ -172,40 +150,30 @@ def in_order(advices: Iterable[Advice]) -> list[Advice]:
     return sorted(advices, key=order)
 
 
-def scale(option: OptionAdvice) -> tuple[float, float, float, float]:
-    """The one scale: dollars a year, else dollars a run, else the share of a run; by the low end of
-    the range first, since a wide range is no merit, then by the high end.
-
-    What stays off comes after what does not, and what cannot be taken last. No change is zero.
-    """
-    outcome, off = option.outcome, option.verdict is Verdict.OFF
-    if outcome is None:
-        return 3 if off else 1, 0, 0.0, 0.0
-    amounts = (outcome.saved_usd_per_year, outcome.saved_usd, outcome.saved_share)
-    unit, amount = next((unit, each) for unit, each in enumerate(amounts) if each is not None)
-    return 2 if off else 0, unit, -amount.low, -amount.high
-
-
-def _next_step(option: OptionAdvice) -> tuple[float, ...]:
-    """Compilers of which something was published or measured, those that are maintained first, and
-    those with the least against them; then the scale; of two that promise as little at worst, the
-    one that is tried faster."""
-    group, unit, low, high = scale(option)
-    basis = None if option.effect is None else option.effect.basis
-    guessed = option.rule.kind != "compiler" or basis in (None, Basis.ASSUMED)
+def rank(option: OptionAdvice) -> tuple[float, ...]:
+    """By verdict; then compilers of which something was published or measured, the maintained
+    first, and those with the least against them; then what is saved at worst, in dollars a year,
+    else a run, else its share; of two that promise as little, the one that is tried faster."""
+    outcome, unit, amount = option.outcome, 0, NOTHING
+    guessed = option.rule.kind != "compiler" or outcome is None
+    if outcome is not None:
+        guessed = guessed or outcome.effect.basis is Basis.ASSUMED
+        amounts = (outcome.saved_usd_per_year, outcome.saved_usd, outcome.saved_share)
+        unit, amount = next((unit, each) for unit, each in enumerate(amounts) if each is not None)
     against = sum(each.stance is Stance.AGAINST for each in option.considerations)
     sure = list(Verdict).index(option.verdict)
     ended = compilers()[option.rule.compiler or "eager"].maintained.status == "ended"
-    return sure, guessed, group, ended, against, unit, low, option.rule.engineer_hours.low, high
+    before = (sure, guessed, outcome is None, ended, against, unit)
+    return *before, -amount.low, option.rule.engineer_hours, -amount.high
 
 
 def _judge(facts: Facts, option: Option, experiences: Sequence[Experience]) -> OptionAdvice:
-    own = own_experience(facts, option, experiences)
+    own = own_experience(facts, option.name, experiences)
     effect, outcome = expected(facts, option, experiences), None
     in_use, asked = option.name in facts.in_use, own is None and option.kind != "none"
     if effect is not None and not in_use:
         arms = facts.arms.get(option.name, 1) if asked else 0
-        hours = option.engineer_hours if asked else NOTHING
+        hours = option.engineer_hours if asked else 0.0
         outcome = outcome_of(facts, effect, arms=arms, engineer_hours=hours)
     considerations = consider(facts, option, outcome)
     stops = next((each for each in considerations if each.stance is Stance.STOPS), None)
@@ -219,7 +187,7 @@ def _judge(facts: Facts, option: Option, experiences: Sequence[Experience]) -> O
         verdict, reason = Verdict.OFF, stops.sentence
         outcome = None if stops.of == "fit" else outcome
     else:
-        verdict, reason = _by_priors(option, considerations, effect)
+        verdict, reason = _by_priors(option, considerations, outcome)
     return OptionAdvice(
         rule=option,
         verdict=verdict,
@@ -228,47 +196,49 @@ def _judge(facts: Facts, option: Option, experiences: Sequence[Experience]) -> O
         considerations=considerations,
         outcome=outcome,
         own=own,
-        chance=None if own is None else chance_of(own, rules().thresholds.off_speedup),
+        chance=None if own is None else chance_of(own, rules().thresholds["off_speedup"]),
     )
 
 
 def _by_evidence(own: Experience, outcome: Outcome | None) -> tuple[Verdict, str]:
     """The article's thresholds, on the interval that the gate found."""
     limit, speedup = rules().thresholds, own.speedup
-    measured = f"execution {own.execution} measured {speedup.low:.2f} to {speedup.high:.2f} times"
+    off, enable = limit["off_speedup"], limit["enable_speedup"]
     saved = None if outcome is None else outcome.saved_hours
     if own.regression is not None:
         verdict, why = Verdict.OFF, f"and the model got worse: {own.regression.rstrip('.')}"
     elif saved is not None and saved.high <= 0:
         verdict, why = Verdict.OFF, "and compiling takes longer than that saves"
-    elif speedup.high < limit.off_speedup:
-        verdict, why = Verdict.OFF, f"less than the {limit.off_speedup:.2f} that is worth keeping"
+    elif speedup.high < off:
+        verdict, why = Verdict.OFF, f"less than the {off:.2f} that is worth keeping"
     elif own.outcome != "pass":
         verdict, why = Verdict.BENCHMARK, f"and the gate's verdict was {own.outcome}"
-    elif speedup.low >= limit.enable_speedup and (saved is None or saved.low > 0):
+    elif speedup.low >= enable and (saved is None or saved.low > 0):
         verdict, why = Verdict.ENABLE, "and the gate passed it"
     else:
-        between = f"{limit.off_speedup:.2f} to {limit.enable_speedup:.2f}"
-        verdict, why = Verdict.BENCHMARK, f"borderline: {between}, or too short a run"
-    return verdict, f"{measured}, {why}"
+        verdict = Verdict.BENCHMARK
+        why = f"borderline: {off:.2f} to {enable:.2f}, or too short a run"
+    ends = f"{speedup.low:.2f} to {speedup.high:.2f} times"
+    return verdict, f"execution {own.execution} measured {ends}, {why}"
 
 
 def _by_priors(
-    option: Option, considerations: Sequence[Said], effect: Effect | None
+    option: Option, considerations: Sequence[Said], outcome: Outcome | None
 ) -> tuple[Verdict, str]:
     """Published figures enable only what fits in every respect, and what AWS itself tested."""
     opened = [each for each in considerations if each.stance is Stance.OPEN]
-    against = [each for each in considerations if each.stance is Stance.AGAINST]
+    against = [each.sentence for each in considerations if each.stance is Stance.AGAINST]
+    verdict, why = Verdict.BENCHMARK, "it fits, and what it gains is for a measurement to say"
     if opened:
         more = f", and {len(opened) - 1} more open" if len(opened) > 1 else ""
-        return Verdict.BENCHMARK, f"open: {opened[0].sentence}{more}"
-    if against or effect is None:
-        return Verdict.BENCHMARK, against[0].sentence if against else "nothing was published of it"
-    if effect.basis in (Basis.SIMILAR, Basis.ELSEWHERE):
-        return Verdict.BENCHMARK, "it fits, and was measured, but not of this on this machine"
-    if option.name == "training-compiler":
-        return Verdict.ENABLE, "it fits in every respect, and AWS tested the model"
-    return Verdict.BENCHMARK, "it fits, and what it gains is for a measurement to say"
+        why = f"open: {opened[0].sentence}{more}"
+    elif against or outcome is None:
+        why = next(iter(against), "nothing was published of it")
+    elif outcome.effect.basis in (Basis.SIMILAR, Basis.ELSEWHERE):
+        why = "it fits, and was measured, but not of this on this machine"
+    elif option.name == "training-compiler":
+        verdict, why = Verdict.ENABLE, "it fits in every respect, and AWS tested the model"
+    return verdict, why
 
 
 # The seven considerations.
@@ -279,9 +249,9 @@ def consider(facts: Facts, option: Option, outcome: Outcome | None) -> tuple[Sai
     is not known stops nothing and proves nothing."""
     found = []
     for each in rules().considerations:
-        kinds, judge = _JUDGES[each.name]
-        said = judge(facts, option, outcome) if option.kind in kinds else NOT_HERE
-        if said.standing is not Standing.KNOWN and said.stance in (Stance.FOR, Stance.STOPS):
+        judge = _JUDGES[each.name]
+        said = judge(facts, option, outcome) if option.kind in each.kinds else NOT_HERE
+        if not said.known and said.stance in (Stance.FOR, Stance.STOPS):
             said = replace(said, stance=Stance.OPEN)
         if option.kind == "compiler" and said.stance is not Stance.STOPS:
             said = _with_the_script(said, facts, option, each)
@@ -297,149 +267,111 @@ def _with_the_script(said: Said, facts: Facts, option: Option, which: Considerat
     if not found:
         return said
     what = f"{found[0]}{f', and {len(found) - 1} more of the kind' if len(found) > 1 else ''}"
-    remedy = "a script without it: `compilegate check` has the remedy"
     if said.stance is Stance.OPEN:
-        return Said(said.stance, f"{said.sentence}; the script has {what}", said.standing)
-    return Said(Stance.AGAINST, f"mend the script first: {what}", said.standing, remedy)
+        return replace(said, sentence=f"{said.sentence}; the script has {what}")
+    remedy = "a script without it: `compilegate check` has the remedy"
+    return Said(Stance.AGAINST, f"mend the script first: {what}", said.known, remedy)
 
 
 MOST_RUNS_A_YEAR = 5 * 365
 """Nobody is expected to train more often."""
 NOT_HERE = Said(Stance.NEUTRAL, "")
 """The consideration does not matter for the option."""
-_PARTS = {
-    "compute": "arithmetic",
-    "memory": "memory bandwidth",
-    "launches": "launches from the host",
-    "data": "waiting for data",
-    "communication": "communication between GPUs",
-    "other": "what the program does besides",
-}
 
 
 def _bottleneck(facts: Facts, option: Option, _: Outcome | None) -> Said:
-    if option.too_large_only:
-        return NOT_HERE
-    bound = facts.bottleneck
-    if bound.value is None:
-        return Said(Stance.OPEN, bound.source, bound.standing)
-    part = _PARTS[bound.value]
-    if ("compute" if bound.value == "memory" else bound.value) in option.attacks:
-        gain = f"the bottleneck is {part}, which it makes faster"
-        return Said(Stance.FOR, gain, bound.standing)
-    share = facts.parts["data"].low + facts.parts["communication"].low
+    bound, parts = facts.bottleneck, facts.parts
+    if bound.value is None or not option.attacks:
+        return Said(Stance.OPEN, bound.source, known=False) if option.attacks else NOT_HERE
+    part = f"the bottleneck is {rules().parts[bound.value]}"
+    if PART_OF.get(bound.value, bound.value) in option.attacks:
+        return Said(Stance.FOR, f"{part}, which it makes faster", bound.known)
+    share = parts["data"].low + parts["communication"].low
     least = f" ({share:.0%} or more of a step)" if share else ""
-    left = f"the bottleneck is {part}{least}, which this leaves as it is"
-    return Said(Stance.STOPS, left, bound.standing)
+    return Said(Stance.STOPS, f"{part}{least}, which this leaves as it is", bound.known)
 
 
 def _fit(facts: Facts, option: Option, _: Outcome | None) -> Said:
-    """What stops an option on this framework and instance, by the catalog; then how well it suits
-    the model."""
-    checks = (_fit_of_kind, _fit_by_catalog, _fit_of_library)
-    found = (check(facts, option) for check in checks)
-    stops = next((said for said in found if said is not None), None)
-    return stops or _fit_of_model(facts, option)
-
-
-def _fit_of_kind(facts: Facts, option: Option) -> Said | None:
+    """What stops an option on this framework and instance; then how well it suits the model."""
     framework = facts.framework
-    if option.trees is not None:
-        fits = framework.value in (None, option.trees)
+    if option.kind == "trees":
+        fits = framework.value in (None, "xgboost")
         why = framework.source if fits else f"the workload is {framework.value}"
-        return Said(Stance.FOR if fits else Stance.STOPS, why, framework.standing)
+        return Said(Stance.FOR if fits else Stance.STOPS, why, framework.known)
     if framework.value in WITHOUT_A_GRAPH and option.compiler is None:
         serves = f"it serves neural networks, and the workload is {framework.value}"
-        return Said(Stance.STOPS, serves, framework.standing)
-    return None
-
-
-_OF_THE_FRAMEWORK = ("no-graph", "framework")
-
-
-def _fit_by_catalog(facts: Facts, option: Option) -> Said | None:
-    """What keeps a job with the compiler from starting, else what AWS has ended."""
+        return Said(Stance.STOPS, serves, framework.known)
     against = findings(facts, option)
     for each in against.values():
         if each.severity == "refusal":
-            of_framework = each.code in _OF_THE_FRAMEWORK
-            standing = facts.framework.standing if of_framework else Standing.KNOWN
-            return Said(Stance.STOPS, each.reason, standing, each.remedy)
+            known = framework.known or each.code not in ("no-graph", "framework")
+            return Said(Stance.STOPS, each.reason, known, each.remedy)
+    if (why := _of_no_use(facts, option)) is not None:
+        return Said(Stance.STOPS, why)
     end = against.get("compiler-ends")
-    if end is not None and option.instance_types:
-        moved = f"it is another machine, and {end.reason}"
-        return Said(Stance.AGAINST, moved, remedy=end.remedy)
-    return None
+    if end is not None and option.instance_type is not None:
+        return Said(Stance.AGAINST, f"it is another machine, and {end.reason}", remedy=end.remedy)
+    return _fit_of_model(facts, option)
 
 
-def _fit_of_library(facts: Facts, option: Option) -> Said | None:
-    stops = None
-    if option.library is not None:
-        stops = library_obstacle(option.library, facts.framework.value, facts.instance_type)
-    if option.several_instances and facts.instances == 1:
-        stops = stops or "it serves several instances, and there is one"
-    if option.too_large_only:
-        stops = stops or "it is for models that do not fit one accelerator, and this one trains"
-    if option.kind == "machine" and next_instance(facts) is None:
-        stops = newer_instances(facts)[1] or f"the catalog has none after {facts.instance_type}"
-    return None if stops is None else Said(Stance.STOPS, stops)
+def _of_no_use(facts: Facts, option: Option) -> str | None:
+    if option.kind == "machine":
+        name, why_not = next_instance(facts)
+        return why_not if name is None else None
+    if option.attacks == ("communication",) and facts.instances == 1:
+        return "it serves several instances, and there is one"
+    name, here = facts.framework.value, facts.instance_type
+    return option.never or (option.library and library_obstacle(option.library, name, here))
 
 
 def _fit_of_model(facts: Facts, option: Option) -> Said:
     framework, family = facts.framework, facts.family
     by_model = option.kind == "compiler" or option.families
-    outside = bool(option.families) and family.value not in option.families
     if framework.value is None or not by_model:
-        return Said(Stance.FOR, framework.source, framework.standing)
+        return Said(Stance.FOR, framework.source, framework.known)
     if family.value is None:
-        return Said(Stance.OPEN, family.source, family.standing)
+        return Said(Stance.OPEN, family.source, family.known)
+    outside = bool(option.families) and family.value not in option.families
     if option.name == "training-compiler":
-        return _fit_of_tests(facts, option, outside=outside)
+        tested = "AWS's FAQ names" if tested_row(facts) is None else "AWS tested"
+        if untested := findings(facts, option).get("untested-model"):
+            slower = f"{untested.reason}, so it may be slower"
+            return Said(Stance.AGAINST, slower, remedy=untested.remedy)
+        none = f", but published no speed of {family.value} models" * outside
+        stance = Stance.AGAINST if outside else Stance.FOR
+        return Said(stance, f"{tested} {facts.asked.model}{none}", outside or framework.known)
     if outside:
         serves = " and ".join(option.families)
-        return Said(Stance.STOPS, f"it serves {serves} models, not {family.value}", family.standing)
-    if family.value == "transformer":
-        return Said(Stance.FOR, f"{framework.source}; {family.source}", framework.standing)
-    return Said(Stance.AGAINST, f"gains of {family.value} models vary: {family.source}")
-
-
-def _fit_of_tests(facts: Facts, option: Option, *, outside: bool) -> Said:
-    """What AWS tried with Training Compiler."""
-    untested = findings(facts, option).get("untested-model")
-    if untested is not None:
-        return Said(
-            Stance.AGAINST, f"{untested.reason}, so it may be slower", remedy=untested.remedy
-        )
-    named = "AWS's FAQ names" if tested_row(facts) is None else "AWS tested"
-    if outside:
-        none = f"published no speed of {facts.family.value} models"
-        return Said(Stance.AGAINST, f"{named} {facts.model}, but {none}")
-    return Said(Stance.FOR, f"{named} {facts.model}", facts.framework.standing)
+        return Said(Stance.STOPS, f"it serves {serves} models, not {family.value}", family.known)
+    fits = family.value == "transformer"
+    why = f"{framework.source}; " if fits else f"gains of {family.value} models vary: "
+    stance = Stance.FOR if fits else Stance.AGAINST
+    return Said(stance, why + family.source, framework.known or not fits)
 
 
 def _shapes(facts: Facts, option: Option, _: Outcome | None) -> Said:
-    shapes = facts.shapes
-    if shapes.value is None:
-        return Said(Stance.OPEN, shapes.source, shapes.standing)
-    stance, why = {
-        "static": (Stance.FOR, "every step has the same shapes"),
-        "few": (Stance.AGAINST, "a few shapes, of which each is compiled once"),
-        "varying": (Stance.AGAINST, "shapes vary, so that it compiles again or runs slower"),
-    }[shapes.value]
+    shapes, stance = facts.shapes, Stance.AGAINST
+    why = {
+        "static": "every step has the same shapes: ",
+        "few": "a few shapes, of which each is compiled once: ",
+        "varying": "shapes vary, so that it compiles again or runs slower: ",
+    }.get(shapes.value or "", "")
     if shapes.value == "varying" and option.static_only:
-        stance, why = Stance.STOPS, "it needs static shapes, and they vary"
-    return Said(stance, f"{why}: {shapes.source}", shapes.standing)
+        stance, why = Stance.STOPS, "it needs static shapes, and they vary: "
+    elif shapes.value in ("static", None):
+        stance = Stance.FOR
+    return Said(stance, why + shapes.source, shapes.known)
 
 
 def _amortisation(facts: Facts, option: Option, outcome: Outcome | None) -> Said:
     compiling = compilers()[option.compiler or "eager"].compiling
-    limit = rules().thresholds.compiler_minutes / 60
-    limit = limit if compiling is None else compiling.repaid_seconds / 3600
-    hours, most, standing = facts.hours.value, facts.asked.limit_seconds, facts.hours.standing
-    if hours is None and most is not None and most / 3600 < limit:
-        hours, standing = Range(0.0, most / 3600), Standing.KNOWN
+    minutes = rules().thresholds["compiler_minutes"]
+    minutes = minutes if compiling is None else compiling.repaid_seconds / 60
+    hours, most, known = facts.hours.value, facts.asked.limit_seconds, facts.hours.known
+    if hours is None and most is not None and most / 60 < minutes:
+        hours, known = Range(0.0, most / 3600), True
     if hours is None:
-        return Said(Stance.OPEN, facts.hours.source, standing)
+        return Said(Stance.OPEN, facts.hours.source, known)
     stance, why = Stance.FOR, ": compiling is a small part of it"
     saved = None if outcome is None else outcome.saved_hours
     by_others = outcome is not None and outcome.effect.basis is Basis.SIMILAR
@@ -448,13 +380,16 @@ def _amortisation(facts: Facts, option: Option, outcome: Outcome | None) -> Said
     elif saved is not None and by_others:
         stance = Stance.FOR if saved.low > 0 else Stance.AGAINST
         why = f", of which compiling as others measured it leaves {words_of_hours(saved)} saved"
-    elif hours.high < limit:
+    elif hours.high * 60 < minutes:
         # What another machine took leaves bounds that are generous enough to be sure.
-        standing = Standing.KNOWN
-        stance, why = Stance.STOPS, f", and {limit * 60:g} minutes or more repay compiling"
-    elif hours.low < limit:
-        stance, why = Stance.AGAINST, f", around the {limit * 60:g} minutes that repay compiling"
-    return Said(stance, f"a run takes {words_of_hours(hours)}{why}", standing)
+        stance, why, known = (
+            Stance.STOPS,
+            f", and {minutes:g} minutes or more repay compiling",
+            True,
+        )
+    elif hours.low * 60 < minutes:
+        stance, why = Stance.AGAINST, f", around the {minutes:g} minutes that repay compiling"
+    return Said(stance, f"a run takes {words_of_hours(hours)}{why}", known)
 
 
 def words_of_hours(hours: Range) -> str:
@@ -479,54 +414,42 @@ def _precision(facts: Facts, option: Option, _: Outcome | None) -> Said:
 
 def _hyperparameters(facts: Facts, option: Option, _: Outcome | None) -> Said:
     row = tested_row(facts) if option.name == "training-compiler" else None
-    fitted = row.batch_native if row is not None and row.comparable else None
-    if fitted is not None and 2 * facts.batch_size <= fitted:
-        small = f"a batch of {facts.batch_size} is small where {fitted} fitted in AWS's test"
+    fitted, batch = None if row is None else row[0], facts.batch_size
+    if fitted is not None and 2 * batch <= fitted:
+        small = f"a batch of {batch} is small where {fitted} fitted in AWS's test"
         return Said(Stance.AGAINST, f"{small}: raise it in the baseline first")
-    return Said(
-        Stance.NEUTRAL,
-        f"benchmark at the same batch of {facts.batch_size} first, so that the compiler alone "
-        "differs; a larger one needs its rate and warm-up tuned, and its quality judged",
-    )
+    first = f"benchmark at the same batch of {batch} first, so that the compiler alone differs"
+    tuned = "a larger one needs its rate and warm-up tuned, and its quality judged"
+    return Said(Stance.NEUTRAL, f"{first}; {tuned}")
 
 
 def _dollars(facts: Facts, option: Option, outcome: Outcome | None) -> Said:
-    if option.kind == "machine" and (found := next_instance(facts)) is not None:
-        costs = "at a price that is not known"
-        if found[1] is not None:
-            times = f"{found[1]:.2f} times"
-            costs = f"{times} the price an hour, which pays where it is {times} as fast or more"
-        return Said(Stance.AGAINST, f"{found[0]} comes next, {costs}")
+    if option.kind == "machine" and (found := next_instance(facts))[0] is not None:
+        return Said(Stance.AGAINST, f"{found[0]} comes next, {found[1]}")
     runs = None if outcome is None else outcome.runs_to_repay
     if runs is not None and (runs[0] is None or runs[0] > MOST_RUNS_A_YEAR):
         after = "never repaid" if runs[0] is None else f"repaid after {runs[0]:,} runs at best"
         return Said(Stance.STOPS, f"the benchmark and the work are {after}")
-    wanted = [facts.runs_per_week, facts.hours, facts.usd_per_hour]
-    missing = [each for each in wanted if not each.known]
-    if missing:
-        unknown = any(each.value is None for each in missing)
-        standing = Standing.UNKNOWN if unknown else Standing.ASSUMED
-        return Said(Stance.OPEN, "; ".join(each.source for each in missing), standing)
+    wanted = (facts.runs_per_week, facts.hours, facts.usd_per_hour)
+    if missing := [each.source for each in wanted if not each.known]:
+        return Said(Stance.OPEN, "; ".join(missing), known=False)
     first, spent = None if outcome is None else outcome.first_year_usd, "the benchmark and the work"
-    stance, why = Stance.AGAINST, f"whether the first year repays {spent} is open"
     if first is None:
-        why = "nothing was measured or published of what it saves"
-    elif first.low > 0:
+        return Said(Stance.AGAINST, "nothing was measured or published of what it saves")
+    stance, why = Stance.AGAINST, f"whether the first year repays {spent} is open"
+    if first.low > 0:
         stance, why = Stance.FOR, f"the first year repays {spent}, even at worst"
     elif first.high <= 0:
         stance, why = Stance.STOPS, f"the first year saves less than {spent} cost, even at best"
     return Said(stance, why)
 
 
-_COMPILERS = ("compiler",)
-_CHANGES = ("compiler", "library", "machine", "precision")
-_JUDGES: dict[str, tuple[tuple[str, ...], Callable[[Facts, Option, Outcome | None], Said]]] = {
-    "bottleneck": (_CHANGES, _bottleneck),
-    "fit": ((*_CHANGES, "trees"), _fit),
-    "shapes": (_COMPILERS, _shapes),
-    "amortisation": (_COMPILERS, _amortisation),
-    "precision": (("compiler", "precision"), _precision),
-    "hyperparameters": (_COMPILERS, _hyperparameters),
-    "dollars": ((*_CHANGES, "trees"), _dollars),
+_JUDGES: dict[str, Callable[[Facts, Option, Outcome | None], Said]] = {
+    "bottleneck": _bottleneck,
+    "fit": _fit,
+    "shapes": _shapes,
+    "amortisation": _amortisation,
+    "precision": _precision,
+    "hyperparameters": _hyperparameters,
+    "dollars": _dollars,
 }
-"""The kinds of options for which each consideration matters, and what judges."""

@@ -19,7 +19,6 @@ Part = Literal["compute", "launches", "data", "communication", "other"]
 PARTS: tuple[Part, ...] = ("compute", "launches", "data", "communication")
 """What a step's time consists of. `compute` is all that the accelerator does, memory included.
 `other`, what a program does besides, only a profile knows."""
-STATUS_QUO = "status-quo"
 
 
 @dataclass(frozen=True)
@@ -41,21 +40,12 @@ class Range:
         return Range(self.low - other.high, self.high - other.low)
 
     def times(self, other: Range | float) -> Range:
-        """The products of both."""
         by = other if isinstance(other, Range) else Range(other, other)
         return over_corners(lambda one, another: one * another, self, by)
 
-    def hull(self, other: Range) -> Range:
-        """The smallest range that holds both."""
-        return Range(min(self.low, other.low), max(self.high, other.high))
-
-    def holds(self, value: float) -> bool:
-        """Whether the value lies in it."""
-        return self.low <= value <= self.high
-
-    def overlaps(self, other: Range) -> bool:
-        """Whether the two have a value in common."""
-        return self.low <= other.high and other.low <= self.high
+    def hull(self, *others: Range) -> Range:
+        every = (self, *others)
+        return Range(min(each.low for each in every), max(each.high for each in every))
 
 
 def over_corners(amount: Callable[..., float], *ranges: Range) -> Range:
@@ -67,7 +57,6 @@ def over_corners(amount: Callable[..., float], *ranges: Range) -> Range:
 
 NOTHING = Range(0.0, 0.0)
 UNCHANGED = Range(1.0, 1.0)
-"""As a factor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,94 +67,70 @@ class Consideration:
     title: str
     question: str
     settles: str
-    """What the answer decides."""
     find_out: str
+    kinds: tuple[Kind, ...]
+    change: str
     rules: tuple[str, ...]
     """The rules of `compilegate check` that bear on it."""
-    rank: int
-    """1 is the weightiest."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option:
-    """One thing that may be done."""
+class Figures:
+    """How many times as fast the attacked parts get, and who says so."""
+
+    speedup: Range | None = None
+    published: str = ""
+    """What others measured and wrote down; empty: it is this project's own guess."""
+    assumed: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instead(Figures):
+    """Figures for other conditions."""
+
+    when: Literal["varying", "cpu", "fp32", "untested", "family"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option(Figures):
+    """One thing that may be done; a person spends `engineer_hours` or more on trying it."""
 
     name: str
     title: str
     kind: Kind
     source: str
-    engineer_hours: Range
-    """What a person spends on trying it."""
+    engineer_hours: float
     compiler: str | None = None
     backend: str | None = None
     library: str | None = None
     """Its name in the catalog, which says where it runs; None for what runs anywhere."""
     attacks: tuple[Part, ...] = ()
-    """The parts of a step that get faster."""
-    speedup: Range | None = None
-    """How many times as fast those parts get."""
-    published: str | None = None
-    """The published figures that the range rests on."""
-    assumed: str | None = None
-    """What of the range is this project's own guess."""
     figures_of: str | None = None
     """What the published figures are of, in words."""
     families: tuple[str, ...] = ()
     """The model families that they are of; none listed means any."""
-    untested_speedup: Range | None = None
-    untested_because: str | None = None
-    fp32_speedup: Range | None = None
-    fp32_because: str | None = None
-    cpu_speedup: Range | None = None
-    cpu_because: str | None = None
-    varying_speedup: Range | None = None
-    """Where shapes vary from step to step."""
-    compile_seconds: Range | None = None
-    """None: the catalog has it, or nothing is compiled."""
+    instead: tuple[Instead, ...] = ()
+    compile_seconds: Range = NOTHING
+    """Where the catalog has none."""
     static_only: bool = False
     needs_half: bool = False
-    several_instances: bool = False
-    too_large_only: bool = False
-    """Whether it serves models that do not fit one accelerator, and no others."""
-    instance_types: tuple[str, ...] = ()
-    """Where it runs, if not on the present instance; the smallest first."""
-    price_factor: Range = UNCHANGED
-    """What an hour costs, as a multiple of the present price."""
-    trees: str | None = None
-    """The framework of trees that it is a lever of."""
-
-    @property
-    def figures(self) -> str:
-        """What the usual range rests on."""
-        guess = f"assumed: {self.assumed}" if self.published and self.assumed else self.assumed
-        return "; ".join(each for each in (self.published, guess) if each)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Thresholds:
-    """From when on something counts."""
-
-    enable_speedup: float
-    off_speedup: float
-    compiler_minutes: float
-    usd_per_engineer_hour: Range
-    bottleneck_share: Range
-    other_share: Range
+    instance_type: str | None = None
+    """Where it runs, if not on the present instance."""
+    never: str | None = None
+    """Why it is of no use to a workload that trains."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The whole table."""
+    """The whole table, the weightiest consideration first."""
 
     date: str
-    thresholds: Thresholds
+    thresholds: dict[str, float]
+    modules: dict[str, str]
+    families: dict[str, str]
+    parts: dict[str, str]
     considerations: tuple[Consideration, ...]
-    """The weightiest first."""
     options: tuple[Option, ...]
-
-    def question(self, name: str) -> Consideration:
-        """The consideration of that name. Raises StopIteration."""
-        return next(each for each in self.considerations if each.name == name)
 
 
 @cache
@@ -173,26 +138,23 @@ def rules() -> Rules:
     """The table, read once."""
     text = files("compilegate.advice").joinpath("rules.toml").read_text(encoding="utf-8")
     raw = tomllib.loads(text)
-    return Rules(
-        date=raw["date"],
-        thresholds=Thresholds(**_typed(raw["thresholds"])),
-        considerations=tuple(
-            Consideration(rank=rank, rules=table().bearing_on(each["name"]), **each)
-            for rank, each in enumerate(raw["considerations"], start=1)
-        ),
-        options=tuple(Option(**_typed(each)) for each in raw["options"]),
+    for option in raw["options"]:
+        option["instead"] = [Instead(**_typed(each)) for each in option.get("instead", ())]
+    considered = (
+        Consideration(rules=table().bearing_on(each["name"]), **_typed(each))
+        for each in raw.pop("considerations")
     )
+    options = (Option(**_typed(each)) for each in raw.pop("options"))
+    return Rules(considerations=tuple(considered), options=tuple(options), **raw)
 
 
 def _typed(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Pairs of numbers as ranges, lists of words as tuples."""
+    """Pairs of numbers as ranges, other lists as tuples."""
 
     def typed(each: Any) -> Any:
-        numbers = (
-            isinstance(each, list) and each and all(isinstance(it, (int, float)) for it in each)
-        )
-        if numbers:
-            return Range(*map(float, each))
-        return tuple(each) if isinstance(each, list) else each
+        if not isinstance(each, list):
+            return each
+        numbers = each and isinstance(each[0], (int, float))
+        return Range(*map(float, each)) if numbers else tuple(each)
 
     return {key: typed(each) for key, each in entry.items()}

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compilegate.check.checking import Finding, check_sources, deep_trees
-from compilegate.check.names import Project, Script
+from compilegate.check.names import Project, Script, is_constant, owner_of
 from compilegate.check.reading import Unread, read_paths
 from compilegate.check.rules import BY_NAME
-from compilegate.check.rules.base import Analysis, View, is_constant
+from compilegate.check.rules.base import Analysis, View
 from compilegate.check.rules.compiling import compiled_as
 from compilegate.rules import COMPILERS
 
@@ -109,41 +109,31 @@ def _span(script: Script, node: ast.expr | ast.stmt) -> tuple[int, int]:
 
 def _keys(view: View, call: ast.Call) -> Iterator[Edit]:
     """`model.state_dict()` becomes `getattr(model, "_orig_mod", model).state_dict()`."""
-    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    plain = isinstance(owner, ast.Name | ast.Attribute) and not view.script.bindings(
-        "getattr", call
-    )
-    if owner is not None and plain and compiled_as(view, owner, wrapped=False) is not None:
+    owner, own = owner_of(call), view.script.bindings("getattr", call)
+    if not isinstance(owner, ast.Name | ast.Attribute) or own:
+        return
+    if compiled_as(view, owner, wrapped=False) is not None:
         name = ast.unparse(owner)
         yield Edit(*_span(view.script, owner), f'getattr({name}, "_orig_mod", {name})')
 
 
 def _order(view: View, call: ast.Call) -> Iterator[Edit]:
     """`m = torch.compile(m)` and `m = m.to(d)` in the next line change places."""
-    script = view.script
-    second = script.statement(call)
+    script, second = view.script, view.script.statement(call)
     block = getattr(script.parent(second) if second is not None else None, "body", [])
-    if not isinstance(second, ast.Assign) or second not in block or second is block[0]:
-        return
-    first = block[block.index(second) - 1]
-    plain = all(
-        isinstance(each, ast.Assign)
-        and len(each.targets) == 1
-        and isinstance(each.targets[0], ast.Name)
-        and each.lineno == each.end_lineno
-        for each in (first, second)
-    )
-    if not plain or not isinstance(first, ast.Assign) or second.value is not call:
-        return
-    compiled = [each for each in view.compiled if each.node is first.value and each.sort == "call"]
-    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    names = [first.targets[0], second.targets[0], owner, *(each.target for each in compiled)]
-    same = {each.id if isinstance(each, ast.Name) else "" for each in names}
-    if compiled and len(same) == 1 and "" not in same and second.lineno == first.lineno + 1:
-        one, other = _span(script, first), _span(script, second)
-        text = script.source.text
-        yield Edit(*one, text[slice(*other)])
-        yield Edit(*other, text[slice(*one)])
+    first = block[block.index(second) - 1] if second in block[1:] else None
+    match first, second, owner_of(call):
+        case (
+            ast.Assign(targets=[ast.Name(id=name)], value=compiles, lineno=line, end_lineno=end),
+            ast.Assign(targets=[ast.Name(id=other)], value=moves, lineno=next_, end_lineno=last),
+            ast.Name(id=owner),
+        ) if name == other == owner and line == end and line + 1 == next_ == last and moves is call:
+            uses = [each for each in view.compiled if each.node is compiles and each.sort == "call"]
+            if any(isinstance(x.target, ast.Name) and x.target.id == name for x in uses):
+                one, two = _span(script, first), _span(script, second)
+                text = script.source.text
+                yield Edit(*one, text[slice(*two)])
+                yield Edit(*two, text[slice(*one)])
 
 
 def _anomaly(view: View, call: ast.Call) -> Iterator[Edit]:

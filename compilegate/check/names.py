@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from compilegate.check.reading import Source
 
@@ -17,6 +18,7 @@ FunctionNode = Function | ast.Lambda
 Loop = ast.For | ast.AsyncFor | ast.While
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Node = TypeVar("Node", bound=ast.AST)
 
 _DEEPEST = 12
 
@@ -61,15 +63,9 @@ class Binding:
     kind: Literal["import", "definition", "value", "change", "element", "parameter", "other"]
     """`change` is `x += value`; an `element` is one of what is looped over."""
 
-    node: ast.AST
-    """The definition, the value's expression, what is looped over, or the parameter."""
-
-    place: ast.AST
-    """The statement or comprehension that binds."""
-
-    target: str = ""
-    """The dotted name, where it is an import."""
-
+    node: ast.AST  # the definition, the value's expression, what is looped over, or the parameter
+    place: ast.AST  # the statement or comprehension that binds
+    target: str = ""  # the dotted name, where it is an import
     path: tuple[int, ...] = ()
     """Where tuples are unpacked: which part of which part of the value this is."""
 
@@ -87,8 +83,7 @@ class Scope:
     elsewhere: set[str] = field(default_factory=set)
     """Names that `global` or `nonlocal` give to an outer scope."""
 
-    stars: list[str] = field(default_factory=list)
-    """Modules of which every name was imported."""
+    stars: list[str] = field(default_factory=list)  # modules of which every name was imported
 
 
 @dataclass(frozen=True)
@@ -114,10 +109,35 @@ class Defined:
         """Whether it is a class."""
         return isinstance(self.node, ast.ClassDef)
 
-    @property
-    def body(self) -> list[ast.stmt]:
-        """Its statements; none for a lambda."""
-        return [] if isinstance(self.node, ast.Lambda) else self.node.body
+    def lineage(self) -> Iterator[tuple[Script, ast.ClassDef]]:
+        """A class and its bases in the files, in the order in which attributes are looked up."""
+        pending: list[Defined] = [self]
+        seen: set[ast.AST] = set()
+        while pending:
+            each = pending.pop()
+            if isinstance(each.node, ast.ClassDef) and each.node not in seen:
+                seen.add(each.node)
+                yield each.script, each.node
+                found = (each.script.definition(_unsubscripted(x)) for x in each.node.bases)
+                pending += reversed([base for base in found if base is not None])
+
+    def method(self, name: str) -> Defined | None:
+        """A method of a class, its own or of a base in the files."""
+        for script, owner in self.lineage():
+            for statement in owner.body:
+                if isinstance(statement, FUNCTIONS) and statement.name == name:
+                    return Defined(script, statement)
+        return None
+
+    def bases(self) -> frozenset[str]:
+        """The canonical names of all bases of a class, those of bases in the files too."""
+        found = self.lineage()
+        names = {place.name(_unsubscripted(x)) for place, owner in found for x in owner.bases}
+        return frozenset(names - {""})
+
+
+def _unsubscripted(base: ast.expr) -> ast.expr:
+    return base.value if isinstance(base, ast.Subscript) else base
 
 
 class Script:
@@ -152,68 +172,57 @@ class Script:
 
     def _enter(self, node: ast.AST, scope: Scope) -> Scope:
         """Note what a node binds; the scope that its children stand in."""
+        if isinstance(node, FUNCTIONS):
+            self.functions.append(node)
+        elif isinstance(node, ast.ClassDef):
+            self.classes.append(node)
+        elif isinstance(node, LOOPS):
+            self.loops.append(node)
         match node:
             case ast.Call():
                 self.calls.append(node)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() | ast.ClassDef():
                 if not isinstance(node, ast.Lambda):
-                    self.functions.append(node)
                     scope.names[node.name].append(Binding("definition", node, node))
                 inner = self.scopes[node] = Scope(node, scope)
-                for argument in parameters(node):
+                for argument in () if isinstance(node, ast.ClassDef) else parameters(node):
                     inner.names[argument.arg].append(Binding("parameter", argument, node))
-                return inner
-            case ast.ClassDef():
-                self.classes.append(node)
-                scope.names[node.name].append(Binding("definition", node, node))
-                inner = self.scopes[node] = Scope(node, scope)
                 return inner
             case ast.Assign():
                 for target in node.targets:
                     self._bind(target, Binding("value", node.value, node), scope)
-            case ast.AnnAssign() if node.value is not None:
+            case ast.AnnAssign() | ast.NamedExpr() if node.value is not None:
                 self._bind(node.target, Binding("value", node.value, node), scope)
-            case ast.AugAssign():
-                self._bind(node.target, Binding("change", node.value, node), scope)
-            case ast.NamedExpr():
-                self._bind(node.target, Binding("value", node.value, node), scope)
-            case ast.For() | ast.AsyncFor():
-                self.loops.append(node)
-                self._bind(node.target, Binding("element", node.iter, node), scope)
-            case ast.comprehension():
-                self._bind(node.target, Binding("element", node.iter, node), scope)
-            case ast.While():
-                self.loops.append(node)
             case ast.withitem() if node.optional_vars is not None:
                 value = Binding("value", node.context_expr, node)
                 self._bind(node.optional_vars, value, scope)
-            case ast.Import():
+            case ast.AugAssign():
+                self._bind(node.target, Binding("change", node.value, node), scope)
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
+                self._bind(node.target, Binding("element", node.iter, node), scope)
+            case ast.Import() | ast.ImportFrom():
                 for name in node.names:
-                    self.imports.add(name.name)
-                    first = name.name if name.asname else name.name.split(".", 1)[0]
-                    bound = Binding("import", node, node, target=first)
-                    scope.names[name.asname or first].append(bound)
-            case ast.ImportFrom():
-                self._import_from(node, scope)
+                    self._import(node, name, scope)
             case ast.Global() | ast.Nonlocal():
                 scope.elsewhere.update(node.names)
             case ast.ExceptHandler() if node.name:
                 scope.names[node.name].append(Binding("other", node, node))
         return scope
 
-    def _import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
-        module = "." * node.level + (node.module or "")
-        if not node.level:
-            self.imports.add(module)
-        for name in node.names:
-            if name.name == "*":
-                scope.stars.append(module)
-                continue
-            dotted = f"{module}{'' if module.endswith('.') else '.'}{name.name}"
+    def _import(self, node: ast.Import | ast.ImportFrom, name: ast.alias, scope: Scope) -> None:
+        if isinstance(node, ast.Import):  # `import torch.nn` binds `torch`
+            module, target = "", name.name if name.asname else name.name.split(".", 1)[0]
+            self.imports.add(name.name)
+        else:
+            module = "." * node.level + (node.module or "")
+            target = f"{module}{'' if module.endswith('.') else '.'}{name.name}"
             if not node.level:
-                self.imports.add(dotted)
-            bound = Binding("import", node, node, target=dotted)
-            scope.names[name.asname or name.name].append(bound)
+                self.imports.add(target)
+        if name.name == "*":
+            scope.stars.append(module)
+        else:
+            bound = name.asname or target.rsplit(".", 1)[-1]
+            scope.names[bound].append(Binding("import", node, node, target=target))
 
     def _bind(self, target: ast.expr, bound: Binding, scope: Scope) -> None:
         """Bind what stands on the left; parts of a written tuple to its own parts."""
@@ -249,23 +258,17 @@ class Script:
             yield current
             current = self.parents.get(current)
 
+    def around(self, node: ast.AST, *kinds: type[Node]) -> Node | None:
+        """The innermost of the nodes around a node that is of one of these kinds."""
+        return next((each for each in self.ancestors(node) if isinstance(each, kinds)), None)
+
     def statement(self, node: ast.AST) -> ast.stmt | None:
         """The statement that a node stands in, or is."""
-        current: ast.AST | None = node
-        while current is not None and not isinstance(current, ast.stmt):
-            current = self.parents.get(current)
-        return current
+        return node if isinstance(node, ast.stmt) else self.around(node, ast.stmt)
 
     def function_around(self, node: ast.AST) -> FunctionNode | None:
         """The innermost function or lambda that a node stands in."""
-        for outer in self.ancestors(node):
-            if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                return outer
-        return None
-
-    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
-        """The innermost class that a node stands in."""
-        return next((each for each in self.ancestors(node) if isinstance(each, ast.ClassDef)), None)
+        return self.around(node, *FUNCTIONS, ast.Lambda)
 
     @cached_property
     def calls_by_last(self) -> dict[str, list[ast.Call]]:
@@ -283,10 +286,38 @@ class Script:
             found[self.called(call)].append(call)
         return found
 
+    @cached_property
+    def options(self) -> dict[str, ast.Call]:
+        """The calls of `add_argument`, by the name that the option is read by."""
+        found: dict[str, ast.Call] = {}
+        for call in self.calls_by_last.get("add_argument", ()):
+            for each in call.args:
+                name = str(each.value) if isinstance(each, ast.Constant) else ""
+                found.setdefault(name.lstrip("-").replace("-", "_"), call)
+        return found
+
     def calls_of(self, *names: str) -> list[ast.Call]:
         """The calls of functions with one of these canonical names, in the order of the file."""
         found = [call for name in names for call in self.calls_by_name.get(name, ())]
         return sorted(found, key=position)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every name, attribute, argument and short text of the code, in lower case."""
+        found: set[str] = set()
+        for node in ast.walk(self.source.tree):
+            match node:
+                case ast.Name(id=name) | ast.arg(arg=name):
+                    found.add(name.lower())
+                case ast.keyword(arg=str(name)):
+                    found |= {name.lower(), f"{name.lower()}="}
+                case ast.Attribute():
+                    found |= {node.attr.lower(), f".{node.attr.lower()}"}
+                case ast.Constant(value=str(text)) if len(text) < 60 and len(text.split()) == 1:
+                    option = self.parent(node)  # one that nobody reads gives nothing
+                    if not isinstance(option, ast.Call) or last_name(option.func) != "add_argument":
+                        found.update(_WORD.findall(text.lower().replace("-", "_")))
+        return frozenset(found)
 
     def uses(self, *libraries: str) -> bool:
         """Whether the file imports one of these libraries or anything of it."""
@@ -296,24 +327,18 @@ class Script:
 
     def scope_of(self, node: ast.AST) -> Scope:
         """The innermost scope that a node stands in; a function's own scope for the function."""
-        current: ast.AST | None = node
-        while current is not None:
-            if current in self.scopes:
-                return self.scopes[current]
-            current = self.parents.get(current)
-        return self.module
+        inner = (each for each in (node, *self.ancestors(node)) if each in self.scopes)
+        return self.scopes[next(inner, self.source.tree)]
 
     def bindings(self, name: str, at: ast.AST) -> list[Binding]:
         """Everything that a name may stand for at a node, by the innermost scope that binds it."""
         return self._bound(name, at)[1]
 
     def _bound(self, name: str, at: ast.AST) -> tuple[Scope | None, list[Binding]]:
-        scope: Scope | None = self.scope_of(at)
-        first = True
+        here = scope = self.scope_of(at)
         while scope is not None:
-            if name in scope.names and (first or not isinstance(scope.node, ast.ClassDef)):
+            if name in scope.names and (scope is here or not isinstance(scope.node, ast.ClassDef)):
                 return scope, scope.names[name]
-            first = False
             scope = scope.outer
         return None, []
 
@@ -330,19 +355,13 @@ class Script:
                 if self.parents.get(bound.place) in around:
                     return [bound]
                 continue
-            before = _starts(bound) < here and (bound.place not in around or _opens(bound.place))
-            if not before:
-                continue
-            found.append(bound)
-            if bound.kind != "change" and self._always_before(bound.place, around):
-                return found
+            if _starts(bound) < here and (bound.place not in around or _opens(bound.place)):
+                found.append(bound)
+                if bound.kind != "change" and self._always_before(bound.place, around):
+                    return found
         loops = {outer for outer in around if isinstance(outer, LOOPS)}
-        late = [
-            bound
-            for bound in bindings
-            if bound not in found and loops.intersection(self.ancestors(bound.place))
-        ]
-        return [*found, *late]
+        others = (bound for bound in bindings if bound not in found)
+        return [*found, *(x for x in others if loops.intersection(self.ancestors(x.place)))]
 
     def _always_before(self, place: ast.AST, around: set[ast.AST]) -> bool:
         """Whether a node inside of `around` is reached only over a statement before it."""
@@ -354,12 +373,8 @@ class Script:
         if outer is None or outer not in around:
             return False
         if isinstance(outer, ast.If | ast.For | ast.While | ast.Try):
-            block = next(
-                each
-                for each in (outer.body, outer.orelse, getattr(outer, "finalbody", []), [inner])
-                if inner in each
-            )
-            return any(each in around for each in block)
+            blocks = (outer.body, outer.orelse, getattr(outer, "finalbody", []), [inner])
+            return any(each in around for each in next(x for x in blocks if inner in x))
         return True
 
     # What names stand for.
@@ -383,6 +398,11 @@ class Script:
         found = self._thing(node)
         return found if isinstance(found, Defined) else None
 
+    def function(self, node: ast.expr) -> Defined | None:
+        """The function of the files that an expression names."""
+        found = self.definition(node)
+        return None if found is None or found.is_class else found
+
     def _thing(self, node: ast.expr) -> Thing:
         if node not in self._things:
             self._things[node] = None  # stands while it is looked for, so that a circle ends
@@ -396,10 +416,10 @@ class Script:
             case ast.Call() if node.args and self._hands_on(node):
                 return self._thing(node.args[0])
             case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
-                owner = self.class_around(node)
+                owner = self.around(node, ast.ClassDef)
                 if owner is None:
                     return None
-                method = self.method(Defined(self, owner), name)
+                method = Defined(self, owner).method(name)
                 kept = (self._aliased(each) for each in self.scopes[owner].attributes.get(name, ()))
                 return method or next((each for each in kept if isinstance(each, Defined)), None)
             case ast.Attribute():
@@ -421,11 +441,8 @@ class Script:
         value = bound.node
         if bound.kind == "definition" and isinstance(value, (*FUNCTIONS, ast.ClassDef)):
             return Defined(self, value)
-        if (
-            bound.kind != "value"
-            or bound.path
-            or (isinstance(value, ast.Name) and value.id == name)
-        ):
+        itself = isinstance(value, ast.Name) and value.id == name
+        if bound.kind != "value" or bound.path or itself:
             return None
         handed = isinstance(value, ast.Call) and self._hands_on(value)
         alias = isinstance(value, ast.Name | ast.Attribute | ast.Lambda)
@@ -441,7 +458,7 @@ class Script:
         if isinstance(whole, Script):
             return whole._global(name)
         if isinstance(whole, Defined):
-            return whole.script.method(whole, name)
+            return whole.method(name)
         return canonical(f"{whole}.{name}") if whole else None
 
     def _global(self, name: str, depth: int = 0) -> Thing:
@@ -470,36 +487,9 @@ class Script:
             found = own[0]._global(name, depth) if own is not None and not own[1] else None
             if found is not None:
                 return found
-        known = not self.module.stars or name in _BUILTINS
-        return f"builtins.{name}" if known else None
+        return f"builtins.{name}" if name in _BUILTINS else None
 
     # Classes.
-
-    def method(self, owner: Defined, name: str, depth: int = 0) -> Defined | None:
-        """A method of a class of the files, its own or of a base in the files."""
-        if not isinstance(owner.node, ast.ClassDef) or depth > _DEEPEST:
-            return None
-        for statement in owner.node.body:
-            if isinstance(statement, FUNCTIONS) and statement.name == name:
-                return Defined(owner.script, statement)
-        for base in owner.node.bases:
-            found = owner.script.definition(base)
-            if found is not None and found.node is not owner.node:
-                inherited = self.method(found, name, depth + 1)
-                if inherited is not None:
-                    return inherited
-        return None
-
-    def bases(self, owner: ast.ClassDef, depth: int = 0) -> frozenset[str]:
-        """The canonical names of all bases, those of bases in the files too."""
-        names: set[str] = set()
-        for base in owner.bases if depth <= _DEEPEST else ():
-            expression = base.value if isinstance(base, ast.Subscript) else base
-            names.add(self.name(expression))
-            found = self.definition(expression)
-            if found is not None and isinstance(found.node, ast.ClassDef) and found.node != owner:
-                names |= found.script.bases(found.node, depth + 1)
-        return frozenset(names - {""})
 
 
 Thing = str | Defined | Script | None
@@ -512,6 +502,7 @@ HANDS_ON = frozenset(
 )  # fmt: skip
 """Calls whose result runs the function that they are given."""
 
+_WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__)
 
 
@@ -532,6 +523,28 @@ def last_name(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def owner_of(call: ast.Call) -> ast.expr | None:
+    """`self.optimizer` of `self.optimizer.step()`; None of a call of a name."""
+    return call.func.value if isinstance(call.func, ast.Attribute) else None
+
+
+def calls_in(*nodes: ast.AST) -> list[ast.Call]:
+    """The calls within some nodes."""
+    return [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    """What a call is given for a keyword."""
+    return next((word.value for word in call.keywords if word.arg == name), None)
+
+
+def is_constant(node: ast.AST | None, *values: object) -> bool:
+    """Whether an expression is one of these constants, as it is written."""
+    return isinstance(node, ast.Constant) and any(
+        node.value == each and type(node.value) is type(each) for each in values
+    )
 
 
 def _starts(bound: Binding) -> tuple[int, int]:
@@ -588,20 +601,26 @@ class Project:
     def callers(self) -> dict[ast.AST, list[tuple[Script, ast.Call]]]:
         """The calls of each function of the files by name; of a class, the calls that make one."""
         found: dict[ast.AST, list[tuple[Script, ast.Call]]] = defaultdict(list)
-        for script in self.scripts:
-            for call in script.calls:
-                defined = script.definition(call.func)
-                if defined is not None:
-                    found[defined.node].append((script, call))
+        for script, call in self.calls():
+            defined = script.definition(call.func)
+            if defined is not None:
+                found[defined.node].append((script, call))
         return found
+
+    def calls(self, *names: str) -> Iterator[tuple[Script, ast.Call]]:
+        """The calls in all scripts; of functions and methods with these last names, if given."""
+        for script in self.scripts:
+            found = (
+                [script.calls_by_last.get(name, ()) for name in names] if names else [script.calls]
+            )
+            yield from ((script, call) for calls in found for call in calls)
 
     @cached_property
     def methods(self) -> dict[str, list[Defined]]:
         """The methods of all classes of the files, by name."""
         found: dict[str, list[Defined]] = defaultdict(list)
         for script in self.scripts:
-            for owner in script.classes:
-                for statement in owner.body:
-                    if isinstance(statement, FUNCTIONS):
-                        found[statement.name].append(Defined(script, statement))
+            for function in script.functions:
+                if isinstance(script.parent(function), ast.ClassDef):
+                    found[function.name].append(Defined(script, function))
         return found

@@ -50,11 +50,8 @@ class Source:
     path: Path
     lines: tuple[str, ...]
     tree: ast.Module
-    text: str = ""
-    """The text as it was decoded; "" of a notebook."""
-
-    places: tuple[Place, ...] = ()
-    """In a notebook, where each line of the joined script stands."""
+    text: str = ""  # the text as it was decoded; "" of a notebook
+    places: tuple[Place, ...] = ()  # in a notebook, where each line of the joined script stands
 
     def place(self, line: int) -> Place:
         """Where a line of the tree stands for a reader."""
@@ -106,8 +103,7 @@ class Read:
 
     sources: tuple[Source, ...]
     unread: tuple[Unread, ...]
-    root: Path
-    """The folder that imports are looked up from, beside the importing file's own."""
+    root: Path  # the folder that imports are looked up from, beside the importing file's own
 
 
 def read_paths(paths: Sequence[Path]) -> Read:
@@ -147,9 +143,7 @@ def _within(path: Path, unread: list[Unread]) -> Iterator[Path]:
     elif not is_folder:
         yield path
     for folder, folders, names in os.walk(path, onerror=refused) if is_folder else ():
-        folders[:] = sorted(
-            name for name in folders if name not in SKIPPED_FOLDERS and name[0] != "."
-        )
+        folders[:] = sorted(x for x in folders if x not in SKIPPED_FOLDERS and x[0] != ".")
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(SUFFIXES))
     return None
 
@@ -244,20 +238,17 @@ def without_magics(lines: tuple[str, ...]) -> list[str]:
     kept: list[str] = []
     continued = False
     for line in lines:
-        shell = _SHELL_LINE.match(line)
+        harmless = line
         if continued:
-            kept.append("")
-        elif shell is not None and not _is_modulo(kept):
-            kept.append(f"{shell[1]}pass")
+            harmless = ""
+        elif (shell := _SHELL_LINE.match(line)) is not None and not _is_modulo(kept):
+            harmless = f"{shell[1]}pass"
         elif (assigned := _ASSIGNED_SHELL.match(line)) is not None:
-            kept.append(f"{assigned[1]}{assigned[2]} = None")
+            harmless = f"{assigned[1]}{assigned[2]} = None"
         elif (asked := _HELP.match(line)) is not None:
-            kept.append(f"{asked[1]}pass")
-        else:
-            kept.append(line)
-            continued = False
-            continue
-        continued = line.rstrip().endswith("\\")
+            harmless = f"{asked[1]}pass"
+        kept.append(harmless)
+        continued = harmless is not line and line.rstrip().endswith("\\")
     return kept
 
 

@@ -22,10 +22,25 @@ from compilegate.check.names import (
     Loop,
     Project,
     Script,
+    calls_in,
+    is_constant,
+    keyword,
     last_name,
+    owner_of,
     parameters,
 )
-from compilegate.check.values import HANDS_BACK, Kind, Origin, Values, default_of, own_nodes
+from compilegate.check.values import (
+    HANDS_BACK,
+    Kind,
+    Origin,
+    Values,
+    class_kind,
+    default_of,
+    handed_back,
+    own_nodes,
+)
+
+Called = tuple[Script, ast.Call]
 
 
 class Often(IntEnum):
@@ -44,8 +59,7 @@ class Step:
     """The loop; the method that a framework calls; the call that runs a framework's loop; or a
     function with a backward pass whose loop is in no file."""
 
-    sort: str
-    """`loop`, `method`, `call` or `function`."""
+    sort: str  # `loop`, `method`, `call` or `function`
 
     @property
     def body(self) -> list[ast.stmt]:
@@ -92,161 +106,106 @@ class Steps:
         """Climb from every backward pass and update to the loop around it, over calls as well."""
         loops: dict[ast.AST, Step] = {}
         roots: dict[ast.AST, Step] = {}
-        pending = [
-            (script, call, backward)
-            for script in self._project.scripts
-            for call, backward in self._markers(script)
-        ]
+        calls = self._project.calls
+        gradients = calls("backward", "manual_backward", "gradient", "train_on_batch")
+        updates = calls("step", "optimizer_step", "apply_gradients", "step_")
+        pending = [(*each, False) for each in updates if self.is_update(*each)]
+        pending += [(*each, True) for each in gradients if is_backward(*each)]
         reached: set[tuple[ast.AST, bool]] = set()
         while pending:
             script, call, backward = pending.pop()
             around = _loop_or_function(script, call)
             if isinstance(around, LOOPS):
                 loops.setdefault(around, Step(script, around, "loop"))
-            elif around is not None and not self._after_its_loop(script, around, call, backward):
+            elif around is not None and (backward or not _after_its_loop(script, around, call)):
                 callers = self._callers(script, around)
-                if not callers and backward and _may_be_a_step(script, around):
-                    engine = self._is_given_to_an_engine(script, around)
+                method = isinstance(script.parent(around), ast.ClassDef)
+                # Not the `step` of an optimizer, nor the `backward` of an operation.
+                own = around.name == "backward" or (method and around.name == "step")
+                if not callers and backward and not own:
+                    engine = self._is_given(script, around, "Engine")  # Ignite's, with a loop
                     sort = "loop" if engine else "function"
                     roots.setdefault(around, Step(script, around, sort))
                 if (around, backward) not in reached:
                     reached.add((around, backward))
                     pending += [(*caller, backward) for caller in callers]
-        for script in self._project.scripts:
-            for call in script.calls_by_last.get("zero_grad", ()):  # a helper does the rest
-                loop = self._clearing(script, call, loops)
-                if loop is not None:
-                    loops[loop] = Step(script, loop, "loop")
+        for script, call in calls("zero_grad"):  # a helper does the rest
+            loop = self._clearing(script, call, loops)
+            if loop is not None:
+                loops[loop] = Step(script, loop, "loop")
         for script in self._project.scripts:
             yield from (loops[loop] for loop in script.loops if loop in loops)
             yield from self._framework_methods(script)
-            methods = [each for each in script.functions if each in roots]
-            yield from (roots[each] for each in methods)
-            yield from self._framework_calls(script)
+            yield from (roots[each] for each in script.functions if each in roots)
+            for name in ("train", "fit", "fit_generator"):
+                for call in script.calls_by_last.get(name, ()):
+                    if self._runs_a_loop(script, call):
+                        yield Step(script, call, "call")
 
     def _clearing(
         self, script: Script, call: ast.Call, known: dict[ast.AST, Step]
     ) -> ast.For | None:
         """The loop over batches around `optimizer.zero_grad()` that holds no other that trains."""
-        loop = _loop_or_function(script, call)
-        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        loop, owner = _loop_or_function(script, call), owner_of(call)
         if not isinstance(loop, ast.For) or owner is None or "range(" in ast.unparse(loop.iter):
             return None
         if self._values.kind(script, owner) is not Kind.OPTIMIZER:
             return None
-        inside = list(ast.walk(loop))
-        called = [
-            node
-            for each in inside
-            if isinstance(each, ast.Call)
-            for found in self.called(script, each)
-            for node in ast.walk(found.node)
-        ]
-        return None if any(each in known for each in [*inside, *called]) else loop
-
-    def _markers(self, script: Script) -> Iterator[tuple[ast.Call, bool]]:
-        """Every backward pass (True) and update (False) of a script."""
-        for name in ("backward", "manual_backward", "gradient", "train_on_batch"):
-            for call in script.calls_by_last.get(name, ()):
-                if is_backward(script, call):
-                    yield call, True
-        for name in ("step", "optimizer_step", "apply_gradients", "step_"):
-            for call in script.calls_by_last.get(name, ()):
-                if self.is_update(script, call):
-                    yield call, False
+        called = [found.node for each in calls_in(loop) for found in self.called(script, each)]
+        inside = (each for outer in (loop, *called) for each in ast.walk(outer))
+        return None if any(each in known for each in inside) else loop
 
     def is_update(self, script: Script, call: ast.Call) -> bool:
         """`optimizer.step()`, `scaler.step(optimizer)`, `xm.optimizer_step(optimizer)`."""
-        last = last_name(call.func)
+        last, owner = last_name(call.func), owner_of(call)
         if last == "optimizer_step" or script.called(call) == "compilegate.job.step":
             return True
-        if not isinstance(call.func, ast.Attribute):
+        if owner is None:
             return False
         if last == "apply_gradients":
             return not script.uses("flax", "jax")  # XLA compiles a state of JAX anyhow
-        kind = self._values.kind(script, call.func.value)
-        return last == "step" and kind in (Kind.OPTIMIZER, Kind.SCALER)
+        kinds = (Kind.OPTIMIZER, Kind.SCALER)
+        return last == "step" and self._values.kind(script, owner) in kinds
 
-    def _callers(self, script: Script, function: Function) -> list[tuple[Script, ast.Call]]:
+    def _callers(self, script: Script, function: Function) -> list[Called]:
         """What runs a function: calls in the files, or the place where it is handed on."""
-        found = self._values.calls_of(script, function)
-        if not found and isinstance(script.parent(function), ast.ClassDef):
-            # A method of the only class that has one of this name.
-            alike = self._project.methods.get(function.name, [])
-            if len(alike) == 1 and function.name not in ("step", "backward", "forward"):
-                found = [
-                    (place, call)
-                    for place in self._project.scripts
-                    for call in place.calls_by_last.get(function.name, ())
-                    if isinstance(call.func, ast.Attribute)
-                ]
-        if not found:  # `optimizer.step(closure)`, `fabric.launch(train)`, `xmp.spawn(_mp_fn)`
-            found = [
-                (place, outer)
-                for place in self._project.scripts
-                for name in ("step", "optimizer_step")
-                for outer in place.calls_by_last.get(name, ())
-                if any(
-                    isinstance(each, ast.Name)
-                    and place.definition(each) == Defined(script, function)
-                    for each in outer.args
-                )
-            ]
-        return found
+        found, calls = self._values.calls_of(script, function), self._project.calls
+        only = len(self._project.methods.get(function.name, ())) == 1
+        method = isinstance(script.parent(function), ast.ClassDef)
+        if not found and method and only and function.name not in ("step", "backward", "forward"):
+            found = [each for each in calls(function.name) if owner_of(each[1]) is not None]
+        return found or self._is_given(script, function, "step", "optimizer_step")
 
-    def _is_given_to_an_engine(self, script: Script, function: Function) -> bool:
-        """Whether it is handed to Ignite's `Engine(step)`, whose loop is known."""
-        calls = script.calls_by_last.get("Engine", ())
-        return any(Defined(script, function) == script.definition(x) for c in calls for x in c.args)
-
-    def _after_its_loop(
-        self, script: Script, function: Function, call: ast.Call, backward: bool
-    ) -> bool:
-        """Whether a loop before an update, in the same function, goes backward: then the update
-        takes what the last batches left, once for each time that the function is called."""
-        return not backward and any(
-            isinstance(loop, LOOPS)
-            and (loop.end_lineno or 0) < call.lineno
-            and any(isinstance(node, ast.Call) and is_backward(script, node)
-                    for node in ast.walk(loop))
-            for loop in ast.walk(function)
-        )  # fmt: skip
+    def _is_given(self, script: Script, function: Function, *names: str) -> list[Called]:
+        """The calls with such names that a function is handed to: `optimizer.step(closure)`."""
+        wanted = Defined(script, function)
+        found = self._project.calls(*names)
+        return [(place, x) for place, x in found if wanted in map(place.definition, x.args)]
 
     def _framework_methods(self, script: Script) -> Iterator[Step]:
         for owner in script.classes:
-            last = {each.rsplit(".", 1)[-1] for each in script.bases(owner)}
+            last = {each.rsplit(".", 1)[-1] for each in Defined(script, owner).bases()}
             names = {name for base in last for name in _METHODS.get(base, ())}
-            methods = {each.name for each in owner.body if isinstance(each, FUNCTIONS)}
-            if {"training_step", "configure_optimizers"} <= methods:
+            methods = {each.name: each for each in owner.body if isinstance(each, FUNCTIONS)}
+            if {"training_step", "configure_optimizers"} <= methods.keys():
                 names.add("training_step")
-            for statement in owner.body:
-                if isinstance(statement, FUNCTIONS) and statement.name in names:
-                    yield Step(script, statement, "method")
-
-    def _framework_calls(self, script: Script) -> Iterator[Step]:
-        """`trainer.train()`, `trainer.fit(model)`, `model.fit(data)` of Keras."""
-        for name in ("train", "fit", "fit_generator"):
-            for call in script.calls_by_last.get(name, ()):
-                if isinstance(call.func, ast.Attribute) and self._runs_a_loop(script, call):
-                    yield Step(script, call, "call")
+            yield from (Step(script, methods[x], "method") for x in methods if x in names)
 
     def _runs_a_loop(self, script: Script, call: ast.Call) -> bool:
-        if not isinstance(call.func, ast.Attribute):
+        """`trainer.train()`, `trainer.fit(model)`, `model.fit(data)` of Keras."""
+        owner = owner_of(call)
+        if owner is None:
             return False
-        owner = call.func.value
-        made = [
-            origin.script.called(origin.node).rsplit(".", 1)[-1]
-            for origin in self._values.origins(script, owner)
-            if isinstance(origin.node, ast.Call)
-        ]
-        if any(each.endswith(("Trainer", "Learner")) for each in made):
+        made = self._values.made(script, owner)
+        if any(place.called(each).endswith(("Trainer", "Learner")) for place, each in made):
             return True
-        if call.func.attr == "train":
+        text = ast.unparse(owner).lower()
+        if last_name(call.func) == "train":
             known = script.definition(call.func) or self._values.method_of(script, call.func)
-            return known is None and "trainer" in ast.unparse(owner).lower()
+            return known is None and "trainer" in text
         keras = script.uses("keras", "tensorflow", "tf_keras")
-        by_name = re.search(r"trainer|learn(?:er)?$", ast.unparse(owner).lower())
-        return bool(by_name) or (keras and self._values.is_model(script, owner))
+        model = keras and self._values.kind(script, owner) is Kind.MODEL
+        return model or bool(re.search(r"trainer|learn(?:er)?$", text))
 
     # Marking.
 
@@ -258,96 +217,76 @@ class Steps:
             if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
                 continue  # it is made here; what runs it is followed
             for part in ast.iter_child_nodes(statement):
-                if not isinstance(part, ast.stmt | ast.excepthandler | ast.match_case):
+                if isinstance(part, ast.ExceptHandler | ast.match_case):
+                    rare = isinstance(part, ast.ExceptHandler)
+                    self._mark(script, part.body, Often.SELDOM if rare else often)
+                elif not isinstance(part, ast.stmt):
                     self._follow(script, part, often)
+            seldom, other = False, isinstance(statement, LOOPS)
+            if isinstance(statement, ast.If):
+                seldom, other = self._split(script, statement)
+            self._mark(script, getattr(statement, "body", ()), Often.SELDOM if seldom else often)
+            self._mark(script, getattr(statement, "orelse", ()), Often.SELDOM if other else often)
+            self._mark(script, getattr(statement, "finalbody", ()), often)
             match statement:
-                case ast.If():
-                    seldom, other = self._split(script, statement)
-                    self._mark(script, statement.body, Often.SELDOM if seldom else often)
-                    self._mark(script, statement.orelse, Often.SELDOM if other else often)
-                    skips = isinstance(statement.body[-1], ast.Continue)
-                    if skips and any(_counts(each) for each in ast.walk(statement.test)):
+                case ast.If(test=test, body=[*_, ast.Continue()]):
+                    if any(_counts(each) for each in ast.walk(test)):
                         often = Often.SELDOM  # `if step % 2: continue`
-                case ast.Try() | ast.TryStar():
-                    self._mark(script, statement.body, often)
-                    for handler in statement.handlers:
-                        self._mark(script, handler.body, Often.SELDOM)
-                    self._mark(script, [*statement.orelse, *statement.finalbody], often)
-                case ast.Match():
-                    for case in statement.cases:
-                        self._mark(script, case.body, often)
-                case ast.With() | ast.AsyncWith():
-                    self._mark(script, statement.body, often)
-                case ast.For() | ast.AsyncFor() | ast.While():
-                    self._mark(script, statement.body, often)
-                    self._mark(script, statement.orelse, Often.SELDOM)
 
     def _follow(self, script: Script, expression: ast.AST, often: Often) -> None:
         """Mark what is called of the files."""
-        pending: list[ast.AST] = [expression]
-        while pending:
-            node = pending.pop()
-            if isinstance(node, ast.Lambda):
-                continue
-            pending += ast.iter_child_nodes(node)
-            if not isinstance(node, ast.Call):
-                continue
-            called = self.called(script, node)
-            for each in called:
-                if isinstance(each.node, ast.ClassDef):
-                    continue
-                self.followed.setdefault(each)
-                how_often = Often.SELDOM if _evaluates(each.name) else often
-                if isinstance(each.node, ast.Lambda):
-                    if self.marks.get(each.node, 0) < how_often:
-                        self.marks[each.node] = how_often
-                        self._follow(each.script, each.node.body, how_often)
-                elif _hands_out(each.node):  # a generator: its loop turns once a step
-                    for loop in own_nodes(each.node):
-                        if isinstance(loop, LOOPS):
-                            self._mark(each.script, loop.body, how_often)
-                else:
-                    self._mark(each.script, each.node.body, how_often)
-            if not called and often is Often.EACH_STEP:
+        made = isinstance(expression, ast.Lambda)  # here it is made; what runs it is followed
+        for node in () if made else (expression, *own_nodes(expression)):
+            called = self.called(script, node) if isinstance(node, ast.Call) else []
+            if isinstance(node, ast.Call) and not called and often is Often.EACH_STEP:
                 self._note(script, node)
+            for each in called:
+                if not each.is_class:
+                    self.followed.setdefault(each)
+                    rare = _EVALUATES.match(each.name)
+                    self._run(each, Often.SELDOM if rare else often)
+
+    def _run(self, defined: Defined, often: Often) -> None:
+        """Mark a function; of a generator the loops, which turn once a step."""
+        script, function = defined.script, defined.node
+        inside = list(own_nodes(function))
+        if isinstance(function, ast.Lambda):
+            if self.marks.get(function, 0) < often:
+                self.marks[function] = often
+                self._follow(script, function.body, often)
+        elif any(isinstance(each, ast.Yield | ast.YieldFrom) for each in inside):
+            for loop in inside:
+                if isinstance(loop, LOOPS):
+                    self._mark(script, loop.body, often)
+        else:
+            self._mark(script, function.body, often)
 
     def called(self, script: Script, call: ast.Call) -> list[Defined]:
         """The functions of the files that a call runs: by name, as a method, as a forward."""
-        defined = script.definition(call.func)
+        defined, last = script.definition(call.func), last_name(call.func)
         methods = self._values.methods_of(script, call.func)
         found = [defined] if defined is not None else list(methods)
-        last = last_name(call.func)
         if last in ("step", "optimizer_step", "next", "iter"):
             for argument in call.args:  # `optimizer.step(closure)`, `next(batches)`
-                closure = script.definition(argument)
-                if closure is not None and not closure.is_class:
-                    found.append(closure)
-                for origin in self._values.origins(script, argument) if last == "next" else ():
-                    made = origin.node.func if isinstance(origin.node, ast.Call) else None
-                    generator = None if made is None else origin.script.definition(made)
-                    if generator is not None and not generator.is_class:
-                        found.append(generator)
+                made = self._values.made(script, argument) if last == "next" else []
+                given = [script.function(argument), *(x.function(y.func) for x, y in made)]
+                found += [each for each in given if each is not None]
         return found
 
     def _note(self, script: Script, call: ast.Call) -> None:
         """Note a call into what nobody read: another package, or something chosen as it runs."""
-        name = script.called(call)
-        if name.split(".", 1)[0] in _WELL_KNOWN or last_name(call.func) in ("backward", "step"):
+        name, func = script.called(call), call.func
+        if name.split(".", 1)[0] in _WELL_KNOWN or last_name(func) in ("backward", "step"):
             return
-        kind = self._values.kind(script, call.func)
-        method = isinstance(call.func, ast.Attribute) and not _is_self(call.func.value)
-        if kind is Kind.MODEL and not method:
-            made = [each.node for each in self._values.origins(script, call.func)]
-            library = any(
-                isinstance(each, ast.Call) and script.called(each).startswith("torch.nn.")
-                for each in made
-            )
-            if not library:
-                self.not_followed.setdefault(ast.unparse(call.func)[:40])
+        method = isinstance(func, ast.Attribute) and ast.unparse(func.value) != "self"
+        if not method and self._values.kind(script, func) is Kind.MODEL:
+            made = self._values.made(script, func)
+            if not any(re.search(r"\bnn\.[A-Z]", ast.unparse(each)) for _, each in made):
+                self.not_followed.setdefault(ast.unparse(func)[:40])
         elif name and not name.startswith(("./", "builtins.")):
             self.not_followed.setdefault(name[:60])
-        elif isinstance(call.func, ast.Subscript | ast.Call):
-            self.not_followed.setdefault(ast.unparse(call.func)[:40])
+        elif isinstance(func, ast.Subscript | ast.Call):
+            self.not_followed.setdefault(ast.unparse(func)[:40])
 
     # Which `if` makes code run now and then only.
 
@@ -367,18 +306,13 @@ class Steps:
 
     def _trains(self, script: Script, body: list[ast.stmt]) -> bool:
         """Whether statements go backward, update, or call what does."""
-        for statement in body:
-            for node in ast.walk(statement):
-                if not isinstance(node, ast.Call):
-                    continue
-                if is_backward(script, node) or self.is_update(script, node):
+        for call in calls_in(*body):
+            if is_backward(script, call) or self.is_update(script, call):
+                return True
+            for each in self.called(script, call):
+                inside = () if each.is_class else own_nodes(each.node)
+                if any(isinstance(x, ast.Call) and is_backward(each.script, x) for x in inside):
                     return True
-                for each in self.called(script, node):
-                    if not each.is_class and any(
-                        isinstance(inner, ast.Call) and is_backward(each.script, inner)
-                        for inner in own_nodes(each.node)
-                    ):
-                        return True
         return False
 
     def _is_seldom(self, script: Script, test: ast.expr, depth: int = 0) -> bool:
@@ -398,20 +332,14 @@ class Steps:
             case ast.Compare():
                 return self._compares_seldom(script, test)
             case ast.Name() | ast.Attribute():
-                last = last_name(test)
-                if _SELDOM.search(last) or self._off_by_default(script, test):
+                if _SELDOM.search(last_name(test)) or self._off_by_default(script, test):
                     return True
                 bindings = script.bindings(test.id, test) if isinstance(test, ast.Name) else []
-                values = [each.node for each in bindings if each.kind == "value"]
-                return (
-                    bool(values)
-                    and len(values) == len(bindings)
-                    and all(
-                        isinstance(value, ast.expr)
-                        and not isinstance(value, ast.Constant)
-                        and self._is_seldom(script, value, depth + 1)
-                        for value in values
-                    )
+                return bool(bindings) and all(
+                    each.kind == "value"
+                    and isinstance(each.node, ast.expr)
+                    and self._is_seldom(script, each.node, depth + 1)
+                    for each in bindings
                 )
             case ast.Call():
                 last = last_name(test.func)
@@ -436,26 +364,19 @@ class Steps:
 
     def _off_by_default(self, script: Script, flag: ast.expr) -> bool:
         """Whether an option or a parameter of this name is off unless somebody sets it."""
-        last = last_name(flag)
+        last, function = last_name(flag), script.function_around(flag)
         for place in self._project.scripts:
-            for call in place.calls_by_last.get("add_argument", ()):
-                names = [each.value for each in call.args if isinstance(each, ast.Constant)]
-                if last in (str(each).lstrip("-").replace("-", "_") for each in names):
-                    given = {word.arg: word.value for word in call.keywords}
-                    action, default = given.get("action"), given.get("default")
-                    stored = isinstance(action, ast.Constant) and action.value == "store_true"
-                    off = isinstance(default, ast.Constant) and default.value is False
-                    return (stored and default is None) or off
-        if not isinstance(flag, ast.Name):
-            return False
-        function = script.function_around(flag)
-        if not isinstance(function, FUNCTIONS):
+            if last in place.options:
+                option = place.options[last]
+                stored = is_constant(keyword(option, "action"), "store_true")
+                default = keyword(option, "default")
+                return (stored and default is None) or is_constant(default, False)
+        if not isinstance(flag, ast.Name) or not isinstance(function, FUNCTIONS):
             return False
         named = next((each for each in parameters(function) if each.arg == last), None)
         if named is None or any(True for _ in self._values.passed(script, named)):
             return False
-        default = default_of(function, named)
-        return isinstance(default, ast.Constant) and default.value is False
+        return is_constant(default_of(function, named), False)
 
 
 _SELDOM = re.compile(
@@ -468,6 +389,8 @@ _SELDOM = re.compile(
     r"|update_(?:freq|interval)"
     r"|^(?:is_|do_)?(?:eval(?:uat(?:e|ing|ion))?|val(?:id(?:at(?:e|ing|ion))?)?|testing)(?:_|$)"
 )
+_EVALUATES = re.compile(r"eval|valid|test|estimate|infer|predict", re.IGNORECASE)
+_PARTS = re.compile(r"optimi[sz]ers|\bopts\b|losses|scalers|\bparam(?:eter|_group)?s\b")
 _WELL_KNOWN = frozenset(
     {"torch", "numpy", "math", "random", "time", "os", "sys", "json", "tqdm", "logging", "wandb",
      "builtins", "copy", "collections", "itertools", "functools", "contextlib", "torch_xla",
@@ -479,19 +402,14 @@ _WELL_KNOWN = frozenset(
 
 def is_backward(script: Script, call: ast.Call) -> bool:
     """`loss.backward()`, `accelerator.backward(loss)`, `self.manual_backward(loss)`, a tape's."""
-    if not isinstance(call.func, ast.Attribute):
-        return False
-    last, owner = call.func.attr, call.func.value
+    last, owner = last_name(call.func), owner_of(call)
     if last in ("backward", "manual_backward"):
-        return not (call.args and isinstance(call.args[0], ast.Name) and call.args[0].id == "ctx")
+        operation = call.args and last_name(call.args[0]) == "ctx"
+        return owner is not None and not operation
     if last == "gradient" and isinstance(owner, ast.Name):
         opened = [each.node for each in script.bindings(owner.id, owner)]
         return any("GradientTape" in ast.unparse(each) for each in opened)
-    return last == "train_on_batch"
-
-
-def _is_self(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
+    return owner is not None and last == "train_on_batch"
 
 
 def _counts(node: ast.AST) -> bool:
@@ -502,48 +420,33 @@ def _counts(node: ast.AST) -> bool:
 
 def _leaves(body: list[ast.stmt]) -> bool:
     """Whether a body ends the loop or the program, so that it runs once at most."""
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, ast.Raise | ast.Break | ast.Return):
-        return not (isinstance(last, ast.Return) and last.value is not None)
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        return ast.unparse(last.value.func) in ("sys.exit", "exit", "quit", "os._exit", "os.abort")
+    match body[-1:]:
+        case [ast.Raise() | ast.Break() | ast.Return(value=None)]:
+            return True
+        case [ast.Expr(value=ast.Call(func=func))]:
+            return ast.unparse(func) in ("sys.exit", "exit", "quit", "os._exit", "os.abort")
     return False
-
-
-def _evaluates(name: str) -> bool:
-    return name.lower().startswith(("eval", "valid", "test", "estimate", "infer", "predict"))
-
-
-def _hands_out(function: ast.AST) -> bool:
-    return any(isinstance(each, ast.Yield | ast.YieldFrom) for each in own_nodes(function))
 
 
 def _loop_or_function(script: Script, node: ast.AST) -> Loop | Function | None:
     """The innermost loop or function around a node; not a loop that only updates optimizers."""
     for outer in script.ancestors(node):
-        if isinstance(outer, FUNCTIONS):
-            return outer
-        if isinstance(outer, LOOPS) and not _over_parts(outer):
-            return outer
         if isinstance(outer, ast.ClassDef):
             return None
+        if isinstance(outer, ast.While | Function):
+            return outer
+        over = isinstance(outer, ast.For | ast.AsyncFor) and ast.unparse(outer.iter).lower()
+        if isinstance(outer, LOOPS) and over and not _PARTS.search(over):
+            return outer
     return None
 
 
-def _over_parts(loop: Loop) -> bool:
-    """Whether a loop goes over optimizers, losses, parameters: `for o in optimizers: o.step()`."""
-    over = "" if isinstance(loop, ast.While) else ast.unparse(loop.iter).lower()
-    return bool(
-        re.search(r"optimi[sz]ers|\bopts\b|losses|scalers|\bparam(?:eter|_group)?s\b", over)
-    )
-
-
-def _may_be_a_step(script: Script, function: Function) -> bool:
-    """Not a method of an optimizer or of an operation: their `step` and `backward`."""
-    own = isinstance(script.parent(function), ast.ClassDef)
-    return function.name != "backward" and not (own and function.name == "step")
+def _after_its_loop(script: Script, function: Function, update: ast.Call) -> bool:
+    """Whether a loop before an update, in the same function, goes backward: then the update
+    takes what the last batches left, once for each time that the function is called."""
+    loops = [each for each in ast.walk(function) if isinstance(each, LOOPS)]
+    before = [each for each in loops if (each.end_lineno or 0) < update.lineno]
+    return any(is_backward(script, each) for each in calls_in(*before))
 
 
 # What a compiler is given.
@@ -554,23 +457,20 @@ class Compiled:
     """One use of `torch.compile`: a call, a decorator, or `module.compile()`."""
 
     script: Script
-    node: ast.expr
-    """The call, or a decorator without one."""
-
-    target: ast.expr | Function | ast.ClassDef
-    """What is compiled."""
-
+    node: ast.expr  # the call, or a decorator without one
+    target: ast.expr | Function | ast.ClassDef  # what is compiled
     options: dict[str, ast.expr]
-    sort: str
-    """`call`, `decorator`, or `in place` for `module.compile()`, which returns nothing."""
-
+    sort: str  # `call`, `decorator`, or `in place` for `module.compile()`, which returns nothing
     functions: list[Defined] = field(default_factory=list)
     """The functions of the files in the compiled region."""
 
-    def says(self, option: str, value: object) -> bool:
-        """Whether an option is written with this value."""
-        given = self.options.get(option)
-        return isinstance(given, ast.Constant) and given.value == value
+    @property
+    def result(self) -> ast.expr:
+        """What gives back what is compiled: of `torch.compile(mode=...)(model)` the outer call."""
+        outer = self.script.parent(self.node)
+        given = isinstance(self.node, ast.Call) and not self.node.args
+        whole = isinstance(outer, ast.Call) and outer.func is self.node and outer.args
+        return outer if given and whole and isinstance(outer, ast.Call) else self.node
 
 
 COMPILERS = frozenset({"torch.compile", "compilegate.job.compile"})
@@ -585,6 +485,9 @@ class Regions:
         self._values, self._steps = values, steps
         self._inside: dict[ast.AST, Compiled] = {}
         self.found = [each for script in project.scripts for each in self._uses(script)]
+        self.results: dict[ast.AST, Compiled] = {
+            x.result: x for x in self.found if x.sort == "call"
+        }
         for compiled in self.found:
             compiled.functions = list(self._reached(self._roots(compiled)))
             for defined in compiled.functions:
@@ -607,87 +510,75 @@ class Regions:
         for owner in (*script.functions, *script.classes):
             for decorator in owner.decorator_list:
                 call = decorator if isinstance(decorator, ast.Call) else None
-                name = script.called(call) if call is not None else script.name(decorator)
+                name = script.name(decorator if call is None else call.func)
                 if call is not None and name == "functools.partial" and call.args:
                     name = script.name(call.args[0])
                 if name in COMPILERS:
                     decorators.add(decorator)
-                    options = _options(call) if call is not None else {}
-                    yield Compiled(script, decorator, owner, options, "decorator")
+                    yield Compiled(script, decorator, owner, _options(call), "decorator")
         for call in script.calls_by_last.get("compile", ()):
             if call in decorators:
                 continue
             if script.called(call) in COMPILERS:
                 outer = script.parent(call)
-                target = call.args[0] if call.args else _options(call).get("model")
+                target = call.args[0] if call.args else keyword(call, "model")
                 if target is None and isinstance(outer, ast.Call) and outer.func is call:
                     target = outer.args[0] if outer.args else None  # torch.compile(mode=...)(model)
                 if target is not None:
                     yield Compiled(script, call, target, _options(call), "call")
-            elif isinstance(call.func, ast.Attribute) and self._in_place(script, call, call.func):
+            elif self._in_place(script, call) and isinstance(call.func, ast.Attribute):
                 yield Compiled(script, call, call.func.value, _options(call), "in place")
 
-    def _in_place(self, script: Script, call: ast.Call, func: ast.Attribute) -> bool:
+    def _in_place(self, script: Script, call: ast.Call) -> bool:
         """`module.compile(mode=...)`; not Keras's, which takes an optimizer or a loss."""
-        given = {word.arg for word in call.keywords}
+        owner, given = owner_of(call), {word.arg for word in call.keywords}
         known = {"mode", "backend", "fullgraph", "dynamic", "options", "disable"}
-        keras = script.uses("keras", "tensorflow")
-        if not script.uses("torch") or keras or call.args or not given <= known:
+        keras = script.uses("keras", "tensorflow") or not script.uses("torch")
+        if owner is None or keras or call.args or script.called(call) or not given <= known:
             return False
-        return not script.called(call) and self._values.is_model(script, func.value)
+        own = self._values.class_of(script, owner)  # self.compile() of a module
+        known = own is not None and class_kind(own) is Kind.MODEL
+        return known or self._values.kind(script, owner) is Kind.MODEL
 
-    def _roots(self, compiled: Compiled) -> list[Defined]:
+    def _roots(self, compiled: Compiled) -> Iterator[Defined]:
         script, target = compiled.script, compiled.target
-        if isinstance(target, FUNCTIONS):
-            return [Defined(script, target)]
-        if isinstance(target, ast.ClassDef):
-            return self._forward(Defined(script, target))
-        defined = script.definition(target)
-        if defined is not None and not defined.is_class:
-            return [defined]
-        if isinstance(target, ast.Attribute):  # torch.compile(model.forward)
-            owner = self._values.class_of(script, target.value)
-            method = None if owner is None else script.method(owner, target.attr)
-            if method is not None:
-                return [method]
-        owner = defined if defined is not None else self._values.class_of(script, target)
-        return self._forward(owner) if owner is not None else []
+        if isinstance(target, (*FUNCTIONS, ast.ClassDef)):
+            found: Defined | None = Defined(script, target)
+        else:
+            found = script.definition(target)
+            if found is None and isinstance(target, ast.Attribute):  # torch.compile(model.forward)
+                owner = self._values.class_of(script, target.value)
+                found = None if owner is None else owner.method(target.attr)
+            found = found or self._values.class_of(script, target)
+        root = found.method("forward") if found is not None and found.is_class else found
+        if root is not None:
+            yield root
 
-    def _forward(self, owner: Defined) -> list[Defined]:
-        method = owner.script.method(owner, "forward")
-        return [method] if method is not None else []
-
-    def _reached(self, roots: list[Defined]) -> Iterator[Defined]:
+    def _reached(self, roots: Iterable[Defined]) -> Iterator[Defined]:
         """The functions that a compiled one runs, and the forwards of the modules it is made of."""
         seen: set[ast.AST] = set()
         pending = list(roots)
         while pending:
             defined = pending.pop()
-            decorators = getattr(defined.node, "decorator_list", ())
-            outside = {
-                defined.script.name(each.func if isinstance(each, ast.Call) else each)
-                for each in decorators
-            }
-            if defined.node in seen or defined.is_class or outside & _OUTSIDE:
+            script, node = defined.script, defined.node
+            decorators = getattr(node, "decorator_list", ())
+            names = {script.name(x.func if isinstance(x, ast.Call) else x) for x in decorators}
+            if node in seen or defined.is_class or names & _OUTSIDE:
                 continue
-            seen.add(defined.node)
+            seen.add(node)
             yield defined
-            for node in ast.walk(defined.node):
-                if isinstance(node, ast.Call):
-                    pending += self._steps.called(defined.script, node)
-            owner = defined.script.class_around(defined.node)
-            if owner is not None and defined.name == "forward":
-                made = defined.script.method(Defined(defined.script, owner), "__init__")
-                for node in ast.walk(made.node) if made is not None else ():
-                    part = (
-                        defined.script.definition(node.func) if isinstance(node, ast.Call) else None
-                    )
-                    if part is not None and part.is_class:
-                        pending += self._forward(part)
+            for call in calls_in(node):
+                pending += self._steps.called(script, call)
+            owner = script.around(node, ast.ClassDef) if defined.name == "forward" else None
+            made = None if owner is None else Defined(script, owner).method("__init__")
+            for call in () if made is None else calls_in(made.node):
+                part = script.definition(call.func)
+                forward = None if part is None else part.method("forward")
+                pending += [] if forward is None else [forward]
 
 
-def _options(call: ast.Call) -> dict[str, ast.expr]:
-    return {word.arg: word.value for word in call.keywords if word.arg}
+def _options(call: ast.Call | None) -> dict[str, ast.expr]:
+    return {word.arg: word.value for word in call.keywords if word.arg} if call else {}
 
 
 # What feeds the loops that train.
@@ -698,20 +589,17 @@ def feeding(project: Project, values: Values, steps: list[Step]) -> frozenset[as
     found: set[ast.AST] = set()
     for step in steps:
         script, node = step.script, step.node
-        over: list[ast.expr] = []
+        over = _to_train_on(node) if isinstance(node, ast.Call) else []
         if isinstance(node, ast.For | ast.AsyncFor):
             over.append(node.iter)
         if isinstance(node, LOOPS):  # `batch = next(batches)` within the loop
-            calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
-            over += [each.args[0] for each in calls if last_name(each.func) == "next" and each.args]
-        if isinstance(node, ast.Call):
-            over += _to_train_on(node)
+            nexts = [each for each in calls_in(node) if last_name(each.func) == "next"]
+            over += [argument for each in nexts for argument in each.args[:1]]
         for each in over:
-            found |= {origin.node for origin in _sources(values, Origin(script, each), 0)}
+            found |= {origin.node for origin in values.through(Origin(script, each), _made_of)}
     for script in project.scripts:
-        for function in script.functions:
-            if function.name in ("train_dataloader", "get_train_dataloader"):
-                found |= {each for each in ast.walk(function) if isinstance(each, ast.Call)}
+        loaders = ("train_dataloader", "get_train_dataloader")
+        found |= set(calls_in(*(each for each in script.functions if each.name in loaders)))
         trains = {script.function_around(each.node) for each in steps if each.script is script}
         trains.discard(None)
         for call in script.calls:  # `train(model, loader)` of a package, `run(train_loop, loader)`
@@ -725,38 +613,28 @@ def feeding(project: Project, values: Values, steps: list[Step]) -> frozenset[as
     return frozenset(found)
 
 
-def _sources(values: Values, here: Origin, depth: int) -> Iterator[Origin]:
+def _made_of(origin: Origin) -> Iterator[Origin]:
     """What a loop goes over, without what only counts, hands on or shows progress."""
-    script, over = here.script, here.node
-    if not isinstance(over, ast.expr) or depth > 8:
-        return
-    for origin in values.origins(script, over, here.path):
-        yield origin
-        inner = origin.node
-        if isinstance(inner, ast.Call):
-            prepared = last_name(inner.func) in HANDS_BACK and origin.path
-            arguments = inner.args
-            if prepared and origin.path[0] < len(inner.args):
-                arguments = [inner.args[origin.path[0]]]
-            generator = origin.script.definition(inner.func)
-            if generator is not None and not generator.is_class:
-                loops = (each for each in own_nodes(generator.node) if isinstance(each, ast.For))
-                for loop in loops:
-                    yield from _sources(values, Origin(generator.script, loop.iter), depth + 1)
-            elif not _OTHER_USE.search(last_name(inner.func)):
-                for each in arguments:
-                    yield from _sources(values, Origin(origin.script, each), depth + 1)
-            if isinstance(inner.func, ast.Attribute) and last_name(inner.func) in (
-                "__iter__",
-                "_get",
-            ):
-                yield from _sources(values, Origin(origin.script, inner.func.value), depth + 1)
-        elif isinstance(inner, ast.Subscript):
-            yield from _sources(values, Origin(origin.script, inner.value), depth + 1)
-        elif isinstance(inner, ast.Dict):
-            for key, value in zip(inner.keys, inner.values, strict=True):
-                if key is None or not _OTHER_USE.search(ast.unparse(key).lower()):
-                    yield from _sources(values, Origin(origin.script, value), depth + 1)
+    script, node = origin.script, origin.node
+    further: list[ast.expr] = []
+    if isinstance(node, ast.Call):
+        last, owner, generator = last_name(node.func), owner_of(node), script.function(node.func)
+        handed = handed_back(node, origin.path) if origin.path and last in HANDS_BACK else None
+        if generator is not None:
+            for loop in own_nodes(generator.node):
+                if isinstance(loop, ast.For):
+                    yield Origin(generator.script, loop.iter)
+        elif not _OTHER_USE.search(last):
+            further += node.args if handed is None else [handed]
+        if owner is not None and last in ("__iter__", "_get"):
+            further.append(owner)
+    elif isinstance(node, ast.Subscript):
+        further.append(node.value)
+    elif isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None or not _OTHER_USE.search(ast.unparse(key).lower()):
+                further.append(value)
+    yield from (Origin(script, each) for each in further)
 
 
 def _to_train_on(call: ast.Call) -> list[ast.expr]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,8 +20,12 @@ from compilegate.check.names import (
     FunctionNode,
     Script,
     last_name,
+    owner_of,
     parameters,
 )
+
+Value = tuple[Script, ast.expr]
+Bound = list[tuple[Script, Binding]]
 
 _DEEPEST = 60
 _MOST_CALLERS = 12
@@ -32,20 +36,15 @@ class Kind(StrEnum):
     """What a value is."""
 
     UNKNOWN = ""
-    START = "start"
-    """A constant, such as one to which tensors are added later."""
-    HOST = "host"
-    """A number, text, array or tensor of the host."""
-    BATCH = "batch"
-    """What a loader hands out, before it is on a device."""
-    TENSOR = "tensor"
-    """A tensor of the device, or a container of such."""
+    START = "start"  # a constant, such as one to which tensors are added later
+    HOST = "host"  # a number, text, array or tensor of the host
+    BATCH = "batch"  # what a loader hands out, before it is on a device
+    TENSOR = "tensor"  # a tensor of the device, or a container of such
     MODEL = "model"
     OPTIMIZER = "optimizer"
     SCALER = "scaler"
     LOADER = "loader"
-    DEVICE_LOADER = "device loader"
-    """A loader whose batches are on the device."""
+    DEVICE_LOADER = "device loader"  # a loader whose batches are on the device
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,9 @@ class Origin:
     """An expression that a value may come from."""
 
     script: Script
-    node: ast.AST
-    """An expression; or a parameter for which no call in the files passes anything."""
-
-    path: tuple[int, ...] = ()
-    """Which part of it, where tuples are unpacked."""
-
-    element: bool = False
-    """Whether the value is one of what a loop over the expression hands out."""
+    node: ast.AST  # an expression; or a parameter for which no call in the files passes anything
+    path: tuple[int, ...] = ()  # which part of it, where tuples are unpacked
+    element: bool = False  # whether the value is one of what a loop over the expression hands out
 
 
 class Values:
@@ -79,55 +73,70 @@ class Values:
         """Where a value may come from: followed over names, attributes, arguments and results."""
         key = Origin(script, node, path)
         if key not in self._origins:
-            self._origins[key] = []  # stands meanwhile, so that a circle ends
             if self._depth > _DEEPEST:
-                return [key]
+                return [key]  # and not kept: from elsewhere it may be seen through
+            self._origins[key] = []  # stands meanwhile, so that a circle ends
             self._depth += 1
             self._origins[key] = list(dict.fromkeys(self._trace(key)))[:_MOST_ORIGINS]
             self._depth -= 1
         return self._origins[key]
 
+    def made(self, script: Script, node: ast.expr) -> list[tuple[Script, ast.Call]]:
+        """The calls that a value may come from."""
+        found = self.origins(script, node)
+        return [(each.script, each.node) for each in found if isinstance(each.node, ast.Call)]
+
+    def through(self, here: Origin, inner: Callable[[Origin], Iterable[Origin]]) -> list[Origin]:
+        """Where a value may come from, and what `inner` says that each of these was made of."""
+        found: dict[Origin, None] = {}
+        pending = [here]
+        while pending:
+            each = pending.pop(0)
+            if isinstance(each.node, ast.expr):
+                for origin in self.origins(each.script, each.node, each.path):
+                    if origin not in found:
+                        found[origin] = None
+                        pending += inner(origin)
+        return list(found)
+
     def _trace(self, here: Origin) -> Iterator[Origin]:
         script, node, path = here.script, here.node, here.path
+        further: list[tuple[Script, ast.expr, tuple[int, ...]]] = []
         match node:
-            case ast.Name():
-                bindings = script.reaching(node)
-                for bound in bindings:
-                    yield from self._bound(script, bound, path)
-                if not bindings:
-                    yield here
-                return
-            case ast.Attribute():
-                owner = self.class_of(script, node.value)
-                found = None if owner is None else attribute_bindings(owner, node.attr)
-                if found is not None:
-                    for bound in found[1]:
-                        yield from self._bound(found[0], bound, path)
+            case ast.Name() | ast.Attribute():
+                bound = self._bindings(script, node)
+                for place, each in bound:
+                    yield from self._bound(place, each, path)
+                if bound:
                     return
             case ast.IfExp():
-                yield from self.origins(script, node.body, path)
-                yield from self.origins(script, node.orelse, path)
-                return
+                further = [(script, node.body, path), (script, node.orelse, path)]
             case ast.BoolOp():
-                for each in node.values:
-                    yield from self.origins(script, each, path)
-                return
+                further = [(script, each, path) for each in node.values]
             case ast.Tuple() | ast.List() if path:
-                if path[0] < len(node.elts):
-                    yield from self.origins(script, node.elts[path[0]], path[1:])
-                return
-            case ast.Subscript(slice=ast.Constant(value=key)):
-                held = list(self._held(script, node.value, key))
-                if held:
-                    yield from held
+                further = [(script, each, path[1:]) for each in node.elts[path[0] :][:1]]
+                if not further:
                     return
+
             case ast.Call():
-                returned = list(self._returned(script, node))
-                for place, value in returned:
-                    yield from self.origins(place, value, path)
-                if returned:
-                    return
-        yield here
+                further = [(*each, path) for each in self._returned(script, node)]
+        for each in further:
+            yield from self.origins(*each)
+        if not further:
+            yield here
+
+    def _bindings(self, script: Script, node: ast.Name | ast.Attribute) -> Bound:
+        """What a name may stand for; what methods of its class set an attribute to."""
+        if isinstance(node, ast.Name):
+            return [(script, each) for each in script.reaching(node)]
+        owner = self.class_of(script, node.value)
+        for place, base in owner.lineage() if owner is not None else ():
+            scope = place.scopes[base]
+            others = [x for x in scope.names.get(node.attr, ()) if x.kind != "definition"]
+            found = scope.attributes.get(node.attr) or others
+            if found:
+                return [(place, each) for each in found]
+        return []
 
     def _bound(self, script: Script, bound: Binding, path: tuple[int, ...]) -> Iterator[Origin]:
         value, path = bound.node, (*bound.path, *path)
@@ -147,33 +156,20 @@ class Values:
                 if own is not None and there.kind != "import":
                     yield from self._bound(own[0], there, path)
 
-    def _held(self, script: Script, node: ast.expr, key: object) -> Iterator[Origin]:
-        """What a dictionary that is written out holds under a key."""
-        for origin in self.origins(script, node):
-            made = origin.node
-            if isinstance(made, ast.Dict):
-                for name, value in zip(made.keys, made.values, strict=True):
-                    if isinstance(name, ast.Constant) and name.value == key:
-                        yield from self.origins(origin.script, value)
-            elif isinstance(made, ast.DictComp):
-                yield from self.origins(origin.script, made.value)
-
-    def _returned(self, script: Script, call: ast.Call) -> Iterator[tuple[Script, ast.expr]]:
+    def _returned(self, script: Script, call: ast.Call) -> Iterator[Value]:
         """What a function of the files returns."""
         defined = script.definition(call.func) or self.method_of(script, call.func)
-        if defined is None or defined.is_class:
-            return
-        if isinstance(defined.node, ast.Lambda):
+        if defined is not None and isinstance(defined.node, ast.Lambda):
             yield defined.script, defined.node.body
-            return
-        for each in own_nodes(defined.node):
-            if isinstance(each, ast.Return) and each.value is not None:
-                yield defined.script, each.value
+        elif defined is not None and not defined.is_class:
+            for each in own_nodes(defined.node):
+                if isinstance(each, ast.Return) and each.value is not None:
+                    yield defined.script, each.value
 
-    def passed(self, script: Script, parameter: ast.arg) -> Iterator[tuple[Script, ast.expr]]:
+    def passed(self, script: Script, parameter: ast.arg) -> Iterator[Value]:
         """What calls within the files pass for a parameter."""
-        function = script.parent(script.parent(parameter) or parameter)
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        function = script.function_around(parameter)
+        if function is None:
             return
         names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
         owner = script.parent(function)
@@ -190,28 +186,24 @@ class Values:
 
     def calls_of(self, script: Script, function: FunctionNode) -> list[tuple[Script, ast.Call]]:
         """The calls within the files that run a function: by name, as a method, as a forward."""
-        if function not in self._callers:
-            self._callers[function] = self._find_calls(script, function)
-        return self._callers[function]
-
-    def _find_calls(self, script: Script, function: FunctionNode) -> list[tuple[Script, ast.Call]]:
-        callers = list(script.project.callers.get(function, ()))
-        owner = script.parent(function)
+        callers, owner = script.project.callers, script.parent(function)
+        by_name = callers.get(function, [])
         if isinstance(function, ast.Lambda) or not isinstance(owner, ast.ClassDef):
-            return callers
+            return by_name
         if function.name == "__init__":
-            return [*callers, *script.project.callers.get(owner, ())]
-        known = {call for _, call in callers}
-        runs_itself = function.name in ("forward", "__call__", "call")
-        for place in script.project.scripts:
-            by_last = place.calls_by_last.get(function.name, [])
-            for call in by_last + place.calls_by_name.get("", []) if runs_itself else by_last:
-                if call in known:
-                    continue
-                method = self.method_of(place, call.func)
-                if method is not None and method.node is function:
-                    callers.append((place, call))
-        return callers
+            return [*by_name, *callers.get(owner, ())]
+        if function not in self._callers:
+            found, known = list(by_name), {call for _, call in by_name}
+            for place in script.project.scripts:
+                calls = place.calls_by_last.get(function.name, [])
+                if function.name in ("forward", "__call__", "call"):
+                    calls = calls + place.calls_by_name.get("", [])
+                for call in calls:
+                    method = None if call in known else self.method_of(place, call.func)
+                    if method is not None and method.node is function:
+                        found.append((place, call))
+            self._callers[function] = found
+        return self._callers[function]
 
     # Classes.
 
@@ -222,14 +214,13 @@ class Values:
     def classes_of(self, script: Script, node: ast.expr) -> list[Defined]:
         """All classes of the files that a value may be an instance of."""
         if node not in self._classes:
-            self._classes[node] = []
-            around = script.class_around(node)
+            self._classes[node] = []  # stands meanwhile, so that a circle ends
+            around = script.around(node, ast.ClassDef)
             if isinstance(node, ast.Name) and node.id in ("self", "cls") and around is not None:
-                self._classes[node] = [Defined(script, around)]
-                return self._classes[node]
-            every = (self._class_of_origin(each, node) for each in self.origins(script, node))
-            found = [each for each in every if each is not None]
-            self._classes[node] = list(dict.fromkeys(found))
+                every: list[Defined | None] = [Defined(script, around)]
+            else:
+                every = [self._class_of_origin(x, node) for x in self.origins(script, node)]
+            self._classes[node] = list(dict.fromkeys(each for each in every if each is not None))
         return self._classes[node]
 
     def _class_of_origin(self, origin: Origin, asked: ast.expr) -> Defined | None:
@@ -255,10 +246,9 @@ class Values:
     def _class_of_call(
         self, script: Script, node: ast.Call, path: tuple[int, ...]
     ) -> Defined | None:
-        defined = script.definition(node.func)
+        defined, func = script.definition(node.func), node.func
         if defined is not None:
             return defined if defined.is_class else None
-        func, index = node.func, path[0] if path else 0
         if isinstance(func, ast.Attribute):
             owner = script.definition(func.value)
             if owner is not None and owner.is_class:  # Net.from_pretrained(...)
@@ -267,7 +257,8 @@ class Values:
                 return self.class_of(script, func.value)
         inner = func.func if isinstance(func, ast.Call) else func
         wraps = script.name(inner) in WRAPPERS or last_name(func) in HANDS_BACK
-        return self.class_of(script, node.args[index]) if wraps and index < len(node.args) else None
+        given = handed_back(node, path) if wraps else None
+        return None if given is None else self.class_of(script, given)
 
     def method_of(self, script: Script, called: ast.expr) -> Defined | None:
         """The method of a class of the files that `value.method` or `value(...)` runs."""
@@ -275,18 +266,13 @@ class Values:
 
     def methods_of(self, script: Script, called: ast.expr) -> Iterator[Defined]:
         """The same for all classes that the value may be an instance of."""
-        found = False
-        if isinstance(called, ast.Attribute):
-            for owner in self.classes_of(script, called.value):
-                method = script.method(owner, called.attr)
-                if method is not None:
-                    found = True
-                    yield method
-        if found or script.definition(called) is not None:
-            return
-        for owner in self.classes_of(script, called):
-            methods = (script.method(owner, name) for name in ("forward", "__call__", "call"))
-            yield from [each for each in methods if each is not None][:1]
+        owners = self.classes_of(script, called.value) if isinstance(called, ast.Attribute) else []
+        methods = [owner.method(last_name(called)) for owner in owners]
+        yield from (each for each in methods if each is not None)
+        if not any(methods) and script.definition(called) is None:
+            for owner in self.classes_of(script, called):
+                runs = (owner.method(name) for name in ("forward", "__call__", "call"))
+                yield from [each for each in runs if each is not None][:1]
 
     # What values are.
 
@@ -294,19 +280,11 @@ class Values:
         """What an expression is; `path` is the part of it that a tuple is unpacked to."""
         return self._kind_of(Origin(script, node, path))
 
-    def is_tensor(self, script: Script, node: ast.expr) -> bool:
-        """Whether an expression is a tensor of the device."""
-        return self.kind(script, node) is Kind.TENSOR
-
-    def is_model(self, script: Script, node: ast.expr) -> bool:
-        """Whether an expression is a model, or a part of one."""
-        return self.kind(script, node) is Kind.MODEL
-
     def _kind_of(self, origin: Origin) -> Kind:
         if origin not in self._kinds:
-            self._kinds[origin] = Kind.UNKNOWN
             if self._depth > _DEEPEST:
                 return Kind.UNKNOWN
+            self._kinds[origin] = Kind.UNKNOWN
             self._depth += 1
             self._kinds[origin] = self._find(origin)
             self._depth -= 1
@@ -331,7 +309,7 @@ class Values:
         match node:
             case ast.Constant():
                 return Kind.START
-            case ast.JoinedStr():
+            case ast.JoinedStr() | ast.UnaryOp(op=ast.Not()):
                 return Kind.HOST
             case ast.Name():
                 return usual(node.id)
@@ -341,18 +319,14 @@ class Values:
                 return self._call(script, node, path)
             case ast.Subscript():
                 return self._subscript(script, node)
-            case ast.Tuple() | ast.List() | ast.Set():
-                return self._several(script, node.elts)
-            case ast.Dict():
-                return self._several(script, node.values)
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
-                return self.kind(script, node.elt)
-            case ast.DictComp():
-                return self.kind(script, node.value)
+            case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
+                parts = node.values if isinstance(node, ast.Dict) else node.elts
+                return self._several(script, parts)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                inner = node.value if isinstance(node, ast.DictComp) else node.elt
+                return self.kind(script, inner)
             case ast.BinOp():
                 return self._several(script, (node.left, node.right))
-            case ast.UnaryOp(op=ast.Not()):
-                return Kind.HOST
             case ast.Compare():
                 if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
                     return Kind.HOST
@@ -394,47 +368,43 @@ class Values:
 
     def _parameter(self, script: Script, parameter: ast.arg) -> Kind:
         """What a parameter is for which no call in the files passes anything."""
-        function = script.parent(script.parent(parameter) or parameter)
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return Kind.UNKNOWN
-        if parameter.annotation is not None:
-            annotated = _annotated(ast.unparse(parameter.annotation))
-            if annotated is not Kind.UNKNOWN:
-                return annotated
+        function = script.function_around(parameter)
+        written = "" if parameter.annotation is None else ast.unparse(parameter.annotation)
+        annotated, found = _annotated(written), usual(parameter.arg)
+        if function is None or annotated is not Kind.UNKNOWN:
+            return annotated
         default = default_of(function, parameter)
         if isinstance(default, ast.Constant) and default.value is not None:
             return Kind.HOST
-        name = function.name if isinstance(function, FUNCTIONS) else ""
-        if name in _GIVEN_TENSORS and parameter is not parameters(function)[0]:
-            plain = _PLAIN_NAME.search(parameter.arg) or usual(parameter.arg) is Kind.MODEL
-            return usual(parameter.arg) if plain else Kind.TENSOR
-        return usual(parameter.arg)
+        given = isinstance(function, FUNCTIONS) and function.name in _GIVEN_TENSORS
+        if given and parameter is not parameters(function)[0]:
+            plain = _PLAIN_NAME.search(parameter.arg) or found is Kind.MODEL
+            return found if plain else Kind.TENSOR
+        return found
 
     # Loops.
 
     def element(self, script: Script, over: ast.expr, path: tuple[int, ...] = ()) -> Kind:
         """What a loop over an expression hands out."""
         if isinstance(over, ast.Call):
-            last = last_name(over.func)
+            last, given, first = last_name(over.func), over.args, path[:1] == (0,)
+            owner = owner_of(over)
+            if last in ("range", "trange") or (last.startswith("named_") and first):
+                return Kind.HOST
             if last == "enumerate":
-                if path[:1] == (0,) or not over.args:
-                    return Kind.HOST
-                return self.element(script, over.args[0], path[1:])
-            if last in ("zip", "product", "chain") and over.args:
-                if last == "zip" and path and path[0] < len(over.args):
-                    return self.element(script, over.args[path[0]], path[1:])
-                return joined(self.element(script, each) for each in over.args)
-            if last in ("range", "trange"):
-                return Kind.HOST
-            if last in ("items", "keys", "values") and isinstance(over.func, ast.Attribute):
-                named = last == "keys" or (last == "items" and path[:1] == (0,))
-                return Kind.HOST if named else self.element(script, over.func.value)
-            if last.startswith("named_") and path[:1] == (0,):
-                return Kind.HOST
-            if last in _HANDS_ON_ITEMS and over.args:
-                return self.element(script, over.args[0], path)
-            generator = script.definition(over.func)
-            if generator is not None and not generator.is_class:
+                numbers = first or not given
+                return Kind.HOST if numbers else self.element(script, given[0], path[1:])
+            if last in ("zip", "product", "chain") and given:
+                if last == "zip" and path and path[0] < len(given):
+                    return self.element(script, given[path[0]], path[1:])
+                return joined(self.element(script, each) for each in given)
+            if last in ("items", "keys", "values") and owner is not None:
+                named = last == "keys" or (last == "items" and first)
+                return Kind.HOST if named else self.element(script, owner)
+            if last in _HANDS_ON_ITEMS and given:
+                return self.element(script, given[0], path)
+            generator = script.function(over.func)
+            if generator is not None:
                 yielded = [
                     self.kind(generator.script, each.value, path)
                     for each in own_nodes(generator.node)
@@ -445,11 +415,9 @@ class Values:
         if isinstance(over, ast.Tuple | ast.List | ast.Set):
             return joined(self.kind(script, each, path) for each in over.elts)
         base = self.kind(script, over)
-        if base is Kind.LOADER:
-            return Kind.BATCH
-        if base is Kind.DEVICE_LOADER:
-            return Kind.TENSOR
-        return base if base in (Kind.TENSOR, Kind.BATCH, Kind.MODEL, Kind.HOST) else Kind.UNKNOWN
+        handed_out = {Kind.LOADER: Kind.BATCH, Kind.DEVICE_LOADER: Kind.TENSOR}
+        same = (Kind.TENSOR, Kind.BATCH, Kind.MODEL, Kind.HOST)
+        return handed_out.get(base, base if base in same else Kind.UNKNOWN)
 
     # Calls.
 
@@ -464,23 +432,16 @@ class Values:
             return self.kind(script, node.args[0])
         if name.startswith(_HOST_LIBRARIES):
             return Kind.HOST
-        if name in ("builtins.next", "builtins.iter") and node.args:
-            source = self.kind(script, node.args[0])
-            if last == "iter":
-                return source
+        if name == "builtins.next" and node.args:
             return self.element(script, node.args[0], path)
-        if name in ("builtins.sum", "builtins.max", "builtins.min", "builtins.abs", "builtins.list",
-                    "builtins.tuple", "builtins.dict", "builtins.map", "builtins.sorted",
-                    "builtins.reversed", "builtins.getattr"):  # fmt: skip
-            given = node.args[-1] if name == "builtins.map" and node.args else None
-            given = given if given is not None else (node.args[0] if node.args else None)
-            values = [word.value for word in node.keywords] if given is None else [given]
-            return self._several(script, values)
+        if name.startswith("builtins.") and last in _MADE_OF_PARTS:
+            given = node.args[-1:] if last == "map" else node.args[:1]
+            return self._several(script, given or [word.value for word in node.keywords])
         if name.startswith("builtins."):
             return Kind.UNKNOWN if last == "super" else Kind.HOST
         defined = script.definition(node.func) or self.method_of(script, node.func)
         if defined is not None:
-            return self._of_files(defined)
+            return class_kind(defined) if defined.is_class else usual_result(defined.name)
         return self._of_others(script, node, last, path)
 
     def _of_torch(self, script: Script, node: ast.Call, name: str) -> Kind:
@@ -497,22 +458,16 @@ class Values:
             return Kind.BATCH if only_batch else Kind.TENSOR
         return Kind.UNKNOWN
 
-    def _of_files(self, defined: Defined) -> Kind:
-        """What a function of the files gives that returns nothing known, or an instance is."""
-        if isinstance(defined.node, ast.ClassDef):
-            return class_kind(defined)
-        if defined.name in ("forward", "__call__", "training_step"):
-            return Kind.TENSOR
-        return usual_result(defined.name)
-
     def _of_others(self, script: Script, node: ast.Call, last: str, path: tuple[int, ...]) -> Kind:
         """What a call of something outside of the files gives."""
-        if isinstance(node.func, ast.Attribute):
-            method = self._of_method(script, node, node.func, path)
-            if method is not None:
-                return method
+        owner = owner_of(node)
+        method = None if owner is None else self._of_method(script, node, owner)
+        if method is not None:
+            return method
         if last in HANDS_BACK and node.args:  # model, optimizer = accelerator.prepare(model, ...)
-            return self._prepared(script, node, path)
+            handed = handed_back(node, path)
+            found = Kind.UNKNOWN if handed is None else self.kind(script, handed)
+            return Kind.DEVICE_LOADER if found is Kind.LOADER else found
         if re.match(r"(?:get|make|create|build|load|init|setup|define|prepare)_?", last):
             return usual(last)  # a model, an optimizer, a loader of another package
         given = [self.kind(script, each) for each in node.args]
@@ -526,23 +481,13 @@ class Values:
             return Kind.TENSOR
         return usual_result(last)
 
-    def _prepared(self, script: Script, node: ast.Call, path: tuple[int, ...]) -> Kind:
-        index = path[0] if path else 0
-        if index >= len(node.args) or isinstance(node.args[index], ast.Starred):
-            return Kind.UNKNOWN
-        found = self.kind(script, node.args[index])
-        return Kind.DEVICE_LOADER if found is Kind.LOADER else found
-
-    def _of_method(
-        self, script: Script, node: ast.Call, func: ast.Attribute, path: tuple[int, ...]
-    ) -> Kind | None:
+    def _of_method(self, script: Script, node: ast.Call, owner: ast.expr) -> Kind | None:
         """What a method of a value gives; None where its owner tells nothing."""
-        last = func.attr
-        if last in _READS_OUT:
+        last = last_name(node.func)
+        steps = last in ("step", "reset", "recv") and "env" in ast.unparse(owner).lower()
+        if last in _READS_OUT or steps:
             return Kind.HOST
-        if last in ("step", "reset", "recv") and "env" in ast.unparse(func.value).lower():
-            return Kind.HOST
-        base = self.kind(script, func.value)
+        base = self.kind(script, owner)
         if last in ("to", "cuda", "xla", "npu"):
             if base in (Kind.MODEL, Kind.LOADER, Kind.OPTIMIZER):
                 return base
@@ -552,16 +497,19 @@ class Values:
         if base is Kind.MODEL:
             if last in (*_SAME_MODEL, "modules", "children", "named_modules", "named_children"):
                 return Kind.MODEL
-            if last in ("parameters", "named_parameters", "buffers", "named_buffers"):
-                return Kind.TENSOR
             return Kind.HOST if last in _OF_A_MODEL else Kind.TENSOR
         if base in (Kind.TENSOR, Kind.BATCH):
-            if last in ("items", "keys"):
-                return base
             return Kind.HOST if last in _OF_THE_HOST else base
         if base in (Kind.LOADER, Kind.DEVICE_LOADER):
             return base if last in ("__iter__", "shuffle", "batch", "prefetch") else Kind.UNKNOWN
         return Kind.HOST if base is Kind.HOST else None
+
+
+def handed_back(call: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
+    """The argument that `prepare(model, optimizer)` gives back in one place of its result."""
+    index = path[0] if path else 0
+    given = call.args[index] if index < len(call.args) else None
+    return None if isinstance(given, ast.Starred) else given
 
 
 def joined(kinds: Iterable[Kind]) -> Kind:
@@ -587,57 +535,35 @@ def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
             pending += ast.iter_child_nodes(node)
 
 
-def attribute_bindings(
-    owner: Defined, name: str, depth: int = 0
-) -> tuple[Script, list[Binding]] | None:
-    """What the methods of a class, or of a base of it in the files, set an attribute to."""
-    scope = owner.script.scopes[owner.node]
-    found = scope.attributes.get(name) or [
-        each for each in scope.names.get(name, ()) if each.kind != "definition"
-    ]
-    if found:
-        return owner.script, found
-    if isinstance(owner.node, ast.ClassDef) and depth < 8:
-        for base in owner.node.bases:
-            inherited = owner.script.definition(base)
-            if inherited is not None and inherited.is_class and inherited.node is not owner.node:
-                there = attribute_bindings(inherited, name, depth + 1)
-                if there is not None:
-                    return there
-    return None
-
-
 def default_of(function: FunctionNode, parameter: ast.arg) -> ast.expr | None:
     """The default of a parameter."""
     given = function.args
-    defaults: dict[ast.arg, ast.expr | None] = dict(
-        zip(given.kwonlyargs, given.kw_defaults, strict=True)
-    )
     positional = [*given.posonlyargs, *given.args]
-    defaults |= dict(zip(reversed(positional), reversed(given.defaults), strict=False))
-    return defaults.get(parameter)
+    defaults: list[ast.expr | None] = [*given.kw_defaults[::-1], *given.defaults[::-1]]
+    names = [*given.kwonlyargs[::-1], *positional[::-1]]
+    return next((x for name, x in zip(names, defaults, strict=False) if name is parameter), None)
 
 
 # What libraries make and give.
 
-_MODELS = re.compile(
-    r"^(?:torchvision\.models\.|timm\.(?:models\.\w+\.)?create_model$|torch\.hub\.load$"
-    r"|torch\.nn\.(?!functional|utils|init|parallel|Parameter|attention)[A-Z]"
-    r"|segmentation_models_pytorch\.|torch_geometric\.nn\.[A-Z]"
-    r"|lightning\.pytorch\.LightningModule$|keras\.(?:Model|Sequential|models\.|applications\.)"
-    r"|transformers\.\w*(?:Model|For[A-Z]\w+|LMHead\w*)(?:\.from_\w+)?$|diffusers\.\w+Model\w*"
-    r"|peft\.get_peft_model$|open_clip\.create_model|sentence_transformers\.SentenceTransformer)"
-)
-_OPTIMIZERS = re.compile(
-    r"^(?:torch\.optim\.(?!lr_scheduler|swa_utils)(?:\w+\.)?|torch_xla\.amp\.syncfree\."
-    r"|bitsandbytes\.optim\.|apex\.optimizers\.|keras\.optimizers\.)[A-Z]\w*$"
-    r"|^transformers\.(?:AdamW|Adafactor)$|^timm\.optim\.create_optimizer"
-)
-_LOADERS = re.compile(
-    r"(?:^|\.)(?:DataLoader|NeighborLoader|DataListLoader|BucketIterator\w*|DataLoaderX)$"
-    r"|^tensorflow\.data\.|^tensorflow_datasets\.load$|ImageDataGenerator"
-)
-_DEVICE_LOADERS = re.compile(r"(?:^|\.)(?:MpDeviceLoader|ParallelLoader|per_device_loader)$")
+_MADE = tuple((kind, re.compile(pattern)) for kind, pattern in (
+    (Kind.DEVICE_LOADER, r"(?:^|\.)(?:MpDeviceLoader|ParallelLoader|per_device_loader)$"),
+    (Kind.LOADER,
+     r"(?:^|\.)(?:DataLoader|NeighborLoader|DataListLoader|BucketIterator\w*|DataLoaderX)$"
+     r"|^tensorflow\.data\.|^tensorflow_datasets\.load$|ImageDataGenerator"),
+    (Kind.OPTIMIZER,
+     r"^(?:torch\.optim\.(?!lr_scheduler|swa_utils)(?:\w+\.)?|torch_xla\.amp\.syncfree\."
+     r"|bitsandbytes\.optim\.|apex\.optimizers\.|keras\.optimizers\.)[A-Z]\w*$"
+     r"|^transformers\.(?:AdamW|Adafactor)$|^timm\.optim\.create_optimizer"),
+    (Kind.SCALER, r"GradScaler$"),
+    (Kind.MODEL,
+     r"^(?:torchvision\.models\.|timm\.(?:models\.\w+\.)?create_model$|torch\.hub\.load$"
+     r"|torch\.nn\.(?!functional|utils|init|parallel|Parameter|attention)[A-Z]"
+     r"|segmentation_models_pytorch\.|torch_geometric\.nn\.[A-Z]"
+     r"|lightning\.pytorch\.LightningModule$|keras\.(?:Model|Sequential|models\.|applications\.)"
+     r"|transformers\.\w*(?:Model|For[A-Z]\w+|LMHead\w*)(?:\.from_\w+)?$|diffusers\.\w+Model\w*"
+     r"|peft\.get_peft_model$|open_clip\.create_model|sentence_transformers\.SentenceTransformer)"),
+))  # fmt: skip
 
 WRAPPERS = frozenset(
     {"torch.compile", "torch.nn.parallel.DistributedDataParallel", "compilegate.job.compile",
@@ -650,6 +576,8 @@ WRAPPERS = frozenset(
 
 HANDS_BACK = frozenset({"prepare", "prepare_model", "prepare_data_loader", "setup", "setup_module",
                         "setup_dataloaders", "setup_model", "initialize"})  # fmt: skip
+_MADE_OF_PARTS = frozenset({"sum", "max", "min", "abs", "list", "tuple", "dict", "map", "sorted",
+                            "reversed", "getattr"})  # fmt: skip
 _KEEPS = WRAPPERS | {"builtins.print", "copy.copy"}
 _HANDS_ON_ITEMS = frozenset(
     {"tqdm", "iter", "islice", "cycle", "track", "prefetch", "log_every", "progress_bar", "list",
@@ -659,30 +587,12 @@ _HANDS_ON_ITEMS = frozenset(
 
 def library_kind(name: str) -> Kind:
     """What a call of a library makes; UNKNOWN for all that makes neither a model nor its like."""
-    if not name:
-        return Kind.UNKNOWN
-    if _DEVICE_LOADERS.search(name):
-        return Kind.DEVICE_LOADER
-    if _LOADERS.search(name):
-        return Kind.LOADER
-    if _OPTIMIZERS.match(name):
-        return Kind.OPTIMIZER
-    if name.endswith("GradScaler"):
-        return Kind.SCALER
-    return Kind.MODEL if _MODELS.match(name) else Kind.UNKNOWN
+    return next((kind for kind, pattern in _MADE if pattern.search(name)), Kind.UNKNOWN)
 
 
 def class_kind(defined: Defined) -> Kind:
     """What an instance of a class of the files is, by its bases."""
-    if not isinstance(defined.node, ast.ClassDef):
-        return Kind.UNKNOWN
-    for base in defined.script.bases(defined.node):
-        if base in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"):
-            return Kind.OPTIMIZER
-        found = Kind.MODEL if base == "torch.nn.Module" else library_kind(base)
-        if found is not Kind.UNKNOWN:
-            return found
-    return Kind.UNKNOWN
+    return next(filter(None, map(library_kind, defined.bases())), Kind.UNKNOWN)
 
 
 _COMPUTES = re.compile(
@@ -700,18 +610,17 @@ _READS_OUT = frozenset({"item", "tolist", "numpy"})
 _OF_THE_HOST = _READS_OUT | {
     "size", "dim", "numel", "nelement", "shape", "device", "dtype", "ndim", "requires_grad",
     "is_cuda", "is_leaf", "layout", "stride", "element_size", "type", "get_device", "grad_fn",
-    "is_contiguous", "is_floating_point", "data_ptr", "backward", "storage", "keys", "num_graphs",
+    "is_contiguous", "is_floating_point", "data_ptr", "backward", "storage", "num_graphs",
     "is_sparse", "names", "nbytes", "num_nodes", "is_complex", "append", "register_hook", "name",
 }  # fmt: skip
 _SAME_MODEL = frozenset({"train", "eval", "requires_grad_", "apply", "to_empty", "half", "float",
                          "bfloat16", "double", "share_memory", "module"})  # fmt: skip
 _OF_A_MODEL = frozenset(
-    {"parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad", "modules",
-     "children", "named_modules", "buffers", "compile", "register_forward_hook", "fit", "summary",
+    {"state_dict", "load_state_dict", "zero_grad", "compile", "register_forward_hook", "fit",
      "configure_optimizers", "save_pretrained", "push_to_hub", "save", "no_sync", "cpu", "config",
      "gradient_checkpointing_enable", "resize_token_embeddings", "get_input_embeddings", "keys",
-     "named_children", "set_input", "named_buffers", "evaluate", "predict", "optimizers", "log",
-     "log_dict", "lr_schedulers", "manual_backward", "backward", "step", "optimizer_step"}
+     "set_input", "evaluate", "predict", "optimizers", "log", "log_dict", "lr_schedulers",
+     "manual_backward", "backward", "step", "optimizer_step", "summary"}
 )  # fmt: skip
 _HOST_LIBRARIES = ("numpy.", "math.", "random.", "time.", "sklearn.", "pandas.", "scipy.", "os.",
                    "json.", "collections.", "datetime.", "evaluate.", "wandb.", "logging.",
@@ -729,6 +638,7 @@ _USUAL = (
     (Kind.SCALER, re.compile(r"^(?:\w*_)?(?:scaler|grad_scaler)$")),
     (Kind.TENSOR, re.compile(r"^(?:\w+_)?loss(?:es)?(?:_\w{1,8})?$|^(?:\w+_)?logits?$")),
 )  # fmt: skip
+_GIVE_LOSSES = ("training_step", "compute_loss", "forward", "__call__")
 _LOSS_CALL = re.compile(
     r"(?:^|_)(?:criterion\w*|crit|loss\w*|bce\w*|mse\w*|cross_entropy|nll)$|loss$", re.IGNORECASE
 )
@@ -745,7 +655,7 @@ def usual(name: str) -> Kind:
 
 def usual_result(name: str) -> Kind:
     """What a function of this name gives: a loss is a tensor."""
-    known = name in ("training_step", "compute_loss", "forward") or _LOSS_CALL.search(name)
+    known = name in _GIVE_LOSSES or _LOSS_CALL.search(name)
     return Kind.TENSOR if known else Kind.UNKNOWN
 
 
@@ -761,7 +671,4 @@ def _annotated(text: str) -> Kind:
 
 def _names_cpu(node: ast.Call) -> bool:
     given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "device")]
-    return any(isinstance(each, ast.Constant) and each.value == "cpu" for each in given) or any(
-        isinstance(each, ast.Call) and ast.unparse(each) in ("torch.device('cpu')",)
-        for each in given
-    )
+    return any(ast.unparse(each) in ("'cpu'", "torch.device('cpu')") for each in given)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from compilegate.advice import Facts, advise
+from compilegate.advice.facts import Facts
+from compilegate.advice.judge import advise
 from compilegate.advice.render import (
     advice_document,
     advice_text,

@@ -11,7 +11,7 @@ import click
 
 from compilegate.check.checking import Checked, check_paths
 from compilegate.check.fixes import fix_paths
-from compilegate.check.output import annotations_of, json_of, sarif_of, summary, text_of
+from compilegate.check.output import NOTHING, annotations_of, json_of, sarif_of, summary, text_of
 from compilegate.check.rules.base import Severity
 from compilegate.cli.options import FILE, print_or_write, refuse_given
 from compilegate.cli.terminal.errors import RefusalError, writing
@@ -108,12 +108,12 @@ def command(
         raise RefusalError("nothing was checked: no PATH holds a Python script that can be read")
     print_or_write(f"{_FORMATS[form](checked)}\n", output)
     if output is not None:
-        click.echo(summary(checked))
+        click.echo(summary(checked) if checked.understood else NOTHING)
     raise SystemExit(0 if fail_on == _NEVER else _status(checked, Severity[fail_on.upper()]))
 
 
 def _status(checked: Checked, least: Severity) -> int:
-    if not checked.coverage.understood:
+    if not checked.understood:
         return exit_codes.REFUSED
     gravest = checked.gravest
     return 0 if gravest is None or gravest < least else _STATUS[gravest]
@@ -132,5 +132,5 @@ def _fix(paths: tuple[Path, ...], compilers: tuple[str, ...], *, write: bool) ->
             click.echo(f"{each.path}: fixed ({', '.join(each.rules)})", err=True)
     for unread in refused:
         click.echo(unread.sentence, err=True)
-    if not write and not fixed:
-        click.echo("nothing can be fixed automatically")
+    if not fixed:
+        click.echo("nothing can be fixed automatically", err=write)

@@ -1,5 +1,5 @@
 """What is known of a workload before it is trained: by its own files, and by what executions and
-profiles in the home measured. For `advise`, `validate` and `run`."""
+profiles in the home measured. For `advise` and `validate`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compilegate.advice import (
-    Advice,
+from compilegate.advice.facts import (
     Experience,
     Facts,
     Obstacle,
     Profiled,
-    Range,
-    advise,
     experiences_of,
     facts_of,
     timing_of,
 )
-from compilegate.advice.render import foretold
+from compilegate.advice.judge import Advice, advise
+from compilegate.advice.rules import Range
 from compilegate.cli.checks import design_of, image_bases
 from compilegate.cli.options import Project
 from compilegate.diagnose.jobs import OutputError
@@ -44,6 +42,16 @@ UNKNOWN = (
 )
 
 
+class Execution(NamedTuple):
+    """A finished one of the home, whose verdict is of Compilegate's kind."""
+
+    name: str
+    began: float
+    verdict: Verdict
+    seen: Observations | None
+    """None where they cannot be read."""
+
+
 def known_facts(
     project: Project,
     workload: Workload,
@@ -53,8 +61,7 @@ def known_facts(
     done: Sequence[Execution] = (),
 ) -> Facts:
     """What is known of a workload; `region` is whose prices hold, and `done` has finished
-    executions. Compilegate's own program has no obstacles, and neither has one that cannot be
-    read."""
+    executions. Compilegate's own program has no obstacles."""
     root = source_folder_of(workload, path)
     timings = (timing_of(it.name, it.began, it.seen) for it in done if it.seen is not None)
     return facts_of(
@@ -78,16 +85,6 @@ def advice_on(
     return advise(facts, experiences(project, {facts.workload: facts}, done, region))
 
 
-def expectations(project: Project, path: Path) -> list[dict[str, Any]]:
-    """What advice expects of each option for this file's workload, before it is executed, to be
-    noted with the execution; nothing where it cannot tell."""
-    try:
-        advice = advice_on(project, read_workload(path), path)
-    except CompilegateError:
-        return []
-    return foretold(advice)
-
-
 def experiences(
     project: Project,
     known: Mapping[str, Facts],
@@ -95,38 +92,23 @@ def experiences(
     region: str | None = None,
 ) -> tuple[Experience, ...]:
     """What finished executions measured, of these workloads and of others."""
-    facts: dict[str, Facts | None] = dict(known)
-    found: list[Experience] = []
+    facts, found = dict[str, Facts | None](known), list[Experience]()
+    for name in {each.verdict.workload for each in done} - set(facts):
+        path = project.workloads / f"{name}.toml"
+        facts[name] = None
+        if path.is_file():
+            with suppress(CompilegateError):
+                facts[name] = known_facts(project, read_workload(path), path, region)
     for each in done:
-        name = each.verdict.workload
-        if each.seen is None:
-            continue
-        if name not in facts:
-            facts[name] = _facts_if_declared(project, name, region)
-        found += experiences_of(each.name, each.began, each.verdict, each.seen, facts[name])
+        if each.seen is not None:
+            of = facts[each.verdict.workload]
+            found += experiences_of(each.name, each.began, each.verdict, each.seen, of)
     return tuple(found)
 
 
-def _facts_if_declared(project: Project, name: str, region: str | None) -> Facts | None:
-    path = project.workloads / f"{name}.toml"
-    try:
-        return known_facts(project, read_workload(path), path, region) if path.is_file() else None
-    except CompilegateError:
-        return None
-
-
-class Execution(NamedTuple):
-    """A finished one of the home, whose verdict is of Compilegate's kind."""
-
-    name: str
-    began: float
-    verdict: Verdict
-    seen: Observations | None
-    """None where they cannot be read."""
-
-
 def executions(home: Path) -> tuple[Execution, ...]:
-    """Those of the home, the latest first."""
+    """Those of the home, the latest first. A definition from elsewhere may write verdicts of
+    another kind, which are passed over."""
     paths = [path for place in PLACES for path in home.glob(f"{place}/*/{VERDICT_FILE}")]
     if not paths:
         return ()
@@ -134,14 +116,13 @@ def executions(home: Path) -> tuple[Execution, ...]:
     from compilegate.gate.verdict import Verdict, VerdictError  # noqa: PLC0415  pydantic takes time
 
     found = []
-    for folder in (path.parent for path in paths):
+    for path in paths:
         seen = None
         with suppress(OSError, ObservationsError):
-            seen = Observations.from_json((folder / OBSERVATIONS_FILE).read_bytes())
-        # A definition from elsewhere may write another kind.
+            seen = Observations.from_json((path.parent / OBSERVATIONS_FILE).read_bytes())
         with suppress(OSError, VerdictError):
-            verdict = Verdict.from_json((folder / VERDICT_FILE).read_bytes())
-            found.append(Execution(folder.name, _began(folder), verdict, seen))
+            verdict = Verdict.from_json(path.read_bytes())
+            found.append(Execution(path.parent.name, _began(path.parent), verdict, seen))
     return tuple(sorted(found, key=lambda each: each.began, reverse=True))
 
 
@@ -165,24 +146,18 @@ def forecast_of(workload: Workload, path: Path, home: Path) -> tuple[list[str], 
     settings, design = workload.gate, design_of(workload, path)
     verdicts = (it.verdict for it in executions(home) if it.verdict.workload == workload.name)
     pilot = next((verdict for verdict in verdicts if verdict.candidates), None)
-    measured = [
-        candidate
-        for candidate in (() if pilot is None else pilot.candidates)
-        if candidate.metrics and candidate.arm in workload.candidates
-    ]
-    lines, chances = [], []
-    for candidate in measured:
-        for chance in forecast(settings, design, candidate):
-            key = "min_speedup" if chance.of == "speed" else f"metrics.{chance.of}"
-            lines.append(f"{key}, {candidate.arm}: {in_words(chance)}")
-            chances += [chance.chance] if chance.of != "speed" else []
+    own = () if pilot is None else pilot.candidates
+    measured = [each for each in own if each.metrics and each.arm in workload.candidates]
+    found = [(arm, it) for arm in measured or [None] for it in forecast(settings, design, arm)]
+    lines = []
+    for arm, it in found:
+        key = "min_speedup" if it.of == "speed" else f"metrics.{it.of}"
+        lines.append(f"{key}{f', {arm.arm}' if arm else ''}: {in_words(it)}")
+    foreseen = {it.of for _, it in found}
+    guarded = [name for name, guard in settings.metrics.items() if guard.margin is not None]
     if not measured:
-        found = {chance.of: chance for chance in forecast(settings, design)}
-        for metric, guard in settings.metrics.items():
-            if guard.margin is not None:
-                known = in_words(found[metric]) if metric in found else UNKNOWN
-                lines.append(f"metrics.{metric}: {known}")
-        chances = [chance.chance for chance in found.values()]
+        lines += [f"metrics.{name}: {UNKNOWN}" for name in guarded if name not in foreseen]
+    chances = [it.chance for _, it in found if it.of != "speed"]
     never = never_passing(settings, design)
     return [*lines, *never], 0.0 if never else min(chances, default=None)
 
@@ -202,26 +177,20 @@ def _profiled(home: Path, workload: str) -> Profiled | None:
     found = profiles.breakdown_of(profile)
     if found.seconds <= 0:
         return None
-    scattered = found.share(found.margin)
+    scattered, launches = found.share(found.margin), found.share(found.of_kind(profiles.LAUNCHES))
+    computing = sum(map(found.of_part, profiles.PARTS))
+    part = min(launches / computing, 1.0) if computing > 0 else 0.0
 
-    def together(*parts: str) -> Range:
-        share = sum(map(found.of_part, parts))
+    def about(share: float) -> Range:
         return Range(max(share - scattered, 0.0), min(share + scattered, 1.0))
 
-    computing = together(*profiles.PARTS)
-    own = sum(map(found.of_part, profiles.PARTS))
-    launches = found.share(found.of_kind(profiles.LAUNCHES))
-    part = min(launches / own, 1.0) if own > 0 else 0.0
-    return Profiled(
-        parts={
-            "compute": computing.times(1.0 - part),
-            "launches": computing.times(part),
-            "data": together(profiles.DATA, profiles.COPIES),
-            "communication": together(profiles.COMMUNICATION),
-            "other": together(profiles.BETWEEN),
-        },
-        hardware=profile.hardware,
-    )
+    return profile.hardware, {
+        "compute": about(computing).times(1.0 - part),
+        "launches": about(computing).times(part),
+        "data": about(found.of_part(profiles.DATA) + found.of_part(profiles.COPIES)),
+        "communication": about(found.of_part(profiles.COMMUNICATION)),
+        "other": about(found.of_part(profiles.BETWEEN)),
+    }
 
 
 @lru_cache(maxsize=512)

@@ -232,8 +232,7 @@ def _profile_workload(project: Project, name: str, options: Options) -> Path | N
 def _refuse_without_phases(declared: Workload, path: Path, arm: str) -> None:
     """Refuse a program that imports another framework, and not torch: it takes no step that could
     be seen. Refuse a compiler that traces whole steps."""
-    from compilegate.advice import facts_of  # noqa: PLC0415
-    from compilegate.advice.facts import BESIDE_OTHERS  # noqa: PLC0415
+    from compilegate.advice.facts import BESIDE_OTHERS, facts_of  # noqa: PLC0415
     from compilegate.pipelines.staging import imported_libraries  # noqa: PLC0415
 
     framework = facts_of(declared, libraries=imported_libraries(declared, path)).framework

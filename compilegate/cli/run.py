@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -191,14 +191,11 @@ def command(project: Project, workload: str | None, *, arms: str | None, **given
     if options.resume and arms is not None:
         raise click.UsageError("--arms: a resumed execution keeps its own arms")
     declared, path = (None, Path()) if workload is None else project.load(workload)
-    definition, expected = None, []
+    definition = None
     if declared is not None and options.resume is None:
-        from compilegate.cli.measured import expectations  # noqa: PLC0415  reads tables
-
         definition = _compiled(declared, path, project, arms)
-        expected = expectations(project, path)  # taken down before anything is measured
     name = "" if declared is None else declared.name
-    executor, reference = begun(options, project, name, definition, expected)
+    executor, reference = begun(options, project, name, definition)
     result, status = followed(executor, reference, options)
     state = None if declared is None else settle_failed(declared, project.home, result)
     if state is not None and state.rescue:
@@ -219,11 +216,7 @@ def refuse_nothing_to_run(options: RunOptions, given: object, missing: str) -> N
 
 
 def begun(
-    options: RunOptions,
-    project: Project,
-    name: str,
-    definition: str | None,
-    expected: Sequence[Mapping[str, Any]] = (),
+    options: RunOptions, project: Project, name: str, definition: str | None
 ) -> tuple[LocalExecutor, str]:
     """Start an execution of a definition, and note where it comes from. Without a definition resume
     the one that `--resume` names, or the newest unfinished one of the pipeline `name`."""
@@ -231,7 +224,7 @@ def begun(
     if definition is not None:
         executor = options.executor(project, definition)
         reference = executor.start(name, given)
-        note_origin(executor.read(reference).folder, expected)
+        note_origin(executor.read(reference).folder)
         return executor, reference
     if options.until or options.skip or options.data:
         raise click.UsageError(

@@ -50,8 +50,6 @@ class About:
     """Whether the project had changes that were not committed."""
     command: str | None = None
     """What starts the same again."""
-    expected: tuple[tuple[str, str], ...] = ()
-    """(arm, what advice expected of it beside what was measured)."""
     models: tuple[str, ...] = ()
     """The models that it registered: `GROUP/VERSION, APPROVAL`."""
 
@@ -75,7 +73,6 @@ def facts_of(about: About) -> Facts:
         ("Execution", about.execution_id),
         ("Commit", commit),
         ("Data", about.data),
-        *((f"Advice on {arm}", sentence) for arm, sentence in about.expected),
         ("Run it again", about.command),
     )
     return [(name, value) for name, value in facts if value is not None]

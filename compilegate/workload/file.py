@@ -813,12 +813,6 @@ class Advice(Table):
     """How long one training job of the baseline takes. Left out, finished executions say it."""
     bottleneck: Bottleneck | None = None
     """What takes the largest part of a step's time."""
-    data_share: Share | None = None
-    """Share of a step that waits for data, from 0 to 1, as a profile measured it."""
-    communication_share: Share | None = None
-    """Share of a step that waits for other GPUs or instances."""
-    launch_share: Share | None = None
-    """Share of a step in which the GPU waits for the host to launch kernels."""
     shapes: Shapes | None = None
     """Whether each step has the same shapes, one of a few, or others every time. Left out, the
     padding of the built-in program says it."""
@@ -828,27 +822,11 @@ class Advice(Table):
     """Left out, the model's name says it."""
     model: Text | None = None
     """The model's name on the hub, to find it among the models that AWS tested."""
-    instance_count: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """Machines that one job trains on, where no arm says it."""
     usd_per_hour: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] | None = None
     """What an hour of one instance costs you. Left out, the catalog's price holds."""
     engineer_hours: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] | None = None
-    """What a person spends on trying an option; left out, a range is assumed for each."""
-    usd_per_engineer_hour: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] | None = (
-        None
-    )
-    """What an hour of that person costs; 0 leaves people's time out of the sum."""
-
-    @model_validator(mode="after")
-    def _shares_are_parts_of_one_step(self) -> Self:
-        shares = (self.data_share, self.communication_share, self.launch_share)
-        total = sum(share or 0.0 for share in shares)
-        if total > 1 + 1e-9:
-            raise ValueError(
-                f"data_share, communication_share and launch_share add up to {total:g}, expected "
-                "1 at most: they are parts of one step"
-            )
-        return self
+    """What a person spends on trying an option, at 100 dollars an hour; 0 leaves it out of the sum.
+    Left out, some hours are assumed for each option."""
 
 
 class Budget(Table):

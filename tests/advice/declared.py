@@ -6,14 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from compilegate.advice import Experience, Facts, Range, Timing, facts_of
-from compilegate.advice.facts import Machine
+from compilegate.advice.facts import Experience, Facts, Machine, Timing, facts_of
+from compilegate.advice.rules import Range
 from compilegate.workload import read_workload
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 KNOWN = 'runs_per_week = 3\nhours = 6\nbottleneck = "compute"'
 """What people say of the article's first workload."""
-TORCH, TREES = frozenset({"torch"}), frozenset({"xgboost"})
 
 BUILT_IN = """
 [data]
@@ -36,19 +35,21 @@ folder = "data"
 
 [program]
 folder = "{name}"
-image = "{image}"
+image = "training"
 
 [program.hyperparameters]
 model_name = "{model}"
-{hyperparameters}
 """
-REST = """
+WORKLOAD = """
+name = "{name}"
+description = "A workload."
+seeds = [1, 2]
+{program}
 [arms.baseline]
 compiler = "eager"
 batch_size = {batch}
 learning_rate = 2e-5
 precision = "{precision}"
-{baseline}
 {machines}
 
 {arms}
@@ -57,7 +58,7 @@ precision = "{precision}"
 instance_type = "{instance}"
 {compute}
 
-[gate.metrics.{metric}]
+[gate.metrics.log_loss]
 direction = "lower"
 margin = 0.05
 
@@ -71,32 +72,27 @@ def declared(folder: Path, *, program: bool = False, **changes: Any) -> Path:
     the team. `gpus` are the instances and the processes of each."""
     given = {
         "name": "bert",
-        "seeds": [1, 2],
         "model": "bert-base-cased",
         "tokens": 128,
-        "image": "training",
-        "hyperparameters": "",
         "batch": 32,
         "precision": "fp16",
-        "baseline": "" if program else 'padding = "max"',
         "gpus": (8, 8),
         "arms": "",
         "instance": "ml.g5.48xlarge",
         "compute": "",
-        "metric": "mse" if program else "log_loss",
         "advice": KNOWN,
         **changes,
     }
-    instances, processes = given["gpus"]
-    many = f'distribution = "torchrun"\ninstance_count = {instances}\nprocesses = {processes}'
-    given["machines"] = many if (instances, processes) != (1, 1) else ""
-    head = 'name = "{name}"\ndescription = "A workload."\nseeds = {seeds}\n'
+    given["machines"] = "" if program else 'padding = "max"\n'
+    if given["gpus"] != (1, 1):
+        many = 'distribution = "torchrun"\ninstance_count = {}\nprocesses = {}'
+        given["machines"] += many.format(*given["gpus"])
     if program:
         (folder / given["name"]).mkdir(exist_ok=True)
         (folder / given["name"] / "train.py").write_text("import torch\n", encoding="utf-8")
-    text = (head + (PROGRAM if program else BUILT_IN) + REST).format(**given)
+    given["program"] = (PROGRAM if program else BUILT_IN).format(**given)
     path = folder / f"{given['name']}.toml"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(WORKLOAD.format(**given), encoding="utf-8")
     return path
 
 
@@ -107,19 +103,21 @@ def known(folder: Path, **changes: Any) -> Facts:
     return facts_of(read_workload(declared(folder, **changes)), now=NOW, **about)
 
 
-HERE = Machine("ml.g5.48xlarge", "NVIDIA A10G")
 LAPTOP = Machine(None, None)
+MEASURED: dict[str, Any] = {
+    "execution": "k3v9x0qhw2ta",
+    "started": 1.0,
+    "workload": "bert",
+    "machine": Machine("ml.g5.48xlarge", "NVIDIA A10G"),
+    "batch_size": 32,
+    "precision": "fp16",
+}
 
 
 def experience(**changes: Any) -> Experience:
     """An execution of the article's BERT that passed at 1.35 to 1.43 times."""
-    given: dict[str, Any] = {
-        "execution": "k3v9x0qhw2ta",
-        "started": 1.0,
-        "workload": "bert",
-        "machine": HERE,
-        "batch_size": 32,
-        "precision": "fp16",
+    given = {
+        **MEASURED,
         "arm": "compiled",
         "option": "torch-compile",
         "outcome": "pass",
@@ -132,23 +130,11 @@ def experience(**changes: Any) -> Experience:
         "sequence_length": 128,
         "family": "transformer",
         "shapes": "static",
-        **changes,
     }
-    return Experience(**given)
+    return Experience(**(given | changes))
 
 
 def timing(**changes: Any) -> Timing:
     """How long the baseline of that execution trained."""
-    given: dict[str, Any] = {
-        "execution": "k3v9x0qhw2ta",
-        "started": 1.0,
-        "workload": "bert",
-        "machine": HERE,
-        "batch_size": 32,
-        "precision": "fp16",
-        "hours": Range(6.1, 6.2),
-        "steps": 60_000,
-        "step_seconds": 0.37,
-        **changes,
-    }
-    return Timing(**given)
+    given = {**MEASURED, "hours": Range(6.1, 6.2), "steps": 60_000}
+    return Timing(**(given | changes))

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from compilegate.advice import Obstacle, Stance, Verdict, advise
+from compilegate.advice.facts import Obstacle
+from compilegate.advice.judge import Stance, Verdict, advise
 from compilegate.advice.render import in_the_way
 from compilegate.cli import main
 from compilegate.rules import table
 from compilegate.workload import read_workload
-from tests.advice.declared import KNOWN, TORCH, TREES, declared, known
+from tests.advice.declared import KNOWN, declared, known
 
 SHORT = 'runs_per_week = 3\nhours = 0.25\nbottleneck = "compute"'
 
@@ -62,6 +63,9 @@ def test_an_answer_is_four_lines_and_the_rest_is_folded(folder):
 
 def test_all_workloads_are_told_where_to_start(folder):
     (folder / "broken.toml").write_text("name = 3", encoding="utf-8")
+    execution = folder / "home" / "executions" / "abc"
+    execution.mkdir(parents=True)
+    (execution / "verdict.json").write_text("{}", encoding="utf-8")  # of another kind
     printed = asked(folder, "--all").output
     assert "Start with bert: SageMaker Training Compiler." in printed
     rows = [line.split()[0] for line in printed.splitlines() if line.startswith("  ")]
@@ -96,30 +100,6 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(folder, words, told):
     assert told in result.output + result.stderr
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("hours = 0", "0.001"),
-        ("usd_per_hour = 1e300", "1000000"),
-        ('bottleneck = "gpu"', "compute"),
-        ("data_share = 0.7\ncommunication_share = 0.7", "add up to 1.4"),
-        ("hurs = 3", "hours"),
-    ],
-)
-def test_a_wrong_key_of_advice_is_named(folder, line, told):
-    declared(folder, advice=line)
-    result = asked(folder, "bert")
-    assert result.exit_code == 2
-    assert told in result.output + result.stderr
-
-
-def test_files_of_the_home_that_are_no_verdict_are_passed_over(folder):
-    execution = folder / "home" / "executions" / "abc"
-    execution.mkdir(parents=True)
-    (execution / "verdict.json").write_text("{}", encoding="utf-8")
-    assert asked(folder, "bert").exit_code == 0
-
-
 def test_one_price_holds_wherever_something_is_priced(tmp_path):
     """A plan and the gate take the prices that the file declares, as advice does."""
     path = declared(tmp_path, advice=f"{KNOWN}\nusd_per_hour = 9")
@@ -140,6 +120,7 @@ def test_one_price_holds_wherever_something_is_priced(tmp_path):
         ({"timm", "sklearn"}, "", "pytorch"),
         ({"sklearn"}, "", "scikit-learn"),
         ({"sklearn", "ours"}, 'framework = "pytorch"', "pytorch"),
+        ({"flax", "optax"}, 'framework = "pytorch"', "pytorch"),  # that decides nothing
         ({"tensorflow"}, "", "tensorflow"),
         ({"ours"}, "", None),
     ],
@@ -148,15 +129,10 @@ def test_the_framework_is_what_a_program_imports_or_people_say(
     tmp_path, libraries, told, framework
 ):
     facts = known(tmp_path, program=True, advice=told, libraries=frozenset(libraries))
+    doubtful = not libraries.isdisjoint({"transformers", "optax"})
     assert facts.framework.value == framework
-    assert facts.framework.known == (framework is not None and "transformers" not in libraries)
-
-
-def test_what_people_say_against_their_programs_imports_decides_nothing(tmp_path):
-    told = f'{KNOWN}\nframework = "pytorch"'
-    found = known(tmp_path, program=True, advice=told, libraries=TREES).framework
-    assert not found.known
-    assert "but the program imports xgboost" in found.source
+    assert facts.framework.known == (framework is not None and not doubtful)
+    assert ("but the program imports flax" in facts.framework.source) is ("optax" in libraries)
 
 
 # What the check found in the workload's own script.
@@ -209,13 +185,6 @@ def test_validate_names_an_arm_that_will_not_pay_or_whose_script_stands_in_the_w
     assert "the script stands in the way of torch.compile: program/train.py:14:5" in said
 
 
-def test_an_arm_on_a_processor_is_no_mistake(tmp_path):
-    """`compilegate init` writes such a one: torch.compile compiles for processors, too."""
-    arm = '[arms.compiled]\ncompiler = "inductor"\nbatch_size = 32\nlearning_rate = 2e-5\n'
-    given = {"instance": "ml.m5.xlarge", "precision": "fp32", "gpus": (1, 1), "advice": ""}
-    assert in_the_way(advise(known(tmp_path, arms=arm, **given))) is None
-
-
 def test_the_command_reads_the_workloads_own_script(tmp_path):
     path = declared(tmp_path, program=True, advice="hours = 18", gpus=(1, 1))
     (tmp_path / path.stem / "train.py").write_text(DISCARDED, encoding="utf-8")
@@ -225,4 +194,4 @@ def test_the_command_reads_the_workloads_own_script(tmp_path):
     (first, *_) = option["obstacles"]
     assert first["severity"] == "error"
     assert first["sentence"].startswith(f"{path.stem}/train.py:5:1: ")
-    assert told["facts"]["framework"]["value"] in TORCH | {"pytorch"}
+    assert told["facts"]["framework"]["value"] == "pytorch"

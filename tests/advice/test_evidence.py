@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from compilegate.advice import (
-    Experience,
-    Profiled,
-    Range,
-    Verdict,
-    advise,
-    experiences_of,
-    timing_of,
-)
 from compilegate.advice.effects import Basis
-from compilegate.advice.facts import Machine
-from compilegate.advice.judge import OptionAdvice
-from compilegate.advice.render import answer, beside_outcome, foretold, in_the_way
+from compilegate.advice.facts import Experience, Machine, experiences_of, timing_of
+from compilegate.advice.judge import OptionAdvice, Verdict, advise
+from compilegate.advice.render import in_the_way
+from compilegate.advice.rules import Range
 from compilegate.cli import main
 from compilegate.gate.observations import observe
 from tests.advice.declared import LAPTOP, declared, experience, known, timing
 from tests.gate.conftest import build_execution
+
+OPEN = Verdict.BENCHMARK
 
 
 def torch_compile(folder: Path, *measured: Experience, **changes: Any) -> OptionAdvice:
@@ -37,37 +30,25 @@ def torch_compile(folder: Path, *measured: Experience, **changes: Any) -> Option
     [
         ({}, Verdict.ENABLE, "the gate passed it", (0.99, 1.0)),
         ({"speedup": Range(1.02, 1.08), "estimate": 1.05}, Verdict.OFF, "less than", (0, 0.05)),
-        (
-            {"speedup": Range(1.12, 1.18), "estimate": 1.15},
-            Verdict.BENCHMARK,
-            "borderline",
-            (0.9, 1),
-        ),
-        (
-            {"speedup": Range(0.9, 1.34), "estimate": 1.1},
-            Verdict.BENCHMARK,
-            "borderline",
-            (0.4, 0.6),
-        ),
+        ({"speedup": Range(1.12, 1.18), "estimate": 1.15}, OPEN, "borderline", (0.9, 1)),
+        ({"speedup": Range(0.9, 1.34), "estimate": 1.1}, OPEN, "borderline", (0.4, 0.6)),
         ({"outcome": "fail", "regression": "accuracy fell."}, Verdict.OFF, "worse", (0.99, 1)),
-        ({"outcome": "inconclusive"}, Verdict.BENCHMARK, "inconclusive", (0.99, 1)),
+        ({"outcome": "inconclusive"}, OPEN, "inconclusive", (0.99, 1)),
     ],
 )
-def test_the_thresholds_are_held_against_the_interval(tmp_path, changes, verdict, words, chance):
-    found = torch_compile(tmp_path, experience(**changes))
+def test_the_newest_interval_is_held_against_the_thresholds(
+    tmp_path, changes, verdict, words, chance
+):
+    older = experience(speedup=Range(1.0, 1.05), estimate=1.02, started=0.5)
+    found = torch_compile(tmp_path, older, experience(**changes))
     assert found.verdict is verdict
     assert words in found.reason
     assert found.chance is not None
     assert chance[0] <= found.chance <= chance[1]
-    assert found.effect is not None
-    assert found.effect.basis is Basis.MEASURED
+    assert found.outcome is not None
+    assert found.outcome.effect.basis is Basis.MEASURED
     assert found.outcome is not None
     assert found.outcome.benchmark_jobs == 0  # it has been paid for
-
-
-def test_the_newest_execution_counts(tmp_path):
-    newer = experience(execution="newer", started=2.0, speedup=Range(1.0, 1.05), estimate=1.02)
-    assert torch_compile(tmp_path, newer, experience()).verdict is Verdict.OFF
 
 
 @pytest.mark.parametrize(
@@ -83,10 +64,12 @@ def test_a_gain_under_other_conditions_is_widened_says_so_and_enables_nothing(
     tmp_path, changes, words
 ):
     found = torch_compile(tmp_path, experience(speedup=Range(1.9, 2.1), estimate=2.0, **changes))
-    assert found.effect is not None
-    assert found.effect.basis is Basis.ELSEWHERE
-    assert words in found.effect.sentence
-    assert (found.effect.speedup.low, found.effect.speedup.high) == pytest.approx((1.0, 2.1))
+    assert found.outcome is not None
+    assert found.outcome.effect.basis is Basis.ELSEWHERE
+    assert words in found.outcome.effect.sentence
+    assert (found.outcome.effect.speedup.low, found.outcome.effect.speedup.high) == pytest.approx(
+        (1.0, 2.1)
+    )
     assert found.verdict is Verdict.BENCHMARK
 
 
@@ -96,11 +79,11 @@ def test_similar_workloads_stand_in_say_where_they_differ_and_enable_nothing(tmp
         experience(workload="mails", speedup=Range(1.6, 1.7), estimate=1.65),
     ]
     found = torch_compile(tmp_path, *others)
-    assert found.effect is not None
-    assert found.effect.basis is Basis.SIMILAR
-    assert found.effect.speedup == Range(1.35, 1.7)
-    assert "2 of 2 were surely 1.10" in found.effect.sentence
-    assert "at a batch of 64, not 32" in found.effect.sentence
+    assert found.outcome is not None
+    assert found.outcome.effect.basis is Basis.SIMILAR
+    assert found.outcome.effect.speedup == Range(1.35, 1.7)
+    assert "2 of 2 were surely 1.10" in found.outcome.effect.sentence
+    assert "at a batch of 64, not 32" in found.outcome.effect.sentence
     assert found.verdict is Verdict.BENCHMARK
     assert advise(known(tmp_path)).option("training-compiler").verdict is Verdict.ENABLE
     slower = experience(workload="reviews", option="training-compiler", speedup=Range(0.9, 1.02))
@@ -109,31 +92,23 @@ def test_similar_workloads_stand_in_say_where_they_differ_and_enable_nothing(tmp
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"family": "vision"},
-        {"shapes": "varying"},
-        {"precision": "fp32"},
-        {"machine": Machine("ml.p4d.24xlarge", "NVIDIA A100")},
-        {"family": None},
-    ],
+    ("name", "value"), [("family", "vision"), ("family", None), ("shapes", "varying")]
 )
-def test_what_differs_in_family_shapes_precision_or_instance_says_nothing(tmp_path, changes):
-    found = torch_compile(tmp_path, experience(workload="reviews", **changes))
-    assert found.effect is not None
-    assert found.effect.basis is Basis.PUBLISHED
+def test_what_differs_in_family_or_shapes_says_nothing(tmp_path, name, value):
+    found = torch_compile(tmp_path, experience(workload="reviews", **{name: value}))
+    assert found.outcome is not None
+    assert found.outcome.effect.basis is Basis.PUBLISHED
 
 
 TOLD = 'runs_per_week = 3\nbottleneck = "compute"'
 
 
-def test_an_execution_says_how_long_a_run_is_and_how_many_steps_repay_compiling(tmp_path):
+def test_an_execution_says_how_long_a_run_is_and_how_many_steps_it_has(tmp_path):
     facts = known(tmp_path, advice=TOLD, timings=[timing()])
     assert facts.hours.value == Range(6.1, 6.2)
+    assert "60,000 steps" in facts.hours.source
     advice = advise(facts, [experience()])
     assert "dollars" not in {each.name for each in advice.missing}
-    said = answer(advice, advice.option("torch-compile"))["what decides"]
-    assert "repaid after 180 steps at best, 1,564 at worst of 60,000" in said
 
 
 @pytest.mark.parametrize(
@@ -175,32 +150,15 @@ def test_a_profile_counts_on_the_machine_that_it_was_taken_on(tmp_path):
     shares = {"compute": Range(0.2, 0.24), "launches": Range(0.05, 0.07), "data": Range(0.6, 0.7)}
     parts = {**shares, "communication": Range(0.0, 0.0), "other": Range(0.02, 0.05)}
     told = "runs_per_week = 3\nhours = 6"
-    here = known(tmp_path, advice=told, profiled=Profiled(parts=parts, hardware="NVIDIA A10G (8)"))
+    here = known(tmp_path, advice=told, profiled=("NVIDIA A10G (8)", parts))
     assert here.bottleneck.value == "data"
     found = advise(here).option("training-compiler")
     assert found.verdict is Verdict.OFF
     assert found.outcome is not None
     assert found.outcome.saved_share.high <= 0.24 + 0.07
-    there = known(tmp_path, advice=told, profiled=Profiled(parts=parts, hardware="AMD EPYC"))
+    there = known(tmp_path, advice=told, profiled=("AMD EPYC", parts))
     assert there.bottleneck.value is None
     assert "another machine" in there.bottleneck.source
-
-
-@pytest.mark.parametrize(
-    ("measured", "said"),
-    [
-        (Range(1.35, 1.43), "as expected"),
-        (Range(1.61, 1.70), "not as expected"),
-        (Range(0.80, 0.99), "not as expected"),
-    ],
-)
-def test_what_was_expected_stands_beside_what_came_out(tmp_path, measured, said):
-    expected = json.loads(json.dumps(foretold(advise(known(tmp_path)))))
-    ((arm, sentence),) = beside_outcome(expected, [experience(speedup=measured)])
-    assert arm == "compiled"
-    assert sentence.endswith(f", {said}")
-    assert "1.00 to 1.60 times as fast was expected for ml.g5.48xlarge (published)" in sentence
-    assert list(beside_outcome([], [experience()])) == []
 
 
 @pytest.mark.slow
@@ -210,24 +168,19 @@ def test_what_the_gate_wrote_is_read_as_experience():
     (found,) = experiences_of("k3v9x0qhw2ta", 1.0, verdict, seen, None)
     assert (found.workload, found.arm, found.option) == ("topics", "fast", "torch-compile")
     assert (found.outcome, found.regression) == ("pass", None)
-    assert found.speedup.holds(1.5)
-    assert found.speedup.holds(found.estimate)
+    assert found.speedup.low < 1.5 < found.speedup.high
+    assert found.speedup.low < found.estimate < found.speedup.high
     assert found.compile_seconds is not None
     assert found.same_batch
     timed = timing_of("k3v9x0qhw2ta", 1.0, seen)
     assert timed is not None
     assert timed.steps > 0
     assert timed.hours.low > 0
-
-
-@pytest.mark.slow
-def test_a_model_that_got_worse_is_a_regression():
     execution = build_execution(worse_by=0.05)
     seen = observe(execution.experiment, execution.records)
-    (found,) = experiences_of("k3v9x0qhw2ta", 1.0, execution.judge(), seen, None)
-    assert found.outcome == "fail"
-    assert found.regression is not None
-    assert "accuracy" in found.regression
+    (worse,) = experiences_of("k3v9x0qhw2ta", 1.0, execution.judge(), seen, None)
+    assert worse.outcome == "fail"
+    assert "accuracy" in str(worse.regression)
 
 
 @pytest.mark.slow

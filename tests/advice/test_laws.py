@@ -11,13 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.advice import Facts, Range, Stance, Verdict, advise
 from compilegate.advice.effects import Basis, Effect, outcome_of, share_of
-from compilegate.advice.facts import Fact, Standing, parts_of_step
-from compilegate.advice.judge import scale
+from compilegate.advice.facts import Fact, Facts, parts_of_step
+from compilegate.advice.judge import Stance, Verdict, advise, rank
 from compilegate.advice.render import advice_document, advice_text, in_the_way, portfolio_text
-from compilegate.advice.rules import PARTS, Part, rules
-from compilegate.workload import Advice as Told
+from compilegate.advice.rules import PARTS, Part, Range, rules
 from compilegate.workload.file import Bottleneck
 from tests.advice.declared import experience, known
 
@@ -32,16 +30,7 @@ def ranges(draw: st.DrawFn, ends: st.SearchStrategy[float]) -> Range:
     return Range(low, high)
 
 
-@st.composite
-def tolds(draw: st.DrawFn) -> Told:
-    """Any table [advice], mostly with holes."""
-    parts = [draw(st.none() | st.floats(0, 0.33)) for _ in range(3)]
-    return Told(
-        bottleneck=draw(st.none() | st.sampled_from(get_args(Bottleneck))),
-        data_share=parts[0],
-        communication_share=parts[1],
-        launch_share=parts[2],
-    )
+BOTTLENECKS = st.none() | st.sampled_from(get_args(Bottleneck))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +41,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Facts:
 @st.composite
 def changes(draw: st.DrawFn) -> dict[str, Any]:
     """Any workload, as far as it may be known."""
-    bottleneck, parts = parts_of_step(draw(tolds()))
+    bottleneck = draw(BOTTLENECKS)
 
     def fact(values: st.SearchStrategy[Any]) -> Fact[Any]:
         return Fact(draw(st.none() | values), "somebody says so", assumed=draw(st.booleans()))
@@ -63,8 +52,8 @@ def changes(draw: st.DrawFn) -> dict[str, Any]:
         "family": fact(st.sampled_from(["transformer", "vision", "diffusion", "custom"])),
         "model": draw(st.sampled_from([None, "bert-base-uncased", "somebody/their-own"])),
         "instances": draw(st.integers(1, 8)),
-        "bottleneck": bottleneck,
-        "parts": parts,
+        "bottleneck": Fact(bottleneck, "somebody says so"),
+        "parts": parts_of_step(bottleneck),
         "shapes": fact(st.sampled_from(["static", "few", "varying"])),
         "hours": fact(ranges(st.floats(0.01, 600))),
         "precision": draw(st.sampled_from(["fp32", "fp16", "bf16"])),
@@ -76,25 +65,22 @@ def changes(draw: st.DrawFn) -> dict[str, Any]:
 
 def changed(bert: Facts, change: dict[str, Any]) -> Facts:
     change = dict(change)
-    asked = dataclasses.replace(bert.asked, instance_type=change.pop("instance_type"))
+    asked = {key: change.pop(key) for key in ("instance_type", "model")}
+    asked = dataclasses.replace(bert.asked, **asked)
     return dataclasses.replace(bert, asked=asked, needs=(), **change)
 
 
-@given(told=tolds(), attacked=st.sampled_from([("compute",), ("compute", "launches"), ("data",)]))
+@given(
+    told=BOTTLENECKS, attacked=st.sampled_from([("compute",), ("compute", "launches"), ("data",)])
+)
 def test_the_parts_of_a_step_add_up_to_one(told, attacked: tuple[Part, ...]):
-    _, parts = parts_of_step(told)
+    parts = parts_of_step(told)
     assert set(parts) == set(PARTS)
     assert sum(each.low for each in parts.values()) <= 1 + 1e-9
     assert sum(each.high for each in parts.values()) >= 1 - 1e-9
     rest = tuple(part for part in PARTS if part not in attacked)
     own, others = share_of(parts, attacked), share_of(parts, rest)
     assert (own.low + others.high, own.high + others.low) == pytest.approx((1, 1))
-
-
-@given(share=ranges(st.floats(0, 1)), speedup=ranges(st.floats(0.01, 100)))
-def test_no_speedup_saves_more_than_the_share_it_attacks(share, speedup):
-    effect = Effect(basis=Basis.ASSUMED, sentence="", attacked=share, speedup=speedup)
-    assert 1 - effect.time_ratio.low <= share.high + 1e-9
 
 
 @given(change=changes(), more=st.floats(1, 50), compiling=ranges(st.floats(0, 9000)))
@@ -105,7 +91,7 @@ def test_more_runs_never_lower_a_gain_and_longer_runs_repay_compiling_sooner(
     effect = Effect(
         basis=Basis.ASSUMED, sentence="", speedup=Range(1.2, 1.5), compile_seconds=compiling
     )
-    asked = {"arms": 1, "engineer_hours": Range(1, 2)}
+    asked = {"arms": 1, "engineer_hours": 1.0}
     before = outcome_of(facts, effect, **asked)
     runs, hours = facts.runs_per_week, facts.hours
     if runs.value is not None:
@@ -123,7 +109,7 @@ def test_a_benchmark_counts_every_seed_and_the_candidates_own_compilation(bert, 
     facts = dataclasses.replace(bert, seeds=seeds)
     hour = {"basis": Basis.ASSUMED, "sentence": "", "speedup": Range(1, 1)}
     effect = Effect(compile_seconds=Range(3600, 3600), **hour)
-    outcome = outcome_of(facts, effect, arms=2, engineer_hours=Range(0, 0))
+    outcome = outcome_of(facts, effect, arms=2, engineer_hours=0.0)
     jobs = 2 * seeds + seeds - 1  # one job of the baseline would run anyway
     assert outcome.benchmark_jobs == jobs
     assert outcome.benchmark_hours == Range(jobs * 6 + 2 * seeds, jobs * 6 + 2 * seeds)
@@ -138,7 +124,8 @@ def test_what_is_not_known_makes_no_verdict_confident(bert, change):
             assert not stances & {Stance.OPEN, Stance.AGAINST, Stance.STOPS}
         if option.verdict is Verdict.OFF:
             stops = [each for each in option.considerations if each.stance is Stance.STOPS]
-            assert {each.standing for each in stops} == {Standing.KNOWN}
+            assert stops
+            assert all(each.known for each in stops)
 
 
 @given(change=changes())
@@ -147,7 +134,7 @@ def test_all_options_stand_on_one_scale_and_can_be_shown(bert, change):
     advice = advise(facts, [experience()])
     assert {each.name for each in advice.options} == {each.name for each in rules().options}
     for before, after in itertools.pairwise(advice.options):
-        assert scale(before) <= scale(after)
+        assert rank(before) <= rank(after)
     opened = {
         it.of for each in advice.to_do for it in each.considerations if it.stance is Stance.OPEN
     }

@@ -46,7 +46,7 @@ def test_what_is_followed_is_named_and_what_is_not_is_named(tmp_path: Path) -> N
     checked = check(tmp_path, "xla", "neuron", train=script, helpers="def note(value): pass\n")
     assert coverage_line(checked) == (
         f"read: the training loop {tmp_path}/train.py:8-9; followed: step, note; "
-        "not followed: elsewhere.augment; rules of xla, neuron"
+        "not followed: elsewhere.augment, model; rules of xla, neuron"
     )
 
 
@@ -66,4 +66,4 @@ def test_jobs_and_compiled_functions_are_understood_without_a_loop(
 ) -> None:
     checked = check(tmp_path, train=script)
     assert text_of(checked).splitlines()[0] == line
-    assert ("no findings" in text_of(checked)) == checked.coverage.understood == (line != NOTHING)
+    assert ("no findings" in text_of(checked)) == checked.understood == (line != NOTHING)

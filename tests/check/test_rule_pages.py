@@ -99,7 +99,7 @@ def test_the_page_says_what_the_table_says(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_the_bad_examples_are_found(rule: Rule, tmp_path: Path) -> None:
     for which, each in checked(rule, "Bad", tmp_path):
-        assert each.coverage.understood, which
+        assert each.understood, which
         assert rule.name in {finding.rule for finding in each.findings}, which
 
 
@@ -107,7 +107,7 @@ def test_the_bad_examples_are_found(rule: Rule, tmp_path: Path) -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_the_good_examples_are_clean(rule: Rule, tmp_path: Path) -> None:
     for which, each in checked(rule, "Good", tmp_path):
-        assert each.coverage.understood, which
+        assert each.understood, which
         grave = [
             f"{finding.place}: {finding.message} [{finding.rule}]"
             for finding in each.findings

@@ -1,4 +1,4 @@
-"""The page once its execution has ended: its date, the command, what advice expected."""
+"""The page once its execution has ended: its date and the command."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.gate.observations import observe
 from tests.gate.conftest import build_execution
-
-EXPECTED = {
-    "option": "torch-compile",
-    "speedup": {"low": 1.0, "high": 1.2},
-    "rests_on": "published",
-    "machine": "ml.g5.xlarge",
-}
 
 
 def result_in(folder: Path, *steps: StepResult) -> ExecutionResult:
@@ -45,19 +38,16 @@ def started_by(folder: Path, *arguments: str) -> None:
     """Note what started the execution, as a command does."""
     with click.Context(click.Command("run")) as context:
         context.meta[ARGUMENTS] = arguments
-        note_origin(folder, [EXPECTED])
+        note_origin(folder)
 
 
 @pytest.mark.slow
 def test_the_page_gets_what_only_the_outside_knows(tmp_path: Path) -> None:
-    """Its date, its command, and what advice expected of what was measured."""
     execution = build_execution(speedup=1.5)
     (tmp_path / "verdict.json").write_text(execution.judge().to_json())
     observed = observe(execution.experiment, execution.records)
     (tmp_path / "observations.json").write_text(observed.to_json())
     started_by(tmp_path, "run", "news topics", "--max-parallel=2")
-    (noted,) = read_origin(tmp_path).expected
-    assert noted == EXPECTED
     assert complete_page(result_in(tmp_path), ["news/3, Approved"])
     page = html.unescape((tmp_path / "report.html").read_text())
     for shown in (
@@ -66,7 +56,6 @@ def test_the_page_gets_what_only_the_outside_knows(tmp_path: Path) -> None:
         "s3://bucket/data/news/b9983e22",
         "compilegate run 'news topics' --max-parallel=2",
         "news/3, Approved",
-        "1.00 to 1.20 times as fast was expected for ml.g5.xlarge (published)",
     ):
         assert shown in page, shown
     for name in ("report.html", "report.md"):
@@ -112,10 +101,7 @@ def test_the_commit_is_noted_and_whether_there_were_other_changes(
         (tmp_path / "file").write_text("two")
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["{", "[]", '{"command": "x"}', '{"command": 1, "commit": 2, "changed": 0, "expected": 3}'],
-)
+@pytest.mark.parametrize("text", ["{", "[]", '{"command": "x"}'])
 def test_an_origin_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
     assert read_origin(tmp_path) == Origin()
     (tmp_path / "origin.json").write_text(text)

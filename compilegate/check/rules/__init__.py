@@ -3,11 +3,7 @@
 from compilegate.check.rules import compiling, estimators, shapes, step, xla
 from compilegate.check.rules.base import Rule
 
-RULES: tuple[Rule, ...] = (
-    *step.RULES,
-    *shapes.RULES,
-    *compiling.RULES,
-    *xla.RULES,
-    *estimators.RULES,
-)
+_MODULES = (step, shapes, compiling, xla, estimators)
+_NAMED = [each for module in _MODULES for each in vars(module).values()]
+RULES = tuple(each for each in _NAMED if isinstance(each, Rule))
 BY_NAME = {each.name: each for each in RULES}

@@ -1,21 +1,14 @@
 """What a rule is, and what it is given to look at.
 
-A rule is one function, listed in `RULES` of its file; what it says of what it finds, and the page
-that says so, is in `compilegate/rules/rules.toml`:
-
-    @rule("sync-in-step")
-    def sync_in_step(view: View) -> Iterator[Found]:
-        for call in view.methods("item"):
-            if view.each_step(call):
-                yield Found(call, f"`{written(call)}` reads a value from the device")
-
-It looks at one script at a time. The project behind it answers for imports among the files.
+A rule is one function of a file of this folder that looks at one script at a time. What it says of
+what it finds, and the page that says so, is in `compilegate/rules/rules.toml`.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -26,13 +19,8 @@ from compilegate.check.steps import Compiled, Often, Regions, Step, Steps, feedi
 from compilegate.check.values import Kind, Values
 from compilegate.rules import table
 
-TORCH_COMPILE, XLA, TRAINING_COMPILER, NEURON = (
-    "torch-compile",
-    "xla",
-    "training-compiler",
-    "neuron",
-)
-LAZY = (XLA, TRAINING_COMPILER, NEURON)
+TRAINING_COMPILER = "training-compiler"
+LAZY = ("xla", TRAINING_COMPILER, "neuron")
 """Those that trace the whole step by PyTorch/XLA."""
 
 
@@ -55,8 +43,7 @@ class Found:
 
     node: ast.AST
     message: str
-    severity: Severity | None = None
-    """Where this place is graver, or less grave, than the rule."""
+    severity: Severity | None = None  # where this place is graver, or less grave, than the rule
 
 
 Find = Callable[["View"], Iterator[Found]]
@@ -71,9 +58,7 @@ class Rule:
     compilers: tuple[str, ...]
     why: str
     fix: str
-    page: str
-    """The page that says so."""
-
+    page: str  # the page that says so
     find: Find
 
 
@@ -98,79 +83,44 @@ class Analysis:
         self.regions = Regions(project, self.values, self.steps)
         self.feeding = feeding(project, self.values, self.steps.found)
         """The calls that make what the loops that train go over."""
-
-    @cached_property
-    def launchers(self) -> tuple[Script, ...]:
+        self.launchers = tuple(each for each in project.scripts if each.uses("sagemaker"))
         """The scripts that may start jobs on SageMaker."""
-        return tuple(each for each in self.project.scripts if each.uses("sagemaker"))
 
     @cached_property
     def words(self) -> frozenset[str]:
         """Every name, attribute, argument and short text of the scripts' code, in lower case."""
-        return frozenset().union(*(self._words_of(each) for each in self.project.scripts))
+        return frozenset().union(*(each.words for each in self.project.scripts))
 
     def words_of(self, script: Script) -> frozenset[str]:
         """The words of a script and of all that it imports, or that imports it."""
-        return frozenset().union(*(self._words_of(each) for each in self.joined(script)))
+        return frozenset().union(*(each.words for each in self.joined(script)))
 
     def joined(self, script: Script) -> set[Script]:
         """A script, all that it imports, and all that imports it."""
-        return {script, *_reached(self._imports, script), *_reached(self._importers, script)}
-
-    def _words_of(self, script: Script) -> frozenset[str]:
-        if script not in self._words:
-            self._words[script] = frozenset(_code_words(script))
-        return self._words[script]
+        imports, importers = self._imports
+        return {script, *_reached(imports, script), *_reached(importers, script)}
 
     @cached_property
-    def _words(self) -> dict[Script, frozenset[str]]:
-        return {}
-
-    @cached_property
-    def _imports(self) -> dict[Script, set[Script]]:
-        found: dict[Script, set[Script]] = {}
+    def _imports(self) -> tuple[dict[Script, set[Script]], dict[Script, set[Script]]]:
+        imports: dict[Script, set[Script]] = defaultdict(set)
+        importers: dict[Script, set[Script]] = defaultdict(set)
         for script in self.project.scripts:
             bound = [each for names in script.module.names.values() for each in names]
-            targets = [each.target for each in bound if each.target] + script.module.stars
-            there = (self.project.lookup(script, each) for each in targets)
-            found[script] = {each[0] for each in there if each is not None}
-        return found
-
-    @cached_property
-    def _importers(self) -> dict[Script, set[Script]]:
-        found: dict[Script, set[Script]] = {}
-        for script, others in self._imports.items():
-            for other in others:
-                found.setdefault(other, set()).add(script)
-        return found
+            for target in [each.target for each in bound if each.target] + script.module.stars:
+                there = self.project.lookup(script, target)
+                if there is not None:
+                    imports[script].add(there[0])
+                    importers[there[0]].add(script)
+        return imports, importers
 
 
 def _reached(ways: dict[Script, set[Script]], start: Script) -> set[Script]:
     found: set[Script] = set()
-    pending = [start]
+    pending = {start}
     while pending:
-        new = ways.get(pending.pop(), set()) - found
-        found |= new
-        pending += new
+        pending = set().union(*(ways.get(each, set()) for each in pending)) - found
+        found |= pending
     return found
-
-
-_WORD = re.compile(r"[a-z_][a-z0-9_]*")
-
-
-def _code_words(script: Script) -> Iterator[str]:
-    for node in ast.walk(script.source.tree):
-        match node:
-            case ast.Name(id=name) | ast.arg(arg=name):
-                yield name.lower()
-            case ast.keyword(arg=str(name)):
-                yield from (name.lower(), f"{name.lower()}=")
-            case ast.Attribute():
-                yield from (node.attr.lower(), f".{node.attr.lower()}")
-            case ast.Constant(value=str(text)) if len(text) < 60 and len(text.split()) == 1:
-                option = script.parent(node)  # one that nobody reads gives nothing
-                if not (isinstance(option, ast.Call) and last_name(option.func) == "add_argument"):
-                    yield from _WORD.findall(text.lower().replace("-", "_"))
 
 
 @dataclass(frozen=True)
@@ -179,8 +129,7 @@ class View:
 
     script: Script
     analysis: Analysis
-    compilers: tuple[str, ...]
-    """The compilers that were asked about."""
+    compilers: tuple[str, ...]  # the compilers that were asked about
 
     # Where a node is.
 
@@ -205,12 +154,9 @@ class View:
     @cached_property
     def loaders(self) -> list[ast.Call]:
         """The DataLoaders of this script that feed a loop that trains."""
-        made = (call for call in self.script.calls if last_name(call.func).endswith("DataLoader"))
-        return [
-            each
-            for each in made
-            if each in self.analysis.feeding and "." in self.script.called(each)
-        ]
+        fed = (call for call in self.script.calls if call in self.analysis.feeding)
+        made = (call for call in fed if last_name(call.func).endswith("DataLoader"))
+        return [call for call in made if "." in self.script.called(call)]
 
     # What the script is written for.
 
@@ -234,31 +180,28 @@ class View:
         """Whether an expression is a tensor of the device."""
         return self.kind(node) is Kind.TENSOR
 
-    def named(self, *names: str) -> list[ast.Call]:
-        """The calls of functions with one of these canonical names."""
-        return self.script.calls_of(*names)
-
-    def methods(self, *names: str) -> Iterator[ast.Call]:
-        """The calls of methods with one of these names, whatever they are called on."""
+    def methods(self, *names: str) -> Iterator[tuple[ast.Call, ast.expr]]:
+        """The calls of methods with one of these names, and what they are called on."""
         for name in names:
             for call in self.script.calls_by_last.get(name, ()):
                 if isinstance(call.func, ast.Attribute):
-                    yield call
+                    yield call, call.func.value
 
     def tensorflow_data(self, *methods: str) -> Iterator[ast.Call]:
         """The calls of methods of tf.data sets that are trained on."""
-        for call in self.methods(*methods) if self.script.uses("tensorflow") else ():
-            owner = call.func.value if isinstance(call.func, ast.Attribute) else call
+        for call, owner in self.methods(*methods) if self.script.uses("tensorflow") else ():
             named = re.search(r"dataset\w*$|(?:^|_)ds$|\bds_", ast.unparse(owner).lower())
-            kind = self.kind(owner)
-            if kind is not Kind.LOADER and not (named and not self.script.uses("datasets")):
-                continue
-            around = self.script.function_around(call)
-            statement = self.script.statement(call)
-            targets = statement.targets if isinstance(statement, ast.Assign) else []
-            names = [getattr(around, "name", ""), *(ast.unparse(each) for each in targets)]
-            if not re.search(r"val|test|eval|predict", " ".join(names).lower()):
-                yield call
+            if self.kind(owner) is Kind.LOADER or (named and not self.script.uses("datasets")):
+                statement = self.script.statement(call)
+                targets = statement.targets if isinstance(statement, ast.Assign) else []
+                around = getattr(self.script.function_around(call), "name", "")
+                names = " ".join([around, *map(ast.unparse, targets)])
+                if not re.search(r"val|test|eval|predict", names.lower()):
+                    yield call
+
+    def made(self, node: ast.expr) -> list[ast.Call]:
+        """The calls that a value may come from."""
+        return [call for _, call in self.analysis.values.made(self.script, node)]
 
     def settled(self, node: ast.expr | None) -> ast.expr | None:
         """The one expression that a value comes from; the value itself where there are several."""
@@ -273,10 +216,7 @@ class View:
         """
         found: dict[str, ast.expr] = {}
         for word in call.keywords:
-            if word.arg is not None:
-                found[word.arg] = word.value
-                continue
-            inner = self.held(word.value)
+            inner = self.held(word.value) if word.arg is None else {word.arg: word.value}
             if inner is None:
                 return None
             found.update(inner)
@@ -285,45 +225,31 @@ class View:
     def held(self, node: ast.expr) -> dict[str, ast.expr] | None:
         """What a dictionary may hold, from where it is made and changed; None where hidden."""
         found: dict[str, ast.expr] = {}
+        parts: list[dict[str, ast.expr] | None] = []
         for origin in self.analysis.values.origins(self.script, node):
             made = origin.node
-            if isinstance(made, ast.Dict):
-                pairs = list(zip(made.keys, made.values, strict=True))
-            elif isinstance(made, ast.Call) and origin.script.called(made) == "builtins.dict":
-                pairs = [(ast.Constant(word.arg) if word.arg else None, word.value)
-                         for word in made.keywords]  # fmt: skip
-            else:
+            if isinstance(made, ast.Call) and origin.script.called(made) == "builtins.dict":
+                parts.append(self.given(made))
+                continue
+            if not isinstance(made, ast.Dict):
                 return None
-            for key, value in pairs:
-                inner = self.held(value) if key is None else {}
-                if inner is None or not isinstance(key, ast.Constant | None):
-                    return None
-                found.update(inner if key is None else {str(key.value): value})
+            for key, value in zip(made.keys, made.values, strict=True):
+                written_out = {str(key.value): value} if isinstance(key, ast.Constant) else None
+                parts.append(self.held(value) if key is None else written_out)
         if isinstance(node, ast.Name):  # options["drop_last"] = True, options.update(...)
             for other in ast.walk(self.script.source.tree):
                 match other:
                     case ast.Subscript(ctx=ast.Store(), value=ast.Name(id=name)) if name == node.id:
                         if isinstance(other.slice, ast.Constant):
-                            found[str(other.slice.value)] = other
+                            parts.append({str(other.slice.value): other})
                     case ast.Call(func=ast.Attribute(attr="update", value=ast.Name(id=name))):
                         if name == node.id:
-                            inner = self.held(other.args[0]) if len(other.args) == 1 else None
-                            if inner is None:
-                                return None
-                            found.update(inner)
+                            parts.append(self.held(other.args[0]) if other.args else None)
+        for part in parts:
+            if part is None:
+                return None
+            found.update(part)
         return found
-
-
-def keyword(call: ast.Call, name: str) -> ast.expr | None:
-    """What a call is given for a keyword."""
-    return next((word.value for word in call.keywords if word.arg == name), None)
-
-
-def is_constant(node: ast.expr | None, *values: object) -> bool:
-    """Whether an expression is one of these constants, as it is written."""
-    return isinstance(node, ast.Constant) and any(
-        node.value == each and type(node.value) is type(each) for each in values
-    )
 
 
 def written(node: ast.AST, most: int = 48) -> str:

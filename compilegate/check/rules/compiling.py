@@ -6,90 +6,67 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.check.names import LOOPS, Script, last_name
-from compilegate.check.rules.base import Found, View, is_constant, keyword, rule, written
+from compilegate.check.names import (
+    FUNCTIONS,
+    LOOPS,
+    calls_in,
+    is_constant,
+    keyword,
+    last_name,
+    owner_of,
+)
+from compilegate.check.rules.base import Found, View, rule, written
 from compilegate.check.steps import Compiled
-from compilegate.check.values import HANDS_BACK, WRAPPERS, Kind, Values
+from compilegate.check.values import HANDS_BACK, WRAPPERS, Kind, Origin, Values, handed_back
 
 _WRAPS = ("torch.nn.parallel.DistributedDataParallel",
           "torch.distributed.fsdp.FullyShardedDataParallel")  # fmt: skip
 _MOVES = frozenset({"to", "cuda", "cpu", "half", "bfloat16", "float", "double"})
 
 
-def result_of(compiled: Compiled) -> ast.expr:
-    """The call that gives back what is compiled: of `torch.compile(mode=...)(model)` the outer."""
-    outer = compiled.script.parent(compiled.node)
-    given = isinstance(compiled.node, ast.Call) and not compiled.node.args
-    if given and isinstance(outer, ast.Call) and outer.func is compiled.node and outer.args:
-        return outer
-    return compiled.node
-
-
 def compiled_as(view: View, node: ast.expr, *, wrapped: bool = True) -> Compiled | None:
-    """The use of torch.compile that gave a value; within a wrapper around it too, if `wrapped`."""
-    results = {result_of(each): each for each in view.analysis.regions.found if each.sort == "call"}
-    return (
-        _find(view.analysis.values, results, view.script, node, wrapped=wrapped)
-        if results
-        else None
-    )
+    """The use of torch.compile that gave a module; in a wrapper around it too, if `wrapped`."""
 
-
-def _find(
-    values: Values,
-    results: dict[ast.expr, Compiled],
-    script: Script,
-    node: ast.expr,
-    *,
-    wrapped: bool,
-    depth: int = 0,
-) -> Compiled | None:
-    for origin in values.origins(script, node) if depth < 8 else ():
-        made, inner = origin.node, None
-        if made in results:
-            return results[made]  # type: ignore[index]
+    def inner(origin: Origin) -> list[Origin]:
+        made, given = origin.node, None
         if isinstance(made, ast.Attribute) and made.attr == "module":
-            inner = made.value
+            given = made.value
         elif isinstance(made, ast.Call):
-            name, last = origin.script.called(made), last_name(made.func)
-            index = origin.path[0] if origin.path else 0
-            if isinstance(made.func, ast.Attribute) and last in (*_MOVES, "train", "eval"):
-                inner = made.func.value
-            elif (wrapped and name in WRAPPERS) or last in HANDS_BACK:
-                inner = made.args[index] if index < len(made.args) else None
-        if isinstance(inner, ast.expr):
-            found = _find(values, results, origin.script, inner, wrapped=wrapped, depth=depth + 1)
-            if found is not None:
-                return found
-    return None
+            last = last_name(made.func)
+            if last in (*_MOVES, "train", "eval"):
+                given = owner_of(made)
+            elif last in HANDS_BACK or (wrapped and origin.script.called(made) in WRAPPERS):
+                given = handed_back(made, origin.path)
+        return [] if given is None else [Origin(origin.script, given)]
+
+    results, values = view.analysis.regions.results, view.analysis.values
+    found = values.through(Origin(view.script, node), inner) if results else []
+    compiled = next((results[each.node] for each in found if each.node in results), None)
+    return compiled if compiled is not None and _is_module(compiled, values) else None
 
 
-def is_module(compiled: Compiled, values: Values) -> bool:
+def _is_module(compiled: Compiled, values: Values) -> bool:
     """Whether what is compiled is a module, not a function or a bound method."""
-    target = compiled.target
-    if not isinstance(target, ast.expr):
+    target, script = compiled.target, compiled.script
+    if not isinstance(target, ast.expr) or script.function(target) is not None:
         return False
-    defined = compiled.script.definition(target)
-    if isinstance(target, ast.Lambda) or (defined is not None and not defined.is_class):
-        return False
-    return compiled.sort == "in place" or values.is_model(compiled.script, target)
+    made = (script.called(each) for _, each in values.made(script, target))
+    elsewhere = any(re.search(r"(?:^|\.)[A-Z]\w*$", each) for each in made)  # a class of a package
+    return compiled.sort == "in place" or elsewhere or values.kind(script, target) is Kind.MODEL
 
 
 @rule("compiled-discarded")
 def compiled_discarded(view: View) -> Iterator[Found]:
     """The compiled result is thrown away, or what fails to compile is passed over."""
     for compiled in view.compiled:
-        if compiled.sort != "call":
-            continue
-        call, target = result_of(compiled), written(compiled.target)
-        outer = view.script.parent(call)
-        if isinstance(outer, ast.Expr):
-            yield Found(call, f"the result is not kept: `{target}` stays as it was")
-        elif isinstance(outer, ast.Assign) and len(outer.targets) == 1:
-            name = outer.targets[0]
-            if isinstance(name, ast.Name) and name.id in ("self", "cls"):
-                yield Found(call, f"`{name.id}` is a local name: the object itself stays as it was")
-            elif isinstance(name, ast.Name) and not _runs(view, name, outer):
+        call, target = compiled.result, written(compiled.target)
+        outer = view.script.parent(call) if compiled.sort == "call" else None
+        match outer:
+            case ast.Expr():
+                yield Found(call, f"the result is not kept: `{target}` stays as it was")
+            case ast.Assign(targets=[ast.Name(id="self" | "cls" as own)]):
+                yield Found(call, f"`{own}` is a local name: the object itself stays as it was")
+            case ast.Assign(targets=[ast.Name() as name]) if not _runs(view, name, outer):
                 yield Found(call, f"`{name.id}` is never used: `{target}` goes on uncompiled")
     for node in ast.walk(view.script.source.tree):
         if isinstance(node, ast.Assign) and is_constant(node.value, True):
@@ -101,20 +78,17 @@ def compiled_discarded(view: View) -> Iterator[Found]:
 def _runs(view: View, name: ast.Name, statement: ast.Assign) -> bool:
     """Whether anything may run the value that a statement gives a name; to save it does not."""
     scope = view.script.scope_of(name)
-    if name.id in scope.elsewhere:
+    imported = isinstance(scope.node, ast.Module) and len(view.analysis.project.scripts) > 1
+    if imported or name.id in scope.elsewhere or isinstance(scope.node, ast.ClassDef):
         return True
-    if isinstance(scope.node, ast.Module) and len(view.analysis.project.scripts) > 1:
-        return True  # another file may import it
     for node in ast.walk(scope.node):
-        if not isinstance(node, ast.Name) or node.id != name.id:
-            continue
-        reaching = view.script.reaching(node) if isinstance(node.ctx, ast.Load) else []
-        method = view.script.parent(node)
-        if isinstance(method, ast.Attribute) and re.match(r"save|state_dict|push_", method.attr):
-            continue
-        if any(each.place is statement for each in reaching):
-            return True
-    return isinstance(scope.node, ast.ClassDef)
+        if isinstance(node, ast.Name) and node.id == name.id and isinstance(node.ctx, ast.Load):
+            method = view.script.parent(node)
+            attribute = method.attr if isinstance(method, ast.Attribute) else ""
+            saves = re.match(r"save|state_dict|push_", attribute)
+            if not saves and any(x.place is statement for x in view.script.reaching(node)):
+                return True
+    return False
 
 
 @rule("compile-order")
@@ -123,52 +97,39 @@ def compile_order(view: View) -> Iterator[Found]:
     if not view.analysis.regions.found:
         return
     for call in view.script.calls:
-        name = view.script.called(call)
+        name, owner = view.script.called(call), owner_of(call)
         if name in _WRAPS and call.args:
-            compiled = compiled_as(view, call.args[0], wrapped=False)
-            if compiled is not None and is_module(compiled, view.analysis.values):
+            if compiled_as(view, call.args[0], wrapped=False) is not None:
                 helper = view.script.function_around(call)
                 callers = view.analysis.project.callers.get(helper, ()) if helper else ()
-                for place, each in callers:  # where the model is handed to a helper that wraps it
-                    if place is view.script and any(compiled_as(view, x) for x in each.args):
-                        call = each  # noqa: PLW2901
-                yield Found(
-                    call, f"the model is compiled before it is wrapped in {name.rsplit('.', 1)[-1]}"
-                )
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
-            compiled = _compiled_before(view, call.func.value, call)
-            if compiled is not None and is_module(compiled, view.analysis.values):
-                yield Found(call, f"`{written(call, 32)}` comes after the model was compiled")
+                hands = [each for place, each in callers if place is view.script
+                         and any(compiled_as(view, x) for x in each.args)]  # fmt: skip
+                said = f"the model is compiled before it is wrapped in {name.rsplit('.', 1)[-1]}"
+                yield Found([call, *hands][-1], said)
+        elif last_name(call.func) in _MOVES and _compiled_before(view, owner, call):
+            yield Found(call, f"`{written(call, 32)}` comes after the model was compiled")
 
 
-def _compiled_before(view: View, owner: ast.expr, call: ast.Call) -> Compiled | None:
-    """The use that compiled a value in the same function; only there the order can be read."""
-    compiled = compiled_as(view, owner, wrapped=False)
-    if compiled is None:  # model.compile() in place
-        for each in view.compiled:
-            same = isinstance(each.target, ast.expr) and written(each.target) == written(owner)
-            if each.sort == "in place" and same and each.node.lineno < call.lineno:
-                compiled = each
-    here = view.script.function_around(call)
-    if compiled is None or compiled.script is not view.script:
-        return None
-    return compiled if view.script.function_around(compiled.node) is here else None
+def _compiled_before(view: View, owner: ast.expr | None, call: ast.Call) -> bool:
+    """Whether a value was compiled in the same function; only there the order can be read."""
+    used = None if owner is None else compiled_as(view, owner, wrapped=False)
+    if owner is None or used is not None:
+        before = [] if used is None else [used]
+    else:
+        in_place = [each for each in view.compiled if each.sort == "in place"]
+        same = [each for each in in_place if written(each.target) == written(owner)]
+        before = [each for each in same if each.node.lineno < call.lineno]
+    script, here = view.script, view.script.function_around(call)
+    return any(x.script is script and script.function_around(x.node) is here for x in before)
 
 
 @rule("orig-mod-keys")
 def orig_mod_keys(view: View) -> Iterator[Found]:
     """The keys of what is saved carry the name of the wrapper."""
-    if not view.analysis.regions.found or any(
-        "_orig_mod" in line
-        for script in view.analysis.project.scripts
-        for line in script.source.lines
-    ):
+    if not view.analysis.regions.found or "_orig_mod" in view.analysis.words:
         return
-    for call in view.methods("state_dict"):
-        if not isinstance(call.func, ast.Attribute) or not _is_saved(view, call):
-            continue
-        compiled = compiled_as(view, call.func.value)
-        if compiled is not None and is_module(compiled, view.analysis.values):
+    for call, owner in view.methods("state_dict"):
+        if _is_saved(view, call) and compiled_as(view, owner) is not None:
             yield Found(call, f"the keys of `{written(call)}` begin with `_orig_mod.`")
 
 
@@ -179,28 +140,23 @@ _SAVES = re.compile(
 
 def _is_saved(view: View, call: ast.Call) -> bool:
     """Whether a state_dict is written to a file, as far as its function shows."""
+    function = view.script.function_around(call)
     for outer in view.script.ancestors(call):
         if isinstance(outer, ast.Call) and _SAVES.match(last_name(outer.func)):
             return True
         if isinstance(outer, ast.Return):
-            function = view.script.function_around(call)
             callers = view.analysis.project.callers.get(function, ()) if function else ()
             return any(place is view.script and _is_saved(view, each) for place, each in callers)
         if isinstance(outer, ast.Assign):
-            names = {
-                each.id
-                for target in outer.targets
-                for each in ast.walk(target)
-                if isinstance(each, ast.Name)
-            }
-            around = view.script.function_around(call) or view.script.source.tree
-            return any(
-                isinstance(node, ast.Call)
-                and _SAVES.match(last_name(node.func))
-                and names & {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-                for node in ast.walk(around)
-            )
+            names = _names_in(*outer.targets)
+            calls = calls_in(function or view.script.source.tree)
+            saves = [each for each in calls if _SAVES.match(last_name(each.func))]
+            return any(names & _names_in(each) for each in saves)
     return False
+
+
+def _names_in(*nodes: ast.AST) -> set[str]:
+    return {x.id for node in nodes for x in ast.walk(node) if isinstance(x, ast.Name)}
 
 
 _HOUSEKEEPING = re.compile(
@@ -216,28 +172,15 @@ _HOUSEKEEPING = re.compile(
 @rule("past-the-wrapper")
 def past_the_wrapper(view: View) -> Iterator[Found]:
     """A method of a compiled module runs the original, uncompiled."""
-    if not view.analysis.regions.found:
-        return
-    for call in view.script.calls:
-        func = call.func
-        if not isinstance(func, ast.Attribute) or _HOUSEKEEPING.match(func.attr):
+    regions = view.analysis.regions.found
+    in_place = {written(each.target) for each in regions if each.sort == "in place"}
+    for call in view.script.calls if regions else ():
+        owner, last = owner_of(call), last_name(call.func)
+        if owner is None or _HOUSEKEEPING.match(last) or not view.each_step(call):
             continue
-        if not view.each_step(call):
-            continue
-        compiled = compiled_as(view, func.value) or _in_place(view, func)
-        if compiled is not None and is_module(compiled, view.analysis.values):
-            yield Found(call, f"`{written(func)}` runs the module without what was compiled")
-
-
-def _in_place(view: View, func: ast.Attribute) -> Compiled | None:
-    if func.attr != "forward":
-        return None
-    same = (
-        each
-        for each in view.analysis.regions.found
-        if each.sort == "in place" and ast.unparse(each.target) == ast.unparse(func.value)
-    )
-    return next(same, None)
+        original = last == "forward" and written(owner) in in_place
+        if original or compiled_as(view, owner) is not None:
+            yield Found(call, f"`{written(call.func)}` runs the module without what was compiled")
 
 
 @rule("recompiles")
@@ -246,29 +189,20 @@ def recompiles(view: View) -> Iterator[Found]:
     for compiled in view.compiled:
         if compiled.sort != "in place" and _again(view, compiled):
             yield Found(compiled.node, "it is compiled anew each time")
-    scheduled = any("lr_scheduler" in name for name in view.script.calls_by_name) or (
-        {"lambdalr", "onecyclelr", "cosineannealinglr", "steplr"} & view.analysis.words
-    )
-    if not scheduled:
+    names = {"lambdalr", "onecyclelr", "cosineannealinglr", "steplr"} & view.analysis.words
+    if not names and not any("lr_scheduler" in name for name in view.script.calls_by_name):
         return
     for compiled in view.compiled:
-        updates = [
-            (each.script, node)
-            for each in compiled.functions
-            for node in ast.walk(each.node)
-            if isinstance(node, ast.Call) and view.analysis.steps.is_update(each.script, node)
-        ]
-        target = compiled.target
-        owners = [call.func.value for _, call in updates if isinstance(call.func, ast.Attribute)]
-        if isinstance(target, ast.Attribute) and target.attr == "step":
-            owners.append(target.value)
-        for owner in owners:
-            for origin in view.analysis.values.origins(view.script, owner):
-                made = origin.node
-                if isinstance(made, ast.Call) and view.kind(made) is Kind.OPTIMIZER:
-                    rate = keyword(made, "lr")
-                    if rate is None or isinstance(view.settled(rate), ast.Constant):
-                        yield Found(made, "the compiled update is made for one value of the rate")
+        calls = [(x.script, call) for x in compiled.functions for call in calls_in(x.node)]
+        updates = [call for place, call in calls if view.analysis.steps.is_update(place, call)]
+        owners = [owner_of(call) for call in updates]
+        if isinstance(compiled.target, ast.Attribute) and compiled.target.attr == "step":
+            owners.append(compiled.target.value)
+        for made in (x for owner in owners if owner is not None for x in view.made(owner)):
+            rate = keyword(made, "lr")
+            fixed = rate is None or isinstance(view.settled(rate), ast.Constant)
+            if fixed and view.kind(made) is Kind.OPTIMIZER:
+                yield Found(made, "the compiled update is made for one value of the rate")
 
 
 def _again(view: View, compiled: Compiled) -> bool:
@@ -285,11 +219,8 @@ def _again(view: View, compiled: Compiled) -> bool:
             inside = (each.place for name in read for each in script.reaching(name))
             made = (each for each in inside if each is not script.statement(node))
             return not any(each is outer or outer in script.ancestors(each) for each in made)
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(outer, FUNCTIONS):
             break
     kept = script.parent(node)
     held = isinstance(kept, ast.Assign) and not isinstance(kept.targets[0], ast.Name)
     return not held and view.each_step(statement)
-
-
-RULES = (compiled_discarded, compile_order, orig_mod_keys, past_the_wrapper, recompiles)

@@ -9,21 +9,15 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 from compilegate.catalog import rules as catalog
 from compilegate.catalog.compilers import compilers
 from compilegate.catalog.instances import instance_of
 from compilegate.catalog.tested_models import default_batch_size, is_tested, tested_models
-from compilegate.check.names import Script, last_name
-from compilegate.check.rules.base import (
-    TRAINING_COMPILER,
-    Found,
-    View,
-    is_constant,
-    keyword,
-    rule,
-)
+from compilegate.check.names import Script, is_constant, keyword, last_name
+from compilegate.check.rules.base import TRAINING_COMPILER, Found, View, rule
+from compilegate.check.values import Origin
 from compilegate.job.names import TRAINING_COMPILER_DEBUG_HYPERPARAMETER
 
 _BATCHES = ("per_device_train_batch_size", "per_gpu_train_batch_size", "train_batch_size",
@@ -31,6 +25,8 @@ _BATCHES = ("per_device_train_batch_size", "per_gpu_train_batch_size", "train_ba
 _RATES = ("learning_rate", "lr")
 _MODELS = ("model_name_or_path", "model_name", "model_id", "model_checkpoint")
 _WORKERS = "preprocessing_num_workers"
+_NOT_THERE = {"processor", "instance-class"}
+_NUMBER = re.compile(r"[\d.]+(?:e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -41,12 +37,9 @@ class Estimator:
     call: ast.Call
     framework: str
     given: dict[str, ast.expr]
-    whole: bool
-    """Whether `given` is all that it is given."""
-
+    whole: bool  # whether `given` is all that it is given
     hyperparameters: dict[str, ast.expr]
-    every: bool
-    """Whether these are all of its hyperparameters."""
+    every: bool  # whether these are all of its hyperparameters
 
     @property
     def compiler(self) -> ast.Call | None:
@@ -63,16 +56,12 @@ class Estimator:
     def number(self, name: str) -> int | None:
         """The number given for an argument."""
         value = self.view.settled(self.given.get(name))
-        given = value.value if isinstance(value, ast.Constant) else None
-        return given if type(given) is int else None
+        return value.value if isinstance(value, ast.Constant) and type(value.value) is int else None
 
     def parameter(self, *names: str) -> ast.expr | None:
         """What is given for the first of some hyperparameters, with `-` or `_` in it."""
-        for name in names:
-            for spelled in (name, name.replace("_", "-")):
-                if spelled in self.hyperparameters:
-                    return self.hyperparameters[spelled]
-        return None
+        spelled = (each for name in names for each in (name, name.replace("_", "-")))
+        return next((self.hyperparameters[x] for x in spelled if x in self.hyperparameters), None)
 
     def written(self, *names: str) -> str:
         """A hyperparameter as it is written, with names followed."""
@@ -81,10 +70,11 @@ class Estimator:
             return str(value.value)
         return "" if value is None else ast.unparse(value)
 
-    def where(self, name: str) -> ast.AST:
-        """Where an argument is given; the estimator where it is not."""
-        given = self.given.get(name)
-        return given if given is not None and self.view.script.parent(given) else self.call
+    def told(self, message: str, given: str | ast.expr | None = None) -> Found:
+        """What is told of an argument or a hyperparameter; of the estimator where it is not."""
+        node = self.given.get(given) if isinstance(given, str) else given
+        where = node if node is not None and self.view.script.parent(node) else self.call
+        return Found(where, message)
 
     @property
     def distribution(self) -> list[str]:
@@ -100,14 +90,11 @@ class Estimator:
     @property
     def refused(self) -> frozenset[str]:
         """What the catalog has against Training Compiler on its instances, by code."""
-        instance = self.text("instance_type")
-        if not instance:
-            return frozenset()
-        count = self.number("instance_count") or 1
+        instance, count = self.text("instance_type"), self.number("instance_count") or 1
         asked = catalog.Asked(
             compiler=TRAINING_COMPILER, instance_type=instance, instance_count=count
         )
-        return frozenset(each.code for each in catalog.check(asked))
+        return frozenset(each.code for each in catalog.check(asked)) if instance else frozenset()
 
     @property
     def gpus(self) -> int | None:
@@ -130,26 +117,17 @@ def _text(node: ast.expr | None) -> str:
 
 def estimators(view: View) -> Iterator[Estimator]:
     """Every estimator of a framework."""
-    if not view.script.uses("sagemaker"):
-        return
-    for call in view.script.calls:
+    for call in view.script.calls if view.script.uses("sagemaker") else ():
         name = view.script.called(call)
         last = name.rsplit(".", 1)[-1]
-        if not name.startswith("sagemaker.") or last not in (
-            "HuggingFace",
-            "PyTorch",
-            "TensorFlow",
-        ):
-            continue
-        given = view.given(call)
-        whole = given is not None
-        given = given or {word.arg: word.value for word in call.keywords if word.arg}
-        parameters: dict[str, ast.expr] | None = {}
-        if "hyperparameters" in given:
-            parameters = view.held(given["hyperparameters"])
-        yield Estimator(
-            view, call, last, given, whole, parameters or {}, every=whole and parameters is not None
-        )
+        if name.startswith("sagemaker.") and last in ("HuggingFace", "PyTorch", "TensorFlow"):
+            given = view.given(call)
+            whole = given is not None
+            given = given or {word.arg: word.value for word in call.keywords if word.arg}
+            set_ = given.get("hyperparameters")
+            held = {} if set_ is None else view.held(set_)
+            every = whole and held is not None
+            yield Estimator(view, call, last, given, whole, held or {}, every)
 
 
 def compiled_estimators(view: View) -> list[Estimator]:
@@ -159,12 +137,9 @@ def compiled_estimators(view: View) -> list[Estimator]:
 
 def starting(view: View) -> list[Estimator]:
     """The estimators with Training Compiler, of any script of the check, that start this one."""
-    return [
-        estimator
-        for launcher in view.analysis.launchers
-        for estimator in compiled_estimators(replace(view, script=launcher))
-        if estimator.started is view.script
-    ]
+    views = [replace(view, script=each) for each in view.analysis.launchers]
+    jobs = [each for launcher in views for each in compiled_estimators(launcher)]
+    return [each for each in jobs if each.started is view.script]
 
 
 @cache
@@ -199,22 +174,19 @@ def _first_with_pytorchxla() -> tuple[int, ...]:
 def compiler_job(view: View) -> Iterator[Found]:
     """The job cannot train with Training Compiler as it is written."""
     for each in compiled_estimators(view):
-        instance = each.text("instance_type")
-        if each.refused & {"processor", "instance-class"}:
-            said = f"Training Compiler does not run on `{instance}`"
-            yield Found(each.where("instance_type"), said)
-        groups = each.given.get("instance_groups")
-        if groups is not None and not is_constant(groups, None):
-            said = "Training Compiler does not run on `instance_groups`"
-            yield Found(each.where("instance_groups"), said)
-        if each.framework != "TensorFlow" and "image_uri" in each.given:
-            yield Found(each.where("image_uri"), "another image with Training Compiler")
+        not_on = "Training Compiler does not run on"
+        if each.refused & _NOT_THERE:
+            yield each.told(f"{not_on} `{each.text('instance_type')}`", "instance_type")
+        if "instance_groups" in each.given and not is_constant(each.given["instance_groups"], None):
+            yield each.told(f"{not_on} `instance_groups`", "instance_groups")
         for name, supported in _versions(each.framework).items():
             given = each.text(name)
             if given and _numbers(given)[:2] not in supported:
-                yield Found(each.where(name), f"Training Compiler has no image for `{given}`")
+                yield each.told(f"Training Compiler has no image for `{given}`", name)
                 break  # the versions belong together
         if each.framework != "TensorFlow":
+            if "image_uri" in each.given:
+                yield each.told("another image with Training Compiler", "image_uri")
             yield from _started_wrongly(each)
 
 
@@ -225,26 +197,23 @@ def _started_wrongly(each: Estimator) -> Iterator[Found]:
     launched = () < version < _first_with_pytorchxla()
     instance = instance_of(each.text("instance_type"))
     several = instance is not None and instance.accelerators > 1
-    by_launcher = each.parameter("training_script") is not None
     script = each.started
     if other:
-        said = f"Training Compiler does not distribute by `{other[0]}`"
-        yield Found(each.where("distribution"), said)
-    elif version and several and not by_launcher:
+        yield each.told(f"Training Compiler does not distribute by `{other[0]}`", "distribution")
+    elif version and several and each.parameter("training_script") is None:  # no launcher
         if launched and each.every:
-            said = f"no launcher starts the processes of {each.text('instance_type')}"
-            yield Found(each.call, said)
+            yield each.told(f"no launcher starts the processes of {each.text('instance_type')}")
         elif not launched and each.whole and "distribution" not in each.given:
-            yield Found(each.call, "without `pytorchxla` one GPU of the instance trains")
+            yield each.told("without `pytorchxla` one GPU of the instance trains")
     if script is None:
         return
-    name, where = script.source.path.name, each.where("entry_point")
+    name, entry = script.source.path.name, "entry_point"
     if "pytorchxla" in each.distribution and "_mp_fn" not in script.module.names:
-        yield Found(where, f"{name} has no `_mp_fn` for the processes to call")
+        yield each.told(f"{name} has no `_mp_fn` for the processes to call", entry)
     bare = each.framework == "PyTorch" and _numbers(each.text("framework_version")) >= (1, 12)
     listed = script.source.path.with_name("requirements.txt").is_file()
     if bare and script.uses("transformers") and not listed:
-        yield Found(where, f"{name} imports Transformers, which the image does not have")
+        yield each.told(f"{name} imports Transformers, which the image does not have", entry)
 
 
 @rule("compiler-nodes")
@@ -253,25 +222,22 @@ def compiler_nodes(view: View) -> Iterator[Found]:
     for each in compiled_estimators(view):
         count = each.number("instance_count")
         if "one-gpu-each" in each.refused:
-            said = f"{count} instances of one GPU each"
-            yield Found(each.where("instance_count"), said)
+            yield each.told(f"{count} instances of one GPU each", "instance_count")
         elif "no-efa" in each.refused:
-            yield Found(each.where("instance_type"), f"{count} instances without EFA")
+            yield each.told(f"{count} instances without EFA", "instance_type")
 
 
 def debugged(view: View) -> Iterator[Found]:
     """Debugger, Profiler or the compiler's debug mode is on; `debugging-on` tells it."""
     for each in compiled_estimators(view):
-        compiler = each.compiler
-        debug = None if compiler is None else keyword(compiler, "debug")
+        debug = None if each.compiler is None else keyword(each.compiler, "debug")
         key = each.hyperparameters.get(TRAINING_COMPILER_DEBUG_HYPERPARAMETER)
         for given in (debug, key):
             if given is not None and is_constant(given, True, "True", "true"):
                 yield Found(given, "Training Compiler is in debug mode")
         for name in ("profiler_config", "rules", "debugger_hook_config"):
-            given = each.given.get(name)
-            if given is not None and not is_constant(given, False, None):
-                yield Found(each.where(name), f"`{name}` is on")
+            if name in each.given and not is_constant(each.given[name], False, None):
+                yield each.told(f"`{name}` is on", name)
 
 
 # ---- models, batches and rates
@@ -280,26 +246,20 @@ def debugged(view: View) -> Iterator[Found]:
 @rule("untested")
 def untested(view: View) -> Iterator[Found]:
     """AWS's table of tested models has nothing on a model or an instance."""
-    jobs = compiled_estimators(view)
-    for each in jobs:
+    for each in compiled_estimators(view):
         name, instance = each.written(*_MODELS), each.text("instance_type")
         if _is_untested(name):
-            given = each.parameter(*_MODELS)
-            inside = given is not None and view.script.parent(given) is not None
-            yield Found(given if inside and given is not None else each.call, _nothing_on(name))
+            yield each.told(_nothing_on(name), each.parameter(*_MODELS))
         known = {row.instance_type for row in tested_models()}
-        refused = each.refused & {"processor", "instance-class"}
-        if instance and instance not in known and not refused:
-            yield Found(each.where("instance_type"), _nothing_on(instance))
+        if instance and instance not in known and not each.refused & _NOT_THERE:
+            yield each.told(_nothing_on(instance), "instance_type")
     starters = starting(view)
     named = any(each.parameter(*_MODELS) for each in starters)
     if not named and (starters or (view.compilers == (TRAINING_COMPILER,) and view.steps)):
-        told: set[str] = set()
-        for call in view.methods("from_pretrained"):
-            name = _loaded(view, call)
-            if _is_untested(name) and name not in told:
-                told.add(name)
-                yield Found(call, _nothing_on(name))
+        told: dict[str, ast.Call] = {}
+        for call, owner in view.methods("from_pretrained"):
+            told.setdefault(_loaded(view, call, owner), call)
+        yield from (Found(told[x], _nothing_on(x)) for x in told if _is_untested(x))
 
 
 def _nothing_on(what: str) -> str:
@@ -325,18 +285,16 @@ def _is_untested(name: str) -> bool:
     return not is_tested(name)
 
 
-def _loaded(view: View, call: ast.Call) -> str:
+def _loaded(view: View, call: ast.Call, owner: ast.expr) -> str:
     """The model that a call of `from_pretrained` loads; "" where that is not written."""
-    owner = view.script.name(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    if not owner.startswith("transformers.") or not re.search(r"Model$|For[A-Z]\w*$", owner):
+    name = view.script.name(owner)
+    if not name.startswith("transformers.") or not re.search(r"Model$|For[A-Z]\w*$", name):
         return ""
     given = call.args[0] if call.args else keyword(call, "pretrained_model_name_or_path")
     settled = view.settled(given)
     if isinstance(settled, ast.Attribute):  # args.model, with the default of its option
-        for option in view.script.calls_by_last.get("add_argument", ()):
-            first = _text(option.args[0]) if option.args else ""
-            if first.lstrip("-").replace("-", "_") == settled.attr:
-                return _text(keyword(option, "default"))
+        option = view.script.options.get(settled.attr)
+        settled = keyword(option, "default") if option is not None else None
     return _text(settled)
 
 
@@ -349,13 +307,10 @@ def batch_not_raised(view: View) -> Iterator[Found]:
         batch = each.written(*_BATCHES)
         same = [other for other in jobs if other.text("entry_point") == each.text("entry_point")]
         control = any(other.written(*_BATCHES) != batch for other in same)
-        if not batch.isdecimal() or control:
-            continue
-        said = _as_before(each, batch, native) or _less_than_tested(each, int(batch))
-        if said:
-            given = each.parameter(*_BATCHES)
-            inside = given is not None and view.script.parent(given) is not None
-            yield Found(given if inside and given is not None else each.call, said)
+        if batch.isdecimal() and not control:
+            said = _as_before(each, batch, native) or _less_than_tested(each, int(batch))
+            if said:
+                yield each.told(said, each.parameter(*_BATCHES))
 
 
 def _as_before(each: Estimator, batch: str, native: list[Estimator]) -> str:
@@ -375,9 +330,8 @@ def _called_native(script: Script, what: str) -> Iterator[tuple[str, str]]:
     pattern = re.compile(rf"(?:{what}).*native|native.*(?:{what})", re.IGNORECASE)
     for node in ast.walk(script.source.tree):
         if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name) and pattern.search(target.id):
-                    yield target.id, ast.unparse(node.value)
+            names = (target.id for target in node.targets if isinstance(target, ast.Name))
+            yield from ((name, ast.unparse(node.value)) for name in names if pattern.search(name))
 
 
 def _less_than_tested(each: Estimator, batch: int) -> str:
@@ -387,25 +341,16 @@ def _less_than_tested(each: Estimator, batch: int) -> str:
     half = each.written("fp16").lower() in ("true", "1")
     if not (length.isdecimal() and half and model and each.written(*_BATCHES[:2])):
         return ""
-    fitted, before = (
-        default_batch_size(
-            model,
-            instance_type=instance,
-            precision="fp16",
-            sequence_length=int(length),
-            compiled=compiled,
-            framework="pytorch",
-        )
-        for compiled in (True, False)
-    )
+    asked = {"instance_type": instance, "precision": "fp16", "framework": "pytorch"}
+    size = partial(default_batch_size, model, sequence_length=int(length), **asked)
+    fitted, before = size(compiled=True), size(compiled=False)
     if isinstance(fitted, str) or isinstance(before, str) or fitted[1] != before[1]:
         return ""
-    if not batch <= before[0] < fitted[0]:
-        return ""
-    return (
+    said = (
         f"the batch is {batch}; AWS's test of {fitted[1].model} on {instance} fitted {fitted[0]} "
         f"with Training Compiler, {before[0]} without"
     )
+    return said if batch <= before[0] < fitted[0] else ""
 
 
 @rule("rate-not-scaled")
@@ -414,15 +359,12 @@ def rate_not_scaled(view: View) -> Iterator[Found]:
     native = [each for each in estimators(view) if each.compiler is None]
     for each in compiled_estimators(view):
         batch, rate = each.written(*_BATCHES), each.written(*_RATES)
-        for other in native:
-            before = other.written(*_BATCHES)
-            same = other.text("entry_point") == each.text("entry_point")
-            number = not rate or re.fullmatch(r"[\d.]+(?:e[+-]?\d+)?", rate)
-            alike = same and number and rate == other.written(*_RATES)
-            if alike and batch and before and batch != before:
-                said = f"the batch is {batch} here and {before} without the compiler, at one rate"
-                yield Found(each.call, said)
-                break
+        others = (x for x in native if x.text("entry_point") == each.text("entry_point"))
+        alike = (x.written(*_BATCHES) for x in others if rate == x.written(*_RATES))
+        smaller = [before for before in alike if batch and before and batch != before]
+        if smaller and (not rate or _NUMBER.fullmatch(rate)):
+            before = f"{smaller[0]} without the compiler, at one rate"
+            yield each.told(f"the batch is {batch} here and {before}")
         else:
             yield from _rate_of_one(view, each, batch, rate)
 
@@ -432,47 +374,38 @@ def _rate_of_one(view: View, each: Estimator, batch: str, rate: str) -> Iterator
     batches = {value for _, value in _called_native(view.script, "batch")}
     rates = {value: name for name, value in _called_native(view.script, "rate|lr")}
     if batch.isdecimal() and batches and batch not in batches and rate in rates:
-        yield Found(each.call, f"the batch is {batch}, and the rate that of `{rates[rate]}`")
+        yield each.told(f"the batch is {batch}, and the rate that of `{rates[rate]}`")
         return
     given = each.parameter(*_RATES)
     spread = "pytorchxla" in each.distribution or each.parameter("training_script") is not None
     counts = re.compile(r"gpu|instance|node|world|worker|process|device|replica|scale|global", re.I)
-    grows = each.started is not None and any(
-        re.search(r"lr|rate", line) and re.search(r"\*.*(?:world|gpu|device_count|num_proc)", line)
-        for line in each.started.source.lines
-    )
-    number = bool(re.fullmatch(r"[\d.]+(?:e[+-]?\d+)?", rate)) or " * " in rate
-    if given is not None and spread and each.gpus != 1 and number and not counts.search(rate):
-        written_out = given if isinstance(given, ast.expr) else None
-        text = "" if written_out is None else ast.unparse(written_out)
-        if not grows and not counts.search(text):
-            inside = view.script.parent(given) is not None
-            said = "the learning rate does not grow with the processes"
-            yield Found(given if inside else each.call, said)
+    lines = each.started.source.lines if each.started is not None else ()
+    grows = r"(?=.*(?:lr|rate)).*\*.*(?:world|gpu|device_count|num_proc)"
+    number = _NUMBER.fullmatch(rate) or " * " in rate
+    if given is None or not spread or each.gpus == 1 or not number:
+        return
+    by_count = counts.search(f"{rate} {ast.unparse(given)}")
+    if not by_count and not any(re.match(grows, line) for line in lines):
+        yield each.told("the learning rate does not grow with the processes", given)
 
 
 @rule("preprocessing-workers")
 def preprocessing_workers(view: View) -> Iterator[Found]:
     """One process prepares the data before training begins."""
     for each in compiled_estimators(view):
-        given = each.parameter(_WORKERS)
-        count = each.written(_WORKERS)
+        given, count = each.parameter(_WORKERS), each.written(_WORKERS)
         known = instance_of(each.text("instance_type"))
         if given is None and each.every and _takes_the_option(each):
-            yield Found(each.where("hyperparameters"), f"`{_WORKERS}` is left at one process")
+            yield each.told(f"`{_WORKERS}` is left at one process", "hyperparameters")
         elif count.isdecimal() and known is not None and int(count) < known.accelerators:
-            inside = given is not None and view.script.parent(given) is not None
-            said = f"`{_WORKERS}` is {count}, for {known.accelerators} GPUs"
-            yield Found(given if inside and given is not None else each.call, said)
+            yield each.told(f"`{_WORKERS}` is {count}, for {known.accelerators} GPUs", given)
     if view.script.uses("datasets") and (view.analysis.steps.found or starting(view)):
-        for call in view.methods("map"):
-            if not isinstance(call.func, ast.Attribute):
-                continue
+        for call, owner in view.methods("map"):
             alone = (call.args or keyword(call, "function")) and len(call.args) <= 2
             passed_on = any(word.arg is None for word in call.keywords)
             workers = view.settled(keyword(call, "num_proc"))
             one = workers is None or is_constant(workers, None, 0, 1)
-            if alone and not passed_on and one and _of_dataset(view, call.func.value):
+            if alone and not passed_on and one and _of_dataset(view, owner):
                 yield Found(call, "`map` prepares the data in one process")
 
 
@@ -481,40 +414,29 @@ def _takes_the_option(each: Estimator) -> bool:
     if each.started is None:
         known = r"(?:.*/)?run_(?:clm|mlm|plm|qa|ner|swag|summarization|translation)\.py"
         return "git_config" in each.given and bool(re.fullmatch(known, each.text("entry_point")))
-    for call in each.started.calls_by_last.get("add_argument", ()):
-        if call.args and _text(call.args[0]).lstrip("-") == _WORKERS:
-            default = keyword(call, "default")
-            return default is None or is_constant(default, None, 0, 1)
-    for node in ast.walk(each.started.source.tree):
-        if isinstance(node, ast.AnnAssign) and last_name(node.target) == _WORKERS:
-            value = (
-                keyword(node.value, "default") if isinstance(node.value, ast.Call) else node.value
-            )
-            return value is None or is_constant(value, None, 0, 1)
-    return False
+    option = each.started.options.get(_WORKERS)
+    fields = (x for x in ast.walk(each.started.source.tree) if isinstance(x, ast.AnnAssign))
+    values = [x.value for x in fields if last_name(x.target) == _WORKERS]
+    if option is None and not values:
+        return False
+    value = option or values[0]
+    default = keyword(value, "default") if isinstance(value, ast.Call) else value
+    return default is None or is_constant(default, None, 0, 1)
 
 
 _LOADS = re.compile(r"datasets\.(?:load_dataset|load_from_disk|(?:Dataset|DatasetDict)(?:\.\w+)?)$")
 
 
-def _of_dataset(view: View, node: ast.expr, depth: int = 0) -> bool:
+def _of_dataset(view: View, node: ast.expr) -> bool:
     """Whether a value comes from a dataset of Hugging Face's that is read as a whole."""
-    for origin in view.analysis.values.origins(view.script, node) if depth < 10 else ():
+    for origin in view.analysis.values.through(Origin(view.script, node), _owner):
         made = origin.node
         if isinstance(made, ast.Call) and _LOADS.match(origin.script.called(made)):
             return not is_constant(keyword(made, "streaming"), True)
-        inner = made.func if isinstance(made, ast.Call) else made
-        handed = isinstance(inner, ast.Attribute | ast.Subscript) and origin.script is view.script
-        if handed and _of_dataset(view, inner.value, depth + 1):
-            return True
     return False
 
 
-RULES = (
-    compiler_job,
-    compiler_nodes,
-    untested,
-    batch_not_raised,
-    rate_not_scaled,
-    preprocessing_workers,
-)
+def _owner(origin: Origin) -> list[Origin]:
+    made = origin.node.func if isinstance(origin.node, ast.Call) else origin.node
+    inner = made.value if isinstance(made, ast.Attribute | ast.Subscript) else None
+    return [] if inner is None else [Origin(origin.script, inner)]

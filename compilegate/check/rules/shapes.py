@@ -6,19 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.check.names import last_name
-from compilegate.check.rules.base import (
-    LAZY,
-    Found,
-    Severity,
-    View,
-    is_constant,
-    keyword,
-    rule,
-    written,
-)
-from compilegate.check.rules.step import trainer_arguments
-from compilegate.check.steps import Compiled
+from compilegate.check.names import is_constant, keyword, last_name
+from compilegate.check.rules.base import LAZY, Found, Severity, View, rule, written
+from compilegate.check.rules.step import trainer_arguments, trainer_options
 
 # ---- batches of several shapes
 
@@ -41,10 +31,17 @@ def varying_shapes(view: View) -> Iterator[Found]:
             rounded = keyword(call, "pad_to_multiple_of") is not None
             collator = view.settled(keyword(call, "collate_fn"))
             made = isinstance(collator, ast.Call) and view.script.parent(collator) is not None
-            where = collator if made and collator is not None else call
-            yield Found(where, said, Severity.NOTE if rounded else None)
-    for given in _grouped(view):
-        yield Found(given, "`group_by_length` makes batches of several lengths")
+            yield Found(
+                collator if collator and made else call, said, Severity.NOTE if rounded else None
+            )
+    for node in ast.walk(view.script.source.tree):
+        given = keyword(node, "group_by_length") if isinstance(node, ast.Call) else None
+        where = given or node
+        if isinstance(node, ast.AnnAssign) and last_name(node.target) == "group_by_length":
+            given = node.value  # group_by_length: bool = field(default=True)
+            given = keyword(given, "default") if isinstance(given, ast.Call) else given
+        if is_constant(given, True):
+            yield Found(where, "`group_by_length` makes batches of several lengths")
     for loop in view.script.loops:
         if (view.each_step(loop) or view.region(loop) is not None) and _over_a_length(view, loop):
             over = loop.test if isinstance(loop, ast.While) else loop.iter
@@ -53,11 +50,10 @@ def varying_shapes(view: View) -> Iterator[Found]:
 
 def _covered(view: View) -> bool:
     """Whether torch.compile was told that shapes vary, and no other compiler is asked about."""
-    if any(each in LAZY for each in view.compilers):
-        return False
     marked = {"mark_dynamic", "maybe_mark_dynamic"} & view.analysis.words
-    told = [each for each in view.analysis.regions.found if each.says("dynamic", value=True)]
-    return bool(marked or told)
+    regions = view.analysis.regions.found
+    told = marked or any(is_constant(each.options.get("dynamic"), True) for each in regions)
+    return bool(told) and not any(each in LAZY for each in view.compilers)
 
 
 def _varies(view: View, call: ast.Call) -> str:
@@ -68,44 +64,35 @@ def _varies(view: View, call: ast.Call) -> str:
     if last in _COLLATORS:
         if padding is None and last == "DataCollatorWithPadding" and len(call.args) > 1:
             padding = call.args[1]
-        option = any(
-            isinstance(each, ast.If | ast.IfExp) and "max_length" in ast.unparse(each.test)
-            for each in view.script.ancestors(call)
-        )
-        if padding is not None and not _is_longest(padding):
-            return ""
-        fixed = option or _pads_before(view)
+        options = [x for x in view.script.ancestors(call) if isinstance(x, ast.If | ast.IfExp)]
+        option = any("max_length" in ast.unparse(each.test) for each in options)
+        fixed = option or _pads_before(view) or (padding is not None and not _is_longest(padding))
         return "" if fixed else f"`{last}` pads each batch to its longest text"
-    if _is_tokenizer(view, call) and padding is not None and _is_longest(padding):
-        at_once = _one_text(view, call) or _all_at_once(view, call)
-        return "" if at_once else "each batch is padded to its longest text"
-    if last == "pad_sequence" and _collates(view, call) and not _pads_further(view, call):
+    if padding is not None and _is_longest(padding) and _is_tokenizer(view, call):
+        return "" if _by_itself(view, call) else "each batch is padded to its longest text"
+    if last == "pad_sequence" and _collates(view, call):
         return "`pad_sequence` pads each batch to its longest sequence"
     if keyword(call, "collate_fn") is not None and call in view.loaders:
         return _collated(view, call)
-    if name.startswith("torch_geometric.loader.") or name in (
-        "dgl.dataloading.GraphDataLoader",
-        "dgl.batch",
-    ):
+    graphs = name in ("dgl.dataloading.GraphDataLoader", "dgl.batch")
+    if graphs or name.startswith("torch_geometric.loader."):
         return "the graphs of a batch have several sizes together"
     if name.startswith("torchvision.transforms.") and last == "Compose" and call.args:
         return _images(view, call.args[0])
     if last in ("RandomShortestSize", "ScaleJitter", "ResizeShortestEdge", "padded_batch"):
         return f"`{last}` makes batches of several sizes"
     if last in ("Trainer", "Seq2SeqTrainer") and name.startswith("transformers."):
-        tokenizer = keyword(call, "tokenizer") or keyword(call, "processing_class")
-        hidden = any(word.arg is None for word in call.keywords)
-        named = tokenizer is not None and keyword(call, "data_collator") is None and not hidden
+        given = {str(word.arg) for word in call.keywords}
+        named = given & {"tokenizer", "processing_class"} and not given & {"data_collator", "None"}
         if named and not _pads_before(view) and "load_from_disk" not in view.analysis.words:
             return "without a `data_collator` the Trainer pads to the longest text"
     return ""
 
 
 def _is_longest(padding: ast.expr) -> bool:
-    """Whether padding is given as `True` or "longest"."""
-    if isinstance(padding, ast.Attribute):
-        return padding.attr == "LONGEST"
-    return is_constant(padding, True, "longest")
+    """Whether padding is given as `True`, "longest" or PaddingStrategy.LONGEST."""
+    enum = isinstance(padding, ast.Attribute) and padding.attr == "LONGEST"
+    return enum or is_constant(padding, True, "longest")
 
 
 def _pads_before(view: View) -> bool:
@@ -113,8 +100,7 @@ def _pads_before(view: View) -> bool:
     return any(
         is_constant(keyword(call, "padding"), "max_length")
         or is_constant(keyword(call, "pad_to_max_length"), True)
-        for script in view.analysis.project.scripts
-        for call in script.calls
+        for _, call in view.analysis.project.calls()
     )
 
 
@@ -122,62 +108,38 @@ def _is_tokenizer(view: View, call: ast.Call) -> bool:
     called = call.func
     if isinstance(called, ast.Attribute) and called.attr in ("pad", "batch_encode_plus", "encode"):
         called = called.value
-    if _TOKENIZER.search(last_name(called)):
-        return True
-    made = (each.node for each in view.analysis.values.origins(view.script, called))
-    return any(
-        isinstance(each, ast.Call) and re.search(r"Tokenizer|Processor", ast.unparse(each.func))
-        for each in made
-    )
+    made = (ast.unparse(each.func) for each in view.made(called))
+    named = _TOKENIZER.search(last_name(called))
+    return bool(named) or any(re.search(r"Tokenizer|Processor", each) for each in made)
 
 
-def _one_text(view: View, call: ast.Call) -> bool:
-    """Whether a call is given one text of several: alone it pads nothing."""
+def _by_itself(view: View, call: ast.Call) -> bool:
+    """Whether a call is given one text of several, or all data at once by `batch_size=None`."""
     given = call.args[0] if call.args else None
-    return isinstance(given, ast.Name) and any(
-        isinstance(each.place, ast.comprehension) for each in view.script.reaching(given)
-    )
-
-
-def _all_at_once(view: View, call: ast.Call) -> bool:
-    """Whether a function is mapped over a whole data set as one batch: `batch_size=None`."""
-    around = view.script.function_around(call)
-    name = getattr(around, "name", "")
-    return any(
-        is_constant(keyword(each, "batch_size"), None, -1)
-        and any(last_name(given) == name for given in each.args)
-        for each in view.methods("map")
-    )
+    bound = view.script.reaching(given) if isinstance(given, ast.Name) else []
+    name = getattr(view.script.function_around(call), "name", "")
+    mapped = [x for x, _ in view.methods("map") if any(last_name(y) == name for y in x.args)]
+    at_once = any(is_constant(keyword(each, "batch_size"), None, -1) for each in mapped)
+    return at_once or any(isinstance(each.place, ast.comprehension) for each in bound)
 
 
 def _in_evaluation(view: View, call: ast.Call) -> bool:
     """Whether it stands in a function that only evaluates."""
-    return any(
-        isinstance(each, ast.FunctionDef) and _EVALUATES.match(each.name)
-        for each in view.script.ancestors(call)
-    )
+    around = (x for x in view.script.ancestors(call) if isinstance(x, ast.FunctionDef))
+    return any(_EVALUATES.match(each.name) for each in around)
 
 
 def _collates(view: View, call: ast.Call) -> bool:
-    """Whether a call is in what a loader collates with, or in a step."""
-    names = [
-        each.name
-        for each in view.script.ancestors(call)
-        if isinstance(each, ast.FunctionDef | ast.ClassDef)
-    ]
-    if any("collat" in name.lower() or name == "pad_batch" for name in names):
-        return True
-    given = (keyword(each, "collate_fn") for each in view.script.calls)
-    return view.each_step(call) or any(
-        last_name(each) in names for each in given if each is not None
-    )
-
-
-def _pads_further(view: View, call: ast.Call) -> bool:
-    """Whether the function pads to a length of its own, too."""
+    """Whether a call is in what a loader collates with, or in a step; and nothing pads further."""
     around = view.script.function_around(call)
     text = "" if around is None else ast.unparse(around)
-    return bool(re.search(r"F\.pad\(|functional\.pad\(|max_length - ", text))
+    if re.search(r"F\.pad\(|functional\.pad\(|max_length - ", text):
+        return False
+    names = [getattr(each, "name", "") or "" for each in view.script.ancestors(call)]
+    given = (keyword(each, "collate_fn") for each in view.script.calls)
+    used = any(each is not None and last_name(each) in names for each in given)
+    named = any("collat" in name.lower() or name == "pad_batch" for name in names)
+    return named or used or view.each_step(call)
 
 
 def _collated(view: View, loader: ast.Call) -> str:
@@ -186,45 +148,31 @@ def _collated(view: View, loader: ast.Call) -> str:
     defined = view.script.definition(given) if given is not None else None
     if defined is None and given is not None:
         owner = view.analysis.values.class_of(view.script, given)
-        defined = None if owner is None else owner.script.method(owner, "__call__")
-    if defined is None or defined.is_class:
+        defined = None if owner is None else owner.method("__call__")
+    if given is None or defined is None or defined.is_class:
         return ""
     text = ast.unparse(defined.node)
     largest = re.search(r"\bmax\([^)]*(?:len|shape|size)|\.max\(\)|sort\(|sorted\(", text)
     fills = re.search(r"zero_\(|zeros|ones\(|full\(|\bpad\(", text)
     told = defined.script is view.script and "pad_sequence" in text
-    if not largest or not fills or told:
-        return ""
-    return f"`{written(given) if given is not None else ''}` fills each batch up to its largest"
+    grows = largest and fills and not told
+    return f"`{written(given)}` fills each batch up to its largest" if grows else ""
 
 
 def _images(view: View, steps: ast.expr) -> str:
     """Images that keep their proportions, resized by one side and not cropped."""
-    if not isinstance(steps, ast.List | ast.Tuple):
+    parts = steps.elts if isinstance(steps, ast.List | ast.Tuple) else []
+    calls = [each for each in parts if isinstance(each, ast.Call)]
+    names = " ".join(last_name(each.func) for each in calls)
+    if len(calls) < len(parts) or re.search(r"Crop|Pad\b|Lambda", names):
         return ""
-    named = [last_name(each.func) if isinstance(each, ast.Call) else "" for each in steps.elts]
-    cropped = any(re.search(r"Crop|Pad$|Lambda", name) for name in named)
-    for each, name in zip(steps.elts, named, strict=True):
-        if name == "Resize" and isinstance(each, ast.Call) and all(named) and not cropped:
-            size = view.settled(each.args[0] if each.args else keyword(each, "size"))
-            one = isinstance(size, ast.Constant) and isinstance(size.value, int)
-            if one or (isinstance(size, ast.Tuple | ast.List) and len(size.elts) == 1):
-                return "the images are resized by one side and keep sizes of their own"
+    for each in calls:
+        size = view.settled(each.args[0] if each.args else keyword(each, "size"))
+        one = isinstance(size, ast.Constant) and isinstance(size.value, int)
+        single = isinstance(size, ast.Tuple | ast.List) and len(size.elts) == 1
+        if last_name(each.func) == "Resize" and (one or single):
+            return "the images are resized by one side and keep sizes of their own"
     return ""
-
-
-def _grouped(view: View) -> Iterator[ast.AST]:
-    for call in view.script.calls:
-        given = keyword(call, "group_by_length")
-        if given is not None and is_constant(given, True):
-            yield given
-    for node in ast.walk(view.script.source.tree):  # group_by_length: bool = field(default=True)
-        if isinstance(node, ast.AnnAssign) and last_name(node.target) == "group_by_length":
-            value = node.value
-            if isinstance(value, ast.Call):
-                value = keyword(value, "default")
-            if is_constant(value, True):
-                yield node
 
 
 def _over_a_length(view: View, loop: ast.AST) -> bool:
@@ -246,21 +194,15 @@ def _is_length(view: View, node: ast.AST) -> bool:
         case ast.Call(func=ast.Attribute(attr="size", value=owner)):
             return view.is_tensor(owner)
         case ast.Name():
-            bound = [each.node for each in view.script.reaching(node) if each.kind == "value"]
-            if len(bound) == 1 and isinstance(bound[0], ast.Attribute):
-                return bound[0].attr == "shape" and view.is_tensor(bound[0].value)
-            return (
-                len(bound) == 1
-                and not isinstance(bound[0], ast.Name)
-                and _is_length(view, bound[0])
-            )
+            match [each.node for each in view.script.reaching(node) if each.kind == "value"]:
+                case [ast.Attribute(attr="shape", value=owner)]:
+                    return view.is_tensor(owner)
+                case [ast.Subscript() | ast.Call() as bound]:
+                    return _is_length(view, bound)
     return False
 
 
 # ---- the last batch
-
-
-_GRAPH_MODES = ("reduce-overhead", "max-autotune")
 
 
 @rule("ragged-last-batch")
@@ -269,31 +211,32 @@ def ragged_last_batch(view: View) -> Iterator[Found]:
     lazy = any(each in LAZY for each in view.compilers)
     joined = view.analysis.joined(view.script)
     compiled = [each for each in view.analysis.regions.found if each.script in joined]
-    graphs = any(_records(view, each) for each in compiled)
-    arguments = list(trainer_arguments(view))
-    modes = (view.settled(keyword(each, "torch_compile_mode")) for each in arguments)
-    if not lazy and not graphs and not any(is_constant(each, *_GRAPH_MODES) for each in modes):
+    graphs = any(_records(view, each.options.get("mode")) for each in compiled)
+    modes = (keyword(each, "torch_compile_mode") for each in trainer_arguments(view))
+    if not lazy and not graphs and not any(_records(view, each) for each in modes):
         return
     grave = None if view.xla or graphs or view.asked_lazy else Severity.NOTE
     for call in view.loaders:
         given = view.given(call)
         if given is None or len(call.args) > 8 or "batch_sampler" in given or _of_one(call, given):
             continue
-        dropped = view.settled(given.get("drop_last"))
-        if (dropped is None or is_constant(dropped, False)) and not _even(view, given):
+        if _keeps(view, given.get("drop_last")) and not _even(view, given):
             yield Found(call, "the training loader keeps a smaller last batch", grave)
-    for call in arguments:
-        given = view.given(call)
-        if given is not None and call.keywords:
-            dropped = given.get("dataloader_drop_last")
-            if dropped is None or is_constant(dropped, False):
-                yield Found(call, "the Trainer keeps a smaller last batch", grave)
-    yield from _tensorflow(view)
+    for call, given in trainer_options(view):
+        if _keeps(view, given.get("dataloader_drop_last")):
+            yield Found(call, "the Trainer keeps a smaller last batch", grave)
+    for call in view.tensorflow_data("batch", "padded_batch"):
+        if keyword(call, "drop_remainder") is None and len(call.args) < 2:
+            yield Found(call, "the training data keep a smaller last batch")
 
 
-def _records(view: View, compiled: Compiled) -> bool:
-    """Whether a use of torch.compile asks for CUDA graphs."""
-    return is_constant(view.settled(compiled.options.get("mode")), *_GRAPH_MODES)
+def _keeps(view: View, dropped: ast.expr | None) -> bool:
+    return dropped is None or is_constant(view.settled(dropped), False)
+
+
+def _records(view: View, mode: ast.expr | None) -> bool:
+    """Whether a mode of torch.compile asks for CUDA graphs."""
+    return is_constant(view.settled(mode), "reduce-overhead", "max-autotune")
 
 
 def _of_one(call: ast.Call, given: dict[str, ast.expr]) -> bool:
@@ -308,12 +251,3 @@ def _even(view: View, given: dict[str, ast.expr]) -> bool:
     if isinstance(sampler, ast.Call) and name == "DistributedSampler":
         return is_constant(keyword(sampler, "drop_last"), True)
     return bool(re.search(r"Infinite|Repeat|Random.*Replacement", name))
-
-
-def _tensorflow(view: View) -> Iterator[Found]:
-    for call in view.tensorflow_data("batch", "padded_batch"):
-        if keyword(call, "drop_remainder") is None and len(call.args) < 2:
-            yield Found(call, "the training data keep a smaller last batch")
-
-
-RULES = (varying_shapes, ragged_last_batch)

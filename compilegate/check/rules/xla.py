@@ -6,19 +6,19 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.check.names import FUNCTIONS, LOOPS, Defined, Script, last_name
-from compilegate.check.rules.base import (
-    TRAINING_COMPILER,
-    Found,
-    Severity,
-    View,
+from compilegate.check.names import (
+    FUNCTIONS,
+    LOOPS,
+    Script,
+    calls_in,
     is_constant,
     keyword,
-    rule,
-    written,
+    last_name,
+    owner_of,
 )
+from compilegate.check.rules.base import TRAINING_COMPILER, Found, Severity, View, rule, written
 from compilegate.check.rules.estimators import compiled_estimators
-from compilegate.check.rules.step import trainer_arguments
+from compilegate.check.rules.step import trainer_options
 from compilegate.check.steps import Step
 from compilegate.check.values import Kind
 
@@ -26,15 +26,14 @@ from compilegate.check.values import Kind
 
 _ENDS = frozenset({"mark_step", "sync", "step_closure", "wait_device_ops"})
 _XM = "torch_xla.core.xla_model."
+_HAVE_SYNCFREE = ("torch.optim.SGD", "torch.optim.Adam", "torch.optim.AdamW")
 
 
 def xla_device(view: View) -> bool:
     """Whether the script itself puts tensors on an XLA device."""
-    if view.named(f"{_XM}xla_device", "torch_xla.device"):
-        return True
-    return view.xla and any(
-        is_constant(each, "xla") for call in view.named("torch.device") for each in call.args
-    )
+    devices = (each for call in view.script.calls_of("torch.device") for each in call.args)
+    made = view.script.calls_of(f"{_XM}xla_device", "torch_xla.device")
+    return bool(made) or (view.xla and any(is_constant(each, "xla") for each in devices))
 
 
 @rule("missing-mark-step")
@@ -50,49 +49,35 @@ def missing_mark_step(view: View) -> Iterator[Found]:
 def _ends(view: View, step: Step) -> bool:
     """Whether the step, what it calls or what is around it has a barrier."""
     around = [each for each in step.script.ancestors(step.node) if isinstance(each, ast.With)]
-    items = [item.context_expr for each in around for item in each.items]
-    if any(_is_end(step.script, node) for each in items for node in ast.walk(each)):
-        return True
-    seen: set[ast.AST] = set()
     pending: list[tuple[Script, ast.AST]] = [(step.script, step.node)]
+    pending += [(step.script, item.context_expr) for each in around for item in each.items]
+    seen: set[ast.AST] = set()
     while pending:
         script, outer = pending.pop()
-        for node in ast.walk(outer):
-            if not isinstance(node, ast.Call):
-                continue
-            if _is_end(script, node):
+        for call in calls_in(outer) if outer not in seen else ():
+            if _is_end(script, call):
                 return True
-            for called in view.analysis.steps.called(script, node):
-                if called.node not in seen:
-                    seen.add(called.node)
-                    pending.append((called.script, called.node))
+            pending += [(x.script, x.node) for x in view.analysis.steps.called(script, call)]
+        seen.add(outer)
     return False
 
 
-def _is_end(script: Script, node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    name, last = script.called(node), last_name(node.func)
+def _is_end(script: Script, call: ast.Call) -> bool:
+    name, last = script.called(call), last_name(call.func)
     if last == "optimizer_step":
-        barrier = keyword(node, "barrier")
+        barrier = keyword(call, "barrier")
         return barrier is not None and not is_constant(barrier, False)
-    if name in ("torch_xla.step", "torch_xla.compile"):
-        return True
-    known = "xla" in name or not name
-    return last in _ENDS and (known or script.definition(node.func) is None)
+    known = "xla" in name or not name or script.definition(call.func) is None
+    return name in ("torch_xla.step", "torch_xla.compile") or (known and last in _ENDS)
 
 
 def _plain(view: View, step: Step) -> bool:
     """Whether the loop goes over what is known to end no step: a DataLoader, a count."""
-    node = step.node
-    if not isinstance(node, ast.For):
-        return True
-    if re.search(r"device_loader|para_loader", ast.unparse(node.iter)):
-        return False
-    return (
-        "range(" in ast.unparse(node.iter)
-        or view.analysis.values.element(view.script, node.iter) is Kind.BATCH
-    )
+    over = step.node.iter if isinstance(step.node, ast.For) else None
+    text = "range(" if over is None else ast.unparse(over)
+    if over is None or re.search(r"device_loader|para_loader", text):
+        return over is None
+    return "range(" in text or view.analysis.values.element(view.script, over) is Kind.BATCH
 
 
 # ---- several processes
@@ -108,43 +93,37 @@ _REDUCES = frozenset(
 
 def is_distributed(script: Script) -> bool:
     """Whether a script trains in several processes of PyTorch/XLA."""
-    if not script.uses("torch_xla"):
-        return False
-    spawns = ("torch_xla.distributed.xla_multiprocessing.spawn", "torch_xla.launch")
-    started = any(each.name == "_mp_fn" for each in script.functions)
-    backend = any(
-        is_constant(each, "xla") for call in script.calls_by_last.get("init_process_group", ())
-        for each in (*call.args, *(word.value for word in call.keywords))
-    )  # fmt: skip
-    return bool(script.calls_of(*spawns)) or started or backend
+    spawns = script.calls_of("torch_xla.distributed.xla_multiprocessing.spawn", "torch_xla.launch")
+    groups = script.calls_by_last.get("init_process_group", ())
+    given = [x for call in groups for x in (*call.args, *(word.value for word in call.keywords))]
+    backend = any(is_constant(each, "xla") for each in given)
+    started = spawns or backend or any(each.name == "_mp_fn" for each in script.functions)
+    return bool(started) and script.uses("torch_xla")
 
 
 @rule("gradients-not-reduced")
 def gradients_not_reduced(view: View) -> Iterator[Found]:
     """Each process updates by its own gradients, or by a sum, or clips before they are gathered."""
-    script = view.script
-    if is_distributed(script) and not _REDUCES & view.analysis.words:
-        for call in view.methods("step"):
-            if view.each_step(call) and view.analysis.steps.is_update(script, call):
-                said = f"`{written(call.func)}` updates without gathering the gradients"
-                yield Found(call, said)
-    divides = re.compile(r"/\s*(?:float\()?[\w.]*world_size|world_size\(\)")
+    script, several = view.script, is_distributed(view.script)
+    for call, _ in view.methods("step") if several and not _REDUCES & view.analysis.words else ():
+        if view.each_step(call) and view.analysis.steps.is_update(script, call):
+            said = f"`{written(call.func)}` updates without gathering the gradients"
+            yield Found(call, said)
+    divides = re.compile(r"/=?\s*(?:float\()?[\w.]*(?:world_size|num_replicas)")
     if not any(divides.search(line) for line in script.source.lines):
-        for call in view.named(f"{_XM}all_reduce"):
-            sums = call.args and (
-                is_constant(call.args[0], "sum") or ast.unparse(call.args[0]).endswith("REDUCE_SUM")
-            )
-            gathers = len(call.args) == 2 and "grad" in ast.unparse(call.args[1]).lower()
+        for call in view.script.calls_of(f"{_XM}all_reduce"):
+            how, what = [*map(ast.unparse, call.args), "", ""][:2]
+            sums = how == "'sum'" or how.endswith("REDUCE_SUM")
+            gathers = len(call.args) == 2 and "grad" in what.lower()
             if sums and gathers and keyword(call, "scale") is None:
                 yield Found(call, "the gradients are added up and not divided by the processes")
-    for step in view.steps:
-        calls = [each for each in ast.walk(step.node) if isinstance(each, ast.Call)]
+    for step in view.steps if several else ():
+        calls = calls_in(step.node)
         gathers = ("all_reduce", "reduce_gradients", "optimizer_step", "bucket_allreduce_gradients")
-        gathered = [each.lineno for each in calls if last_name(each.func) in gathers]
-        for call in calls if is_distributed(script) else ():
-            early = gathered and call.lineno < min(gathered)
+        first = min((x.lineno for x in calls if last_name(x.func) in gathers), default=0)
+        for call in calls:
             clips = re.fullmatch(r"torch\.nn\.utils\.clip_grad_\w+", script.called(call))
-            if early and (clips or last_name(call.func) == "unscale_"):
+            if call.lineno < first and (clips or last_name(call.func) == "unscale_"):
                 yield Found(call, "the gradients are gathered after they were unscaled or clipped")
 
 
@@ -169,14 +148,13 @@ def no_common_seed(view: View) -> Iterator[Found]:
     if not is_distributed(view.script) or not view.steps:
         return
     alike = {"broadcast_master_param", "load_state_dict", "from_pretrained"} & view.analysis.words
-    seeded = list(view.methods("manual_seed", "set_rng_state"))
-    own = [each for each in seeded if re.search(r"rank|ordinal|index", ast.unparse(each))]
-    if own and own == seeded and not alike:
-        yield Found(own[0], "each process has a seed of its own, and so weights of its own")
-    if seeds & view.analysis.words:
-        return
-    named = (each for each in view.script.functions if each.name == "_mp_fn")
-    yield Found(next(named, view.steps[0].node), "no seed makes the processes start alike")
+    seeded = [call for call, _ in view.methods("manual_seed", "set_rng_state")]
+    own = all(re.search(r"rank|ordinal|index", ast.unparse(each)) for each in seeded)
+    if seeded and own and not alike:
+        yield Found(seeded[0], "each process has a seed of its own, and so weights of its own")
+    if not seeds & view.analysis.words:
+        named = (each for each in view.script.functions if each.name == "_mp_fn")
+        yield Found(next(named, view.steps[0].node), "no seed makes the processes start alike")
 
 
 # ---- devices
@@ -189,42 +167,34 @@ def cuda_with_xla(view: View) -> Iterator[Found]:
         for call in view.script.calls:
             name = view.script.called(call)
             scales = name in ("torch.cuda.amp.autocast", "torch.cuda.amp.GradScaler")
-            casts = name == "torch.autocast" and bool(call.args) and _says_cuda(call.args[0])
-            if (scales or casts or _puts_on_cuda(view, call)) and not _is_choice(view, call):
-                grave = Severity.WARNING if scales or casts else None
-                yield Found(
-                    call, f"`{written(call)}` is for CUDA, and the script trains on XLA", grave
-                )
+            scales = scales or (name == "torch.autocast" and any(map(_says_cuda, call.args[:1])))
+            if (scales or _puts_on_cuda(view, call)) and not _is_choice(view, call):
+                said = f"`{written(call)}` is for CUDA, and the script trains on XLA"
+                yield Found(call, said, Severity.WARNING if scales else None)
         return
     # Only where such a compiler was asked for by name: other scripts are right to be on CUDA.
-    elsewhere = any(
-        each.uses("torch_xla", "torch_neuronx") for each in view.analysis.project.scripts
-    )
+    scripts = view.analysis.project.scripts
+    elsewhere = any(each.uses("torch_xla", "torch_neuronx") for each in scripts)
     led = {"tensorflow", "accelerator", "fabric", "lightning", "pytorch_lightning", "trainer"}
     if not view.asked_lazy or elsewhere or led & view.analysis.words:
         return
-    if view.script.uses("torch") and any(each.sort == "loop" for each in view.steps):
-        for call in view.script.calls:
-            if _puts_on_cuda(view, call):
-                said = f"`{written(call)}`: nothing of this script is on an XLA device"
-                yield Found(call, said, Severity.WARNING)
-                return
+    trains = view.script.uses("torch") and any(each.sort == "loop" for each in view.steps)
+    for call in [each for each in view.script.calls if trains and _puts_on_cuda(view, each)][:1]:
+        said = f"`{written(call)}`: nothing of this script is on an XLA device"
+        yield Found(call, said, Severity.WARNING)
 
 
 def _puts_on_cuda(view: View, call: ast.Call) -> bool:
-    name, last = view.script.called(call), last_name(call.func)
+    name, last, device = view.script.called(call), last_name(call.func), keyword(call, "device")
     if name == "torch.device":
-        return any(_says_cuda(argument) for argument in call.args)
-    if name == "torch.cuda.set_device":
+        return any(map(_says_cuda, call.args))
+    by_name = device is not None and name.startswith("torch.") and _says_cuda(device)
+    if by_name or name == "torch.cuda.set_device":
         return True
-    device = keyword(call, "device")
-    if device is not None and name.startswith("torch.") and _says_cuda(device):
-        return True
-    if not isinstance(call.func, ast.Attribute) or name.startswith("torch.cuda"):
+    if owner_of(call) is None or name.startswith("torch.cuda"):
         return False
-    if last == "cuda":
-        return len(call.args) <= 1
-    return last == "to" and any(_says_cuda(argument) for argument in call.args[:1])
+    moves = last == "to" and any(map(_says_cuda, call.args[:1]))
+    return moves or (last == "cuda" and len(call.args) <= 1)
 
 
 def _says_cuda(node: ast.expr) -> bool:
@@ -235,54 +205,42 @@ def _says_cuda(node: ast.expr) -> bool:
 def _is_choice(view: View, node: ast.AST) -> bool:
     """Whether an `if` or a failed import decides, so that it may be the way without XLA."""
     choices = (ast.If, ast.Try, ast.ExceptHandler, ast.Match, ast.IfExp)
-    inside = any(isinstance(each, ast.IfExp) for each in ast.walk(node))
-    return inside or any(isinstance(each, choices) for each in view.script.ancestors(node))
+    places = (*ast.walk(node), *view.script.ancestors(node))
+    return any(isinstance(each, choices) for each in places)
 
 
 @rule("torch-save-with-xla")
 def torch_save_with_xla(view: View) -> Iterator[Found]:
     """Every process writes tensors of the XLA device."""
-    if not view.xla or not any(
-        isinstance(each, ast.Import | ast.ImportFrom) and "torch_xla" in ast.unparse(each)
-        for each in view.script.source.tree.body
-    ):
+    statements = view.script.source.tree.body
+    imports = [each for each in statements if isinstance(each, ast.Import | ast.ImportFrom)]
+    if not view.xla or not any("torch_xla" in ast.unparse(each) for each in imports):
         return
-    for call in view.named("torch.save"):
-        given = ast.unparse(call.args[0]) if call.args else "cpu"
-        value = view.settled(call.args[0]) if call.args else None
-        settled = "" if value is None else ast.unparse(value)
-        moved = re.search(r"cpu|convert|gather|metadata", f"{given} {settled}")
-        if not moved and not _without_xla(view, call):
+    for call in view.script.calls_of("torch.save"):
+        given = [view.settled(each) or each for each in call.args[:1]]
+        text = " ".join(map(ast.unparse, [*call.args[:1], *given]))
+        around = [x.test for x in view.script.ancestors(call) if isinstance(x, ast.If)]
+        tests = " ".join(map(ast.unparse, around)).lower()  # of the way without XLA
+        moved = re.search(r"cpu|convert|gather|metadata", text)
+        if given and not moved and not re.search(r"xla|tpu|cuda|neuron", tests):
             yield Found(call, "`torch.save` writes what is on the XLA device")
-
-
-def _without_xla(view: View, node: ast.AST) -> bool:
-    """Whether the script does it on the way without XLA."""
-    tests = [each.test for each in view.script.ancestors(node) if isinstance(each, ast.If)]
-    return any(re.search(r"xla|tpu|cuda|neuron", ast.unparse(each).lower()) for each in tests)
 
 
 @rule("xla-optimizer")
 def xla_optimizer(view: View) -> Iterator[Found]:
     """The optimizer asks the host after each step whether gradients overflowed."""
-    if xla_device(view) and view.named("torch_xla.amp.GradScaler"):
-        for call in view.script.calls:
-            name = view.script.called(call)
-            if re.fullmatch(r"torch\.optim\.(?:SGD|Adam|AdamW)", name):
-                yield Found(call, f"`{written(call.func)}` waits for the scaler in each step")
+    if xla_device(view) and view.script.calls_of("torch_xla.amp.GradScaler"):
+        for call in view.script.calls_of(*_HAVE_SYNCFREE):
+            yield Found(call, f"`{written(call.func)}` waits for the scaler in each step")
     for each in compiled_estimators(view):
         trainer = re.fullmatch(r"(?:.*/)?run_\w+\.py", each.text("entry_point"))
         if trainer and each.every and each.parameter("optim") is None and each.on_pytorch:
-            yield Found(each.where("hyperparameters"), "the Trainer's optimizer is left at `adamw`")
-    if view.compilers == (TRAINING_COMPILER,):
-        for call in trainer_arguments(view):
-            given = view.given(call)
-            if given is None or not call.keywords:
-                continue
-            optimizer = given.get("optim", ast.Constant("adamw"))
-            if isinstance(optimizer, ast.Constant) and optimizer.value != "adamw_torch_xla":
-                said = f"the Trainer's optimizer is `{optimizer.value}`"
-                yield Found(given.get("optim", call), said)
+            yield each.told("the Trainer's optimizer is left at `adamw`", "hyperparameters")
+    for call, given in trainer_options(view) if view.compilers == (TRAINING_COMPILER,) else ():
+        optimizer = given.get("optim", ast.Constant("adamw"))
+        if isinstance(optimizer, ast.Constant) and optimizer.value != "adamw_torch_xla":
+            said = f"the Trainer's optimizer is `{optimizer.value}`"
+            yield Found(given.get("optim", call), said)
 
 
 # ---- TensorFlow
@@ -291,9 +249,10 @@ def xla_optimizer(view: View) -> Iterator[Found]:
 @rule("runs-eagerly")
 def runs_eagerly(view: View) -> Iterator[Found]:
     """TensorFlow makes no graph of the step."""
-    if not view.script.uses("tensorflow", "keras", "tf_keras"):
+    script = view.script
+    if not script.uses("tensorflow", "keras", "tf_keras"):
         return
-    for call in view.script.calls:
+    for call in script.calls:
         given = keyword(call, "run_eagerly")
         if given is not None and is_constant(given, True):
             yield Found(given, "the model runs eagerly")
@@ -302,59 +261,29 @@ def runs_eagerly(view: View) -> Iterator[Found]:
             yield Found(call, "every function runs eagerly")
     if {"make_train_function", "xla_jit", "set_jit"} & view.analysis.words:
         return
-    for call in view.named("tensorflow.GradientTape"):
-        in_step = view.each_step(call) or any(
-            isinstance(each, LOOPS) for each in view.script.ancestors(call)
-        )
-        around = view.script.function_around(call)
-        by_keras = (
-            isinstance(around, FUNCTIONS)
-            and around.name == "train_step"
-            and isinstance(view.script.parent(around), ast.ClassDef)
-        )
+    for call in view.script.calls_of("tensorflow.GradientTape"):
+        loop, around = script.around(call, *LOOPS), script.function_around(call)
+        by_keras = getattr(around, "name", "") == "train_step" and script.around(call, ast.ClassDef)
+        in_step = loop is not None or view.each_step(call)
         if in_step and not by_keras and not _in_graph(view, call):
-            loops = [each for each in view.script.ancestors(call) if isinstance(each, LOOPS)]
-            where = loops[0] if loops else around or call
-            yield Found(where, "the gradients of each step are recorded outside of `tf.function`")
+            said = "the gradients of each step are recorded outside of `tf.function`"
+            yield Found(loop or around or call, said)
 
 
 def _in_graph(view: View, node: ast.AST) -> bool:
     """Whether a function around a node is compiled: decorated, wrapped, or called from one."""
+    wraps = re.compile(r"function$|jit$|graph$")
+    calls = [x for _, x in view.analysis.project.calls() if wraps.search(last_name(x.func))]
+    wrapped = {last_name(each) for call in calls for each in call.args}
     pending: list[tuple[Script, ast.AST]] = [(view.script, node)]
     seen: set[ast.AST] = set()
     while pending:
         script, inner = pending.pop()
         for outer in script.ancestors(inner):
-            if not isinstance(outer, FUNCTIONS) or outer in seen:
-                continue
-            seen.add(outer)
-            decorators = " ".join(ast.unparse(each) for each in outer.decorator_list)
-            if re.search(r"\bfunction\b|jit", decorators) or _is_wrapped(
-                view, Defined(script, outer)
-            ):
-                return True
-            pending += view.analysis.values.calls_of(script, outer)
+            if isinstance(outer, FUNCTIONS) and outer not in seen:
+                seen.add(outer)
+                decorators = " ".join(map(ast.unparse, outer.decorator_list))
+                if re.search(r"\bfunction\b|jit", decorators) or outer.name in wrapped:
+                    return True
+                pending += view.analysis.values.calls_of(script, outer)
     return False
-
-
-def _is_wrapped(view: View, defined: Defined) -> bool:
-    """Whether a function is given to `tf.function` or its like anywhere."""
-    for script in view.analysis.project.scripts:
-        for call in script.calls:
-            wraps = re.search(r"function$|jit$|graph$", last_name(call.func))
-            named = any(last_name(each) == defined.name for each in call.args)
-            if wraps and named:
-                return True
-    return False
-
-
-RULES = (
-    missing_mark_step,
-    gradients_not_reduced,
-    no_distributed_sampler,
-    no_common_seed,
-    cuda_with_xla,
-    torch_save_with_xla,
-    xla_optimizer,
-    runs_eagerly,
-)

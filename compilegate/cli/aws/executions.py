@@ -110,9 +110,7 @@ def submit_command(
     )
     arn = executor.start(pipeline, {**given, **added})
     if wait:
-        from compilegate.cli.measured import expectations  # noqa: PLC0415  reads tables
-
-        note_origin(executor.read(arn).folder, expectations(project, path))
+        note_origin(executor.read(arn).folder)
         raise SystemExit(_watch(executor, arn))
     click.echo(arn)
     click.echo(f"started; watch it with: compilegate aws watch {arn}", err=True)

@@ -1,15 +1,13 @@
-"""Where an execution came from: the command that started it, the commit it started at, and what was
-expected of it; and the command that continues it."""
+"""Where an execution came from: the command that started it and the commit it started at; and the
+command that continues it."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -31,18 +29,16 @@ class Origin:
     commit: str | None = None
     changed: bool = False
     """Whether there were changes that no commit holds."""
-    expected: tuple[Mapping[str, Any], ...] = ()
-    """What advice said of each option before it started, as it was written down."""
 
 
-def note_origin(folder: Path, expected: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Write down, in the execution's folder, the command, the commit of the current folder, and
-    what advice expects."""
+def note_origin(folder: Path) -> None:
+    """Write down, in the execution's folder, the command and the commit of the current
+    folder."""
     commit = _git("rev-parse", "HEAD")
     changed = bool(commit and _git("status", "--porcelain", "--untracked-files=no"))
     arguments = click.get_current_context().meta.get(ARGUMENTS)
     command = None if arguments is None else shlex.join(["compilegate", *arguments])
-    origin = Origin(command, commit or None, changed, tuple(expected))
+    origin = Origin(command, commit or None, changed)
     write_json(folder / FILE, asdict(origin))
 
 
@@ -54,7 +50,6 @@ def read_origin(folder: Path) -> Origin:
             command=None if raw["command"] is None else str(raw["command"]),
             commit=None if raw["commit"] is None else str(raw["commit"]),
             changed=bool(raw["changed"]),
-            expected=tuple(dict(each) for each in raw.get("expected", ())),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return Origin()

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import click
 
-from compilegate.advice import experiences_of
-from compilegate.advice.render import beside_outcome
 from compilegate.cli.terminal.errors import show_error, writing
 from compilegate.cli.terminal.origin import read_origin
 from compilegate.execution import exit_codes
@@ -138,8 +136,7 @@ def complete_page(result: ExecutionResult, models: Sequence[str] = ()) -> bool:
     """
     if (judged := _judged(result.folder)) is None:
         return False
-    expected = _expected(result, *judged)
-    known = replace(_about(result), expected=expected, models=tuple(models))
+    known = replace(_about(result), models=tuple(models))
     write_text(result.folder / REPORT_FILE, render_html(*judged, known))
     write_text(result.folder / REPORT_MARKDOWN_FILE, render_markdown(*judged, known))
     return True
@@ -186,17 +183,6 @@ def _judged(folder: Path) -> tuple[Verdict, Observations] | None:
         return verdict, Observations.from_json((folder / OBSERVATIONS_FILE).read_bytes())
     except (OSError, VerdictError, ObservationsError):
         return None
-
-
-def _expected(
-    result: ExecutionResult, verdict: Verdict, observations: Observations
-) -> tuple[tuple[str, str], ...]:
-    """What advice expected of each candidate, beside what was measured."""
-    measured = experiences_of(result.execution_id, result.started, verdict, observations, None)
-    try:
-        return tuple(beside_outcome(read_origin(result.folder).expected, measured))
-    except (LookupError, TypeError, ValueError):
-        return ()  # of another release
 
 
 def _about(result: ExecutionResult) -> About:
