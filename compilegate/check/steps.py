@@ -174,7 +174,7 @@ class Steps:
         method = isinstance(script.parent(function), ast.ClassDef)
         if not found and method and only and function.name not in ("step", "backward", "forward"):
             found = [each for each in calls(function.name) if owner_of(each[1]) is not None]
-        return found or self._is_given(script, function, "step", "optimizer_step")
+        return found or self._is_given(script, function, *_RUNS)
 
     def _is_given(self, script: Script, function: Function, *names: str) -> list[Called]:
         """The calls with such names that a function is handed to: `optimizer.step(closure)`."""
@@ -266,7 +266,7 @@ class Steps:
         defined, last = script.definition(call.func), last_name(call.func)
         methods = self._values.methods_of(script, call.func)
         found = [defined] if defined is not None else list(methods)
-        if last in ("step", "optimizer_step", "next", "iter"):
+        if last in (*_RUNS, "next", "iter"):
             for argument in call.args:  # `optimizer.step(closure)`, `next(batches)`
                 made = self._values.made(script, argument) if last == "next" else []
                 given = [script.function(argument), *(x.function(y.func) for x, y in made)]
@@ -398,6 +398,10 @@ _WELL_KNOWN = frozenset(
      "matplotlib", "pathlib", "mlflow", "argparse", "torchvision", "pandas", "torch_neuronx",
      "lightning", "apex", "PIL", "cv2", "tensorboardX", "compilegate"}
 )  # fmt: skip
+
+
+_RUNS = ("step", "optimizer_step", "run", "experimental_run_v2", "checkpoint", "scan")
+"""Calls that run a function that they are handed: an optimizer's, a strategy's of TensorFlow."""
 
 
 def is_backward(script: Script, call: ast.Call) -> bool:

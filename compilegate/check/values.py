@@ -501,7 +501,8 @@ class Values:
         if base in (Kind.TENSOR, Kind.BATCH):
             return Kind.HOST if last in _OF_THE_HOST else base
         if base in (Kind.LOADER, Kind.DEVICE_LOADER):
-            return base if last in ("__iter__", "shuffle", "batch", "prefetch") else Kind.UNKNOWN
+            kept = base is Kind.DEVICE_LOADER or last in _SAME_LOADER
+            return base if kept else Kind.UNKNOWN
         return Kind.HOST if base is Kind.HOST else None
 
 
@@ -613,14 +614,17 @@ _OF_THE_HOST = _READS_OUT | {
     "is_contiguous", "is_floating_point", "data_ptr", "backward", "storage", "num_graphs",
     "is_sparse", "names", "nbytes", "num_nodes", "is_complex", "append", "register_hook", "name",
 }  # fmt: skip
+_SAME_LOADER = frozenset({"__iter__", "shuffle", "batch", "prefetch", "map", "cache", "repeat",
+                          "take", "filter", "skip", "padded_batch", "with_options"})  # fmt: skip
 _SAME_MODEL = frozenset({"train", "eval", "requires_grad_", "apply", "to_empty", "half", "float",
                          "bfloat16", "double", "share_memory", "module"})  # fmt: skip
 _OF_A_MODEL = frozenset(
     {"state_dict", "load_state_dict", "zero_grad", "compile", "register_forward_hook", "fit",
      "configure_optimizers", "save_pretrained", "push_to_hub", "save", "no_sync", "cpu", "config",
      "gradient_checkpointing_enable", "resize_token_embeddings", "get_input_embeddings", "keys",
-     "set_input", "evaluate", "predict", "optimizers", "log", "log_dict", "lr_schedulers",
-     "manual_backward", "backward", "step", "optimizer_step", "summary"}
+     "set_input", "evaluate", "predict", "train_on_batch", "test_on_batch", "optimizers", "log",
+     "log_dict", "lr_schedulers", "manual_backward", "backward", "step", "optimizer_step",
+     "summary"}
 )  # fmt: skip
 _HOST_LIBRARIES = ("numpy.", "math.", "random.", "time.", "sklearn.", "pandas.", "scipy.", "os.",
                    "json.", "collections.", "datetime.", "evaluate.", "wandb.", "logging.",

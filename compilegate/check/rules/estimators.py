@@ -16,7 +16,7 @@ from compilegate.catalog.compilers import compilers
 from compilegate.catalog.instances import instance_of
 from compilegate.catalog.tested_models import default_batch_size, is_tested, tested_models
 from compilegate.check.names import Script, is_constant, keyword, last_name
-from compilegate.check.rules.base import TRAINING_COMPILER, Found, View, rule
+from compilegate.check.rules.base import TRAINING_COMPILER, Found, Severity, View, rule
 from compilegate.check.values import Origin
 from compilegate.job.names import TRAINING_COMPILER_DEBUG_HYPERPARAMETER
 
@@ -235,9 +235,13 @@ def debugged(view: View) -> Iterator[Found]:
         for given in (debug, key):
             if given is not None and is_constant(given, True, "True", "true"):
                 yield Found(given, "Training Compiler is in debug mode")
-        for name in ("profiler_config", "rules", "debugger_hook_config"):
+        watchers = ("profiler_config", "rules", "debugger_hook_config")
+        for name in watchers:
             if name in each.given and not is_constant(each.given[name], False, None):
                 yield each.told(f"`{name}` is on", name)
+        if each.whole and not {"disable_profiler", *watchers} & set(each.given):
+            said = "SageMaker watches the job unless Debugger and Profiler are turned off"
+            yield Found(each.call, said, Severity.NOTE)
 
 
 # ---- models, batches and rates

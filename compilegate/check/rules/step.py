@@ -449,7 +449,7 @@ def full_precision(view: View) -> Iterator[Found]:
         trainers = view.script.calls_by_last.get("Trainer", ())
         lightning = [x for x in trainers if view.script.called(x).startswith("lightning.pytorch")]
         keras = view.script.uses("tensorflow", "keras")
-        compiles = [x for x, _ in view.methods("compile") if keras and keyword(x, "optimizer")]
+        compiles = [x for x, _ in view.methods("compile") if keras and (x.args or x.keywords)]
         places = [*compiles, *trainer_arguments(view), *lightning, *(places if keras else [])]
     if places:  # else another package decides
         yield Found(places[0], "the training runs in 32-bit floats alone")

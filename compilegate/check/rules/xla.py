@@ -73,11 +73,13 @@ def _is_end(script: Script, call: ast.Call) -> bool:
 
 def _plain(view: View, step: Step) -> bool:
     """Whether the loop goes over what is known to end no step: a DataLoader, a count."""
-    over = step.node.iter if isinstance(step.node, ast.For) else None
-    text = "range(" if over is None else ast.unparse(over)
-    if over is None or re.search(r"device_loader|para_loader", text):
-        return over is None
-    return "range(" in text or view.analysis.values.element(view.script, over) is Kind.BATCH
+    if not isinstance(step.node, ast.For):
+        return True
+    over = ast.unparse(step.node.iter)
+    ends = {"paralleldeviceloader", "mpdeviceloader", "parallelloader"} & view.analysis.words
+    if "range(" in over or ends or re.search(r"device_loader|para_", over):
+        return "range(" in over and "next(" not in ast.unparse(step.node)
+    return view.analysis.values.element(view.script, step.node.iter) is Kind.BATCH
 
 
 # ---- several processes

@@ -9,6 +9,9 @@ optimized_estimator = PyTorch(
     compiler_config=TrainingCompilerConfig(debug=True),  # <- debugging-on
     profiler_config=ProfilerConfig(),  # <- debugging-on
 )
+# ==== fires [training-compiler]: on by default, where nothing turns it off
+from sagemaker.pytorch import PyTorch, TrainingCompilerConfig
+PyTorch(entry_point="train.py", compiler_config=TrainingCompilerConfig())  # <- debugging-on
 # ==== clean: a schedule profiles some steps, after karpathy/nanoGPT bench.py
 schedule = torch.profiler.schedule(wait=5, warmup=5, active=5)
 with torch.profiler.profile(schedule=schedule) as prof:

@@ -15,3 +15,9 @@ for inputs in loader:
     with torch_xla.step():
         model(inputs.to(device)).mean().backward(); optimizer.step()
 for inputs in loader: model(inputs.to(device)).mean().backward(); xm.optimizer_step(optimizer, barrier=True)
+# ==== clean: ParallelLoader ends the steps, under whatever name
+import torch_xla.core.xla_model as xm, torch_xla.distributed.parallel_loader as pl
+from torch.utils.data import DataLoader
+device = xm.xla_device()
+para_train_loader = pl.ParallelLoader(DataLoader(data), [device]).per_device_loader(device)
+for batch in para_train_loader: model(batch).loss.backward(); xm.optimizer_step(optimizer)
