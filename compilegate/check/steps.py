@@ -196,13 +196,14 @@ class Steps:
         owner = owner_of(call)
         if owner is None:
             return False
+        if self._values.method_of(script, call.func) is not None:
+            return False  # of a class of the files: its own loop is found
         made = self._values.made(script, owner)
         if any(place.called(each).endswith(("Trainer", "Learner")) for place, each in made):
             return True
         text = ast.unparse(owner).lower()
         if last_name(call.func) == "train":
-            known = script.definition(call.func) or self._values.method_of(script, call.func)
-            return known is None and "trainer" in text
+            return script.definition(call.func) is None and "trainer" in text
         keras = script.uses("keras", "tensorflow", "tf_keras")
         model = keras and self._values.kind(script, owner) is Kind.MODEL
         return model or bool(re.search(r"trainer|learn(?:er)?$", text))
