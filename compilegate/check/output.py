@@ -67,7 +67,9 @@ def summary(checked: Checked) -> str:
     """How much was read and found."""
     ignored = f"; {len(checked.suppressed)} ignored by comments" if checked.suppressed else ""
     counts = ", ".join(_several(count, word) for word, count in _counts(checked).items() if count)
-    return f"{_several(checked.files, 'file')} checked: {counts or 'no findings'}{ignored}"
+    part = " in what was followed" if checked.coverage.not_followed else ""  # no all-clear for more
+    found = counts or f"no findings{part}"
+    return f"{_several(checked.files, 'file')} checked: {found}{ignored}"
 
 
 def _counts(checked: Checked) -> dict[str, int]:
