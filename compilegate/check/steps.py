@@ -107,8 +107,8 @@ class Steps:
         loops: dict[ast.AST, Step] = {}
         roots: dict[ast.AST, Step] = {}
         calls = self._project.calls
-        gradients = calls("backward", "manual_backward", "gradient", "train_on_batch")
-        updates = calls("step", "optimizer_step", "apply_gradients", "step_")
+        gradients = calls("backward", "manual_backward", "gradient", "train_on_batch", "run")
+        updates = calls("step", "optimizer_step", "apply_gradients", "minimize")
         pending = [(*each, False) for each in updates if self.is_update(*each)]
         pending += [(*each, True) for each in gradients if is_backward(*each)]
         reached: set[tuple[ast.AST, bool]] = set()
@@ -414,6 +414,9 @@ def is_backward(script: Script, call: ast.Call) -> bool:
     if last == "gradient" and isinstance(owner, ast.Name):
         opened = [each.node for each in script.bindings(owner.id, owner)]
         return any("GradientTape" in ast.unparse(each) for each in opened)
+    session = last == "run" and owner is not None and "sess" in last_name(owner).lower()
+    if session:  # TensorFlow 1: session.run([train_op, loss])
+        return bool(re.search(r"train|optim|minimize", ast.unparse(call).lower()))
     return owner is not None and last == "train_on_batch"
 
 

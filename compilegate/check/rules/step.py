@@ -106,7 +106,7 @@ def _prints(view: View, call: ast.Call, name: str) -> bool:
     if owner is None:
         return False
     on = written(owner).lower()
-    records = re.search(r"log(?:ger|ging)?$|writer|tracker|board|\btb$|\bsw$", on)
+    records = re.search(r"log(?:ger|ging)?$|writer|tracker|board|bar$|\btb$|\bsw$", on)
     if last in _RECORDING or re.search(r"(?:^|\.)summary$", on):
         return True
     if records and last.startswith(("add_scalar", "log_", "update")):
