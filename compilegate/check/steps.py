@@ -165,7 +165,8 @@ class Steps:
         if last == "apply_gradients":
             return not script.uses("flax", "jax")  # XLA compiles a state of JAX anyhow
         kinds = (Kind.OPTIMIZER, Kind.SCALER)
-        return last == "step" and self._values.kind(script, owner) in kinds
+        runs = last in ("step", "minimize")
+        return runs and self._values.kind(script, owner) in kinds
 
     def _callers(self, script: Script, function: Function) -> list[Called]:
         """What runs a function: calls in the files, or the place where it is handed on."""
