@@ -29,6 +29,9 @@ STEP = "    loss = model(inputs)\n    loss.backward()\n    optimizer.step()\n"
          ["3 (trainer.train: the loop of a framework)"]),
         ("import lightning as L\nclass Net(L.LightningModule):\n    def training_step(self, x):\n"
          "        return self.net(x)\n", ["3-4"]),
+        ("for step in range(9):\n    sess.run([train_op, loss])\n", ["1-2"]),
+        ("import keras\nopt = keras.optimizers.SGD()\nfor x in data:\n    opt.minimize(f, v)\n",
+         ["3-4"]),
         ("for inputs in loader:\n    print(model(inputs))\n", []),
     ],
 )  # fmt: skip
