@@ -230,7 +230,8 @@ def _by_priors(
     against = [each.sentence for each in considerations if each.stance is Stance.AGAINST]
     verdict, why = Verdict.BENCHMARK, "it fits, and what it gains is for a measurement to say"
     if opened:
-        more = f", and {len(opened) - 1} more open" if len(opened) > 1 else ""
+        rest = len(opened) - 1
+        more = f"; {rest} more question{' is' if rest == 1 else 's are'} open" if rest else ""
         why = f"open: {opened[0].sentence}{more}"
     elif against or outcome is None:
         why = next(iter(against), "nothing was published of it")

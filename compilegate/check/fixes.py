@@ -13,7 +13,7 @@ from pathlib import Path
 
 from compilegate.check.checking import Finding, check_sources, deep_trees
 from compilegate.check.names import Project, Script, is_constant, owner_of
-from compilegate.check.reading import Unread, read_paths
+from compilegate.check.reading import LINE_END, Unread, read_paths
 from compilegate.check.rules import BY_NAME
 from compilegate.check.rules.base import Analysis, View
 from compilegate.check.rules.compiling import compiled_as
@@ -68,8 +68,7 @@ def fix_paths(
             edits = [(each.rule, edit) for each in wanted for edit in _edits(view, each)]
             if not edits:
                 continue
-            before = path.read_bytes()
-            text = before.decode("utf-8", "surrogateescape")
+            text, encoding = script.source.text, script.source.encoding
             after = _written(text, [edit for _, edit in edits])
             try:
                 ast.parse(after)
@@ -77,7 +76,7 @@ def fix_paths(
                 refused.append(Unread(path, f"not fixed: {error.msg} at line {error.lineno}"))
                 continue
             rules = tuple(sorted({rule for rule, _ in edits}))
-            fixed.append(Fixed(path, before, after.encode("utf-8", "surrogateescape"), rules))
+            fixed.append(Fixed(path, text.encode(encoding), after.encode(encoding), rules))
     return tuple(fixed), tuple(refused)
 
 
@@ -97,11 +96,11 @@ def _written(text: str, edits: list[Edit]) -> str:
 
 def _span(script: Script, node: ast.expr | ast.stmt) -> tuple[int, int]:
     """Where a node begins and ends; the tree counts bytes within a line."""
-    lines = script.source.text.splitlines(keepends=True)
+    begins = [0, *(each.end() for each in LINE_END.finditer(script.source.text))]
 
     def offset(line: int, column: int) -> int:
-        before = sum(len(each) for each in lines[: line - 1])
-        return before + len(lines[line - 1].encode()[:column].decode(errors="replace"))
+        text = script.source.lines[line - 1].encode()[:column]
+        return begins[line - 1] + len(text.decode(errors="replace"))
 
     end = offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
     return offset(node.lineno, node.col_offset), end

@@ -17,7 +17,7 @@ from typing import Any
 
 from compilegate.errors import CompilegateError
 
-_LINE_END = re.compile(r"\r\n|\r|\n")
+LINE_END = re.compile(r"\r\n|\r|\n")
 SUFFIXES = (".py", ".pyw", ".ipynb")
 
 MOST_BYTES = {".ipynb": 50_000_000}
@@ -51,6 +51,7 @@ class Source:
     lines: tuple[str, ...]
     tree: ast.Module
     text: str = ""  # the text as it was decoded; "" of a notebook
+    encoding: str = ""  # that of the file; "" of a notebook
     places: tuple[Place, ...] = ()  # in a notebook, where each line of the joined script stands
 
     def place(self, line: int) -> Place:
@@ -66,7 +67,7 @@ class UnparsedError(CompilegateError):
 
 def lines_of(text: str) -> tuple[str, ...]:
     """The lines as Python counts them; a form feed does not end one."""
-    return tuple(_LINE_END.split(text))
+    return tuple(LINE_END.split(text))
 
 
 def parsed(text: str) -> ast.Module:
@@ -161,8 +162,8 @@ def _read(path: Path, unread: list[Unread]) -> Source | None:
         first = raw.split(b"\n", 1)[0]
         if path.suffix not in SUFFIXES and not (first[:2] == b"#!" and b"python" in first):
             raise UnparsedError("no Python script: its name does not end in .py or .ipynb")
-        text = _decoded(raw)
-        return Source(path, lines_of(text), parsed(text), text)
+        text, encoding = _decoded(raw)
+        return Source(path, lines_of(text), parsed(text), text, encoding)
     except UnparsedError as error:
         unread.append(Unread(path, f"not checked: {error}"))
     except UnicodeDecodeError as error:
@@ -172,13 +173,13 @@ def _read(path: Path, unread: list[Unread]) -> Source | None:
     return None
 
 
-def _decoded(raw: bytes) -> str:
-    """The text in the encoding that its first lines declare."""
+def _decoded(raw: bytes) -> tuple[str, str]:
+    """The text in the encoding that its first lines declare, and that encoding."""
     if b"\0" in raw[:4096]:
         raise UnparsedError("no Python script: it holds null bytes")
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
-        return codecs.decode(raw, encoding)
+        return codecs.decode(raw, encoding), encoding
     except (SyntaxError, LookupError) as error:
         raw.decode("utf-8")  # without a declaration, what is wrong is the text
         raise UnparsedError(f"its encoding is unknown: {error}") from error

@@ -545,9 +545,9 @@ class Regions:
         keras = script.uses("keras", "tensorflow") or not script.uses("torch")
         if owner is None or keras or call.args or script.called(call) or not given <= known:
             return False
-        own = self._values.class_of(script, owner)  # self.compile() of a module
-        known = own is not None and class_kind(own) is Kind.MODEL
-        return known or self._values.kind(script, owner) is Kind.MODEL
+        own = self._values.class_of(script, owner)
+        itself = own is not None and class_kind(own) is Kind.MODEL  # self.compile()
+        return itself or self._values.kind(script, owner) is Kind.MODEL
 
     def _roots(self, compiled: Compiled) -> Iterator[Defined]:
         script, target = compiled.script, compiled.target
@@ -635,7 +635,7 @@ def _made_of(origin: Origin) -> Iterator[Origin]:
                     yield Origin(generator.script, loop.iter)
         elif not _OTHER_USE.search(last):
             further += node.args if handed is None else [handed]
-        if owner is not None and last in ("__iter__", "_get"):
+        if owner is not None and last in ("__iter__", "per_device_loader"):
             further.append(owner)
     elif isinstance(node, ast.Subscript):
         further.append(node.value)

@@ -52,6 +52,26 @@ def fixed(script: Path, text: str) -> str:
     return script.read_bytes().decode()
 
 
+@pytest.mark.parametrize(
+    ("encoding", "first"),
+    [
+        ("utf-8-sig", ""),
+        ("utf-8", "'é'\n\f\n"),
+        ("utf-8", "'\x1d\u2028'\n"),
+        ("latin-1", "# coding: latin-1\nname = 'Ã©'\n"),
+    ],
+)
+def test_a_fix_keeps_the_encoding_and_hits_its_place(
+    encoding: str, first: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "a.py"
+    anomaly = "torch.autograd.set_detect_anomaly({})\n".format
+    script.write_bytes(f"{first}{HEAD}{anomaly(True)}{LOOP}".encode(encoding))
+    (found,), refused = fix_paths([script])
+    assert (found.before, refused) == (script.read_bytes(), ())
+    assert found.after == f"{first}{HEAD}{anomaly(False)}{LOOP}".encode(encoding)
+
+
 @pytest.mark.parametrize(("before", "after"), TABLE)
 def test_a_fix_writes_the_other_words_where_it_is_sure(
     before: str, after: str | None, tmp_path: Path

@@ -188,7 +188,7 @@ def recompiles(view: View) -> Iterator[Found]:
     """torch.compile is called again and again, or its update is made for a rate that changes."""
     for compiled in view.compiled:
         if compiled.sort != "in place" and _again(view, compiled):
-            yield Found(compiled.node, "it is compiled anew each time")
+            yield Found(compiled.node, "torch.compile is called again each time")
     names = {"lambdalr", "onecyclelr", "cosineannealinglr", "steplr"} & view.analysis.words
     if not names and not any("lr_scheduler" in name for name in view.script.calls_by_name):
         return

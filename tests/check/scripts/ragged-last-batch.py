@@ -28,3 +28,9 @@ even = DistributedSampler(data, drop_last=True)
 train_loader, single = DataLoader(data, batch_size=8, sampler=even), DataLoader(data, shuffle=True)
 valid = DataLoader(data, batch_size=8)
 for inputs in [*train_loader, *single]: model(inputs).mean().backward(); optimizer.step()
+# ==== fires [xla]: a loader behind ParallelLoader, after pytorch/xla test/test_train_mp_mnist.py
+import torch, torch_xla.distributed.parallel_loader as pl
+train_loader = torch.utils.data.DataLoader(train_dataset, batch_size=64)  # <- ragged-last-batch
+para_loader = pl.ParallelLoader(train_loader, [device])
+for data, target in para_loader.per_device_loader(device):
+    loss_fn(model(data), target).backward(); xm.optimizer_step(optimizer)
