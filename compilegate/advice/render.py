@@ -104,8 +104,12 @@ def _decides(facts: Facts, option: OptionAdvice) -> str:
         jobs = f"a benchmark is {outcome.benchmark_jobs} more jobs{together}"
         found.append(f"{jobs} and {outcome.engineer_hours:g} h of a person")
         if cost is not None and outcome.runs_to_repay is not None:
-            best, worst = ("never" if it is None else f"{it:,}" for it in outcome.runs_to_repay)
-            found[-1] += f", {usd(cost)}, repaid after {best} runs at best, {worst} at worst"
+            best, worst = outcome.runs_to_repay
+            latest = "never" if worst is None else f"{worst:,}"
+            repaid = "never repaid"
+            if best is not None:
+                repaid = f"repaid after {best:,} runs at best, {latest} at worst"
+            found[-1] += f", {usd(cost)}, {repaid}"
     return "; ".join(found)
 
 
