@@ -11,7 +11,7 @@ from compilegate.cli.terminal.errors import RefusalError, found_in
 from compilegate.datasets import Declared, misfits
 from compilegate.datasets.inspection import validation_rows
 from compilegate.errors import CompilegateError
-from compilegate.execution.target import Target
+from compilegate.execution.status import Target
 from compilegate.pipelines.staging import (
     check_metric_functions,
     gate_tree,

@@ -30,9 +30,9 @@ from compilegate.catalog.instances import (
     instance_class,
     instance_of,
     instances,
+    prices,
     processor_of,
 )
-from compilegate.catalog.prices import prices
 from compilegate.workload.file import Compute
 
 TOOL = Path(__file__).parents[2] / "tools" / "export_base_images.py"

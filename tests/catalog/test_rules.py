@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.catalog import Asked, check
+from compilegate.catalog import ArmSettings, check
 from compilegate.catalog.compilers import Compiler, Stack, compilers, service
 from compilegate.catalog.images import base_images, find_image
 from compilegate.catalog.instances import instance_class, instances, processor_of
 from compilegate.catalog.rules import RULES
-from compilegate.execution.target import Target
+from compilegate.execution.status import Target
 from compilegate.workload.file import Distribution
 
 TODAY = datetime.date(2026, 11, 20)
@@ -34,7 +34,7 @@ NEURON = {"compiler": "neuron", "backend": None, "version": "2.9.0", "precision"
 OLD_TORCH = {"version": "1.13.1", "image": find_image("pytorch-training-compiler", "1.13.1")}
 BF16 = {"precision": "bf16"}
 FOUR_GPUS = {"instance_type": "ml.g5.12xlarge"}
-GOOD = Asked(
+GOOD = ArmSettings(
     compiler="training-compiler",
     version="1.13.1",
     instance_type="ml.g5.4xlarge",
@@ -49,14 +49,14 @@ GOOD = Asked(
 )
 OLD = {"compiler-ends", "no-patches"}
 """What every arm with Training Compiler is warned of."""
-MODERN = Asked(compiler="torch-compile", backend="inductor", instance_type="ml.g5.xlarge")
+MODERN = ArmSettings(compiler="torch-compile", backend="inductor", instance_type="ml.g5.xlarge")
 
 
-def codes(asked: Asked, day: datetime.date = TODAY, **changes: Any) -> set[str]:
+def codes(asked: ArmSettings, day: datetime.date = TODAY, **changes: Any) -> set[str]:
     return {each.code for each in check(dataclasses.replace(asked, **changes), day)}
 
 
-def refused(asked: Asked, **changes: Any) -> set[str]:
+def refused(asked: ArmSettings, **changes: Any) -> set[str]:
     found = check(dataclasses.replace(asked, **changes), TODAY)
     return {each.code for each in found if each.severity == "refusal"}
 
@@ -202,7 +202,7 @@ def test_training_compiler_runs_on_the_classes_that_the_sdk_allowed(instance_typ
 @pytest.mark.parametrize("framework", ["xgboost", "lightgbm", "catboost", "scikit-learn"])
 def test_a_framework_without_a_graph_trains_without_a_compiler_only(framework: str) -> None:
     for compiler in compilers():
-        asked = Asked(compiler=compiler, framework=framework, instance_type=ON_CPU)
+        asked = ArmSettings(compiler=compiler, framework=framework, instance_type=ON_CPU)
         assert codes(asked) == (set() if compiler == "eager" else {"no-graph"})
 
 
@@ -261,7 +261,7 @@ def test_every_rule_has_its_sentence_and_no_distribution_is_advised_that_nobody_
 
 
 ANYTHING = st.builds(
-    Asked,
+    ArmSettings,
     compiler=st.sampled_from([*compilers()]),
     backend=st.sampled_from([None, *compilers()["torch-compile"].backends, "tvm", "a.b"]),
     framework=st.sampled_from(["pytorch", "tensorflow", "xgboost", "jax"]),
@@ -283,10 +283,10 @@ ANYTHING = st.builds(
 @pytest.mark.slow
 @given(ANYTHING)
 def test_findings_are_lines_about_fields_refusals_first_and_none_hides_another(
-    asked: Asked,
+    asked: ArmSettings,
 ) -> None:
     found = check(asked, TODAY)
-    fields = {field.name for field in dataclasses.fields(Asked)}
+    fields = {field.name for field in dataclasses.fields(ArmSettings)}
     for finding in found:
         assert finding.about in fields
         assert finding.remedy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compilegate.execution.failure import StepFailure
+from compilegate.execution.result import StepFailure
 
 
 def test_a_log_here_follows_the_sentence() -> None:

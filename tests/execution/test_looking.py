@@ -14,8 +14,8 @@ from compilegate.execution.events import (
     ExecutionStarted,
     StepEnded,
     StepStarted,
+    events_between,
 )
-from compilegate.execution.looking import events_between
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 

@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from tests.imports.project import PROJECT
-from tools.draw_architecture import house, picture
+from tools.draw_architecture import diagram, picture
 
 
 def declared() -> dict[str, Any]:
@@ -20,13 +20,15 @@ def test_the_picture_shows_the_rules_as_they_are() -> None:
 
 
 def test_every_room_lies_above_all_that_it_imports() -> None:
-    home = house(declared())
-    assert [each for each in home.arrows if home.row(each.above) <= home.row(each.below)] == []
+    drawing = diagram(declared())
+    assert [
+        each for each in drawing.arrows if drawing.row(each.above) <= drawing.row(each.below)
+    ] == []
 
 
 def test_no_room_covers_another() -> None:
-    home = house(declared())
-    places = [(room["column"], home.row(name)) for name, room in home.rooms.items()]
+    drawing = diagram(declared())
+    places = [(room["column"], drawing.row(name)) for name, room in drawing.rooms.items()]
     assert sorted(set(places)) == sorted(places)
 
 
@@ -37,10 +39,10 @@ def room(*imports: str) -> dict[str, Any]:
 def test_an_arrow_is_left_out_only_where_whole_rooms_lead_there() -> None:
     by_a_module = {"top": room("middle", "low"), "middle": room("low.part"), "low": room()}
     assert ("top", "low") in {
-        (each.above, each.below) for each in house({"rooms": by_a_module}).drawn()
+        (each.above, each.below) for each in diagram({"rooms": by_a_module}).drawn()
     }
     by_rooms = {"top": room("middle", "low"), "middle": room("low"), "low": room()}
-    assert {(each.above, each.below) for each in house({"rooms": by_rooms}).drawn()} == {
+    assert {(each.above, each.below) for each in diagram({"rooms": by_rooms}).drawn()} == {
         ("top", "middle"),
         ("middle", "low"),
     }

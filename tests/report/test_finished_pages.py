@@ -11,8 +11,7 @@ import pytest
 
 from compilegate.cli.terminal.origin import ARGUMENTS, Origin, note_origin, read_origin
 from compilegate.cli.terminal.outcome import complete_page, write_page
-from compilegate.execution.failure import StepFailure
-from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.execution.result import ExecutionResult, StepFailure, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.gate.observations import observe
 from tests.gate.conftest import build_execution

@@ -29,7 +29,7 @@ from compilegate.execution.events import (
     StepStarted,
     StepWaiting,
     StillRunning,
-    StopAsked,
+    StopRequested,
 )
 from compilegate.execution.status import StepStatus
 
@@ -180,7 +180,7 @@ def _notices(event: Event) -> Iterator[str]:
             yield retry_sentence(event)
         case PathsChosen(own_root=True):
             pass  # what works as in a container needs no word
-        case PathsChosen() | StepWaiting() | StopAsked():
+        case PathsChosen() | StepWaiting() | StopRequested():
             yield event.sentence
         case _:
             pass  # the table shows it
