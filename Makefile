@@ -212,8 +212,8 @@ destroy: $(DEPLOYING) $(NODE_TOOLS) ## Remove the stacks (FLAGS=--force asks not
 	@$(BIN)/python -m compilegate.infra.leftovers
 
 pictures: $(DEVELOPING) $(CHROMIUM) ## Run a workload, and take README's pictures of it
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/record_terminal.py docs/run.svg compilegate run digits-cnn
-	@$(BIN)/python tools/picture_page.py docs/report.png
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/pictures.py terminal docs/run.svg compilegate run digits-cnn
+	@$(BIN)/python tools/pictures.py page docs/report.png
 
 docs: $(DEVELOPING) ## Make the documents' site (in .cache/site)
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going \
