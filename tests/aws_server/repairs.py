@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 from moto.cloudformation import models as stacks
 from moto.cloudformation.exceptions import ValidationError
-from moto.cloudformation.models import CloudFormationBackend
+from moto.cloudformation.models import CloudFormationBackend, cloudformation_backends
 from moto.cloudformation.parsing import ResourceMap
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult, EmptyResult
@@ -34,6 +34,7 @@ def repair_moto() -> None:
     bucket_policies_have_conditions()
     buckets_get_their_settings()
     keys_are_made_as_templates_say()
+    updates_take_time()
 
 
 def change_sets_belong_to_their_stack() -> None:
@@ -207,18 +208,11 @@ def buckets_get_their_settings() -> None:
     original = FakeBucket.create_from_cloudformation_json.__func__
 
     def create(
-        cls: Any,
-        resource_name: str,
-        cloudformation_json: dict[str, Any],
-        account_id: str,
-        region_name: str,
-        **options: Any,
+        cls: Any, name: str, template: Any, account: str, region: str, **options: Any
     ) -> Any:
-        bucket = original(
-            cls, resource_name, cloudformation_json, account_id, region_name, **options
-        )
-        properties = cloudformation_json.get("Properties", {})
-        client = boto3.client("s3", region_name=region_name)
+        bucket = original(cls, name, template, account, region, **options)
+        properties = template.get("Properties", {})
+        client = boto3.client("s3", region_name=region)
         if "VersioningConfiguration" in properties:
             client.put_bucket_versioning(
                 Bucket=bucket.name, VersioningConfiguration=properties["VersioningConfiguration"]
@@ -241,20 +235,54 @@ def keys_are_made_as_templates_say() -> None:
     the service spells TagKey and TagValue."""
     original = Key.create_from_cloudformation_json.__func__
 
-    def create(
-        cls: Any,
-        resource_name: str,
-        cloudformation_json: dict[str, Any],
-        account_id: str,
-        region_name: str,
-        **options: Any,
-    ) -> Any:
-        properties = dict(cloudformation_json["Properties"])
+    def create(cls: Any, name: str, template: Any, *where: str, **options: Any) -> Any:
+        properties = dict(template["Properties"])
         properties["KeyPolicy"] = json.dumps(properties["KeyPolicy"])
         properties["Tags"] = [
             {"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in properties.get("Tags", [])
         ]
-        template = {**cloudformation_json, "Properties": properties}
-        return original(cls, resource_name, template, account_id, region_name, **options)
+        return original(cls, name, {**template, "Properties": properties}, *where, **options)
 
     Key.create_from_cloudformation_json = classmethod(create)
+
+
+def updates_take_time() -> None:
+    """moto's UpdateStack is complete at once; here an update waits for `end_update`. Change sets,
+    with which the CDK deploys, stay as they are."""
+
+    def update_stack(self: Any) -> ActionResult:
+        stack = self.cloudformation_backend.get_stack(self._get_param("StackName"))
+        if stack.status.endswith("_IN_PROGRESS"):
+            raise ValidationError(
+                message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
+            )
+        given = self._get_param("Parameters", [])
+        self._validate_different_update(given, stack.template, stack)
+        stack.coming = given
+        _add_event(
+            stack, "UPDATE_IN_PROGRESS", "User Initiated", self._get_param("ClientRequestToken")
+        )
+        return ActionResult({"StackId": stack.stack_id})
+
+    CloudFormationResponse.update_stack = update_stack
+
+
+def end_update(account: str, region: str, name: str, how: str, reason: str) -> None:
+    """End an update as `UPDATE_COMPLETE`, `UPDATE_ROLLBACK_COMPLETE` or `UPDATE_ROLLBACK_FAILED`;
+    an alarm went off for this reason."""
+    backend = cloudformation_backends[account][region]
+    stack = backend.get_stack(name)
+    token = stack.events[-1].client_request_token
+    if how == "UPDATE_COMPLETE":
+        began = len(stack.events)
+        backend.update_stack(name, stack.template, stack.role_arn, stack.coming, None)
+        del stack.events[began:]
+    else:
+        _add_event(stack, "UPDATE_ROLLBACK_IN_PROGRESS", reason, token)
+    _add_event(stack, how, None, token)
+
+
+def _add_event(stack: Any, status: str, reason: str | None, token: str | None) -> None:
+    stack.status = status
+    stack._add_stack_event(status, resource_status_reason=reason)
+    stack.events[-1].client_request_token = token
