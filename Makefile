@@ -141,7 +141,7 @@ test-quick: $(DEVELOPING) ## Run the tests that start no process, in 90 seconds 
 
 # 1.5 GB, so that no other target makes it. Needs gcc and binutils.
 xla-env: $(DEVELOPING) ## Make the environment in which the tests train with PyTorch/XLA
-	@$(BIN)/python -m tests.xla_environment
+	@$(BIN)/python -m tests.environments.xla
 
 # The CDK CLI and the policy engine for the tests, exactly as locked.
 $(NODE_TOOLS): package.json package-lock.json | $(BIN)/python

@@ -47,8 +47,8 @@ class _Page:
         ]
         yield f"## {heading}"
         yield ""
-        if path and (said := table.get("description", "")):
-            yield _words(said)
+        if path and (description := table.get("description", "")):
+            yield _words(description)
             yield ""
         if rows:
             yield from ("| key | allowed | default | |", "|---|---|---|---|", *rows, "")

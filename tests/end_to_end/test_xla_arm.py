@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.xla_environment import interpreter
+from tests.environments.xla import interpreter
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -17,7 +17,7 @@ import pytest
 
 from compilegate.job.compilers.aws import LINES
 from tests.environments import ROOT
-from tests.xla_environment import QUICK_TO_COMPILE
+from tests.environments.xla import QUICK_TO_COMPILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

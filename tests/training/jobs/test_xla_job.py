@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 
 from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
-from tests.xla_environment import QUICK_TO_COMPILE
+from tests.environments.xla import QUICK_TO_COMPILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
