@@ -98,21 +98,21 @@ def find_confounds(
 
 def about_confounds(confounds: Sequence[Confound]) -> list[Reason | Note]:
     """What the verdict says of differences that the workload does not declare."""
-    said: list[Reason | Note] = []
+    statements: list[Reason | Note] = []
     for each in [it for it in confounds if not it.intended][:MOST_LISTED]:
         numbers = {"name": each.name, "baseline": each.baseline, "candidate": each.candidate}
         text = f"{each.name} differs: {each.candidate} instead of {each.baseline}."
         if each.name in MACHINE:
-            said.append(Note(Code.CONFOUND_HARDWARE, text, {"name": each.name}))
+            statements.append(Note(Code.CONFOUND_HARDWARE, text, {"name": each.name}))
         elif each.name == EXAMPLES_SEEN:
             text = (
                 f"{text} Train for as many epochs and count optimizer steps; where jobs stop "
                 "early, declare examples_tolerance in [gate]."
             )
-            said.append(failure(Code.CONFOUND_EXAMPLES_SEEN, text, **numbers))
+            statements.append(failure(Code.CONFOUND_EXAMPLES_SEEN, text, **numbers))
         else:
-            said.append(failure(Code.CONFOUND_UNDECLARED, text, **numbers))
-    return said
+            statements.append(failure(Code.CONFOUND_UNDECLARED, text, **numbers))
+    return statements
 
 
 def about_hardware(jobs: Sequence[Evidence]) -> list[Note]:

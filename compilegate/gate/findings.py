@@ -190,13 +190,13 @@ class Note:
 class Finding:
     """What is wrong with, or odd about, the evidence of one replicate."""
 
-    said: Reason | Note
+    statement: Reason | Note
     spoils: frozenset[str]
 
     @property
     def refuses(self) -> bool:
         """Whether it makes the evidence of its arm invalid."""
-        return isinstance(self.said, Reason)
+        return isinstance(self.statement, Reason)
 
 
 @dataclass(frozen=True)

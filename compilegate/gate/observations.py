@@ -22,7 +22,6 @@ from compilegate.gate.evidence import Replicate
 from compilegate.gate.findings import Subject, clipped
 from compilegate.gate.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.record import MOST_BYTES, unusable
-from compilegate.gate.records import readable
 from compilegate.gate.settings import Experiment
 from compilegate.job.evidence import (
     Evidence,
@@ -156,7 +155,7 @@ def observe(
     `values` may be shared with `judge`, so that metrics are computed once.
     """
     values = MetricValues() if values is None else values
-    found = {key: readable(records[key]) for key in experiment.replicates if key in records}
+    found = {key: records[key] for key in experiment.replicates if key in records}
     usable = {key: it.evidence for key, it in found.items() if isinstance(it, EvidenceRecord)}
     of_arms = {
         arm: [usable[arm, seed] for seed in experiment.seeds if (arm, seed) in usable]
@@ -201,7 +200,7 @@ def _replicate(
 ) -> ReplicateObservation:
     arm, seed = replicate
     if not isinstance(record, EvidenceRecord):
-        problem = unusable(Subject(seed), record).said.sentence
+        problem = unusable(Subject(seed), record).statement.sentence
         return ReplicateObservation(arm, seed, problem=clipped(problem, LONGEST_PROBLEM))
     evidence, speed, compiler = record.evidence, record.evidence.speed, record.evidence.compiler
     job = clipped(evidence.job, MOST_TEXT)

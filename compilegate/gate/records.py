@@ -21,7 +21,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.gate.evidence import Replicate, in_the_order_of, same_column, shared, well_formed
+from compilegate.gate.evidence import Replicate, in_the_order_of, same_column, shared
 from compilegate.gate.findings import (
     SCORES,
     TIMES,
@@ -141,14 +141,14 @@ class Examined:
 
     def reasons(self, arm: str) -> tuple[Reason, ...]:
         """Why the arm's evidence is not valid; empty when it is."""
-        return tuple(it.said for it in self._of(arm) if isinstance(it.said, Reason))
+        return tuple(it.statement for it in self._of(arm) if isinstance(it.statement, Reason))
 
     def notes(self, arm: str) -> tuple[Note, ...]:
         """What is odd about the arm's evidence; of what several seeds share, the first."""
         found: dict[Code, Note] = {}
         for each in self._of(arm):
-            if isinstance(each.said, Note):
-                found.setdefault(each.said.code, each.said)
+            if isinstance(each.statement, Note):
+                found.setdefault(each.statement.code, each.statement)
         return tuple(found.values())
 
     def _of(self, arm: str) -> Iterator[Finding]:
@@ -166,7 +166,7 @@ def examine(
     experiment: Experiment, records: Records, jobs: Mapping[Replicate, str] | None
 ) -> Examined:
     """Check every record by itself, and then all of them together."""
-    checked = {key: readable(each) for key, each in records.items()}
+    checked = dict(records)
     found: dict[Replicate, EvidenceRecord] = {}
     first: Examples | None = None
     findings: dict[Replicate, list[Finding]] = defaultdict(list)
@@ -203,14 +203,6 @@ def examine(
     for arm in experiment.arms:
         _compare_arm(examined, arm, findings, known)
     return replace(examined, findings={key: tuple(it) for key, it in findings.items() if it})
-
-
-def readable(record: EvidenceRecord | EvidenceError) -> EvidenceRecord | EvidenceError:
-    """The record, or why it cannot be used: as if it had been written and read back."""
-    try:
-        return record if isinstance(record, EvidenceError) else well_formed(record)
-    except EvidenceError as error:
-        return error
 
 
 def _lost(experiment: Experiment, records: Readable) -> frozenset[Replicate]:
@@ -422,8 +414,8 @@ def _outputs(records: Readable) -> _Outputs:
         if same_column(examples.ids, next(iter(scored.values())).ids):
             rows = np.linspace(0, len(examples.ids) - 1, min(len(examples.ids), MOST_ROWS))
             columns = (examples.predictions, examples.scores, examples.losses)
-            said = next(it for it in columns if it is not None and it.size)
-            outputs[key] = said[rows.astype(np.int64)].reshape(len(rows), -1)
+            answers = next(it for it in columns if it is not None and it.size)
+            outputs[key] = answers[rows.astype(np.int64)].reshape(len(rows), -1)
     telling = {key for key, each in outputs.items() if _tells(scored[key], each)}
     apart: dict[tuple[Replicate, Replicate], float] = {}
     moments = {key: (it.mean(axis=0), it.var(axis=0)) for key, it in outputs.items()}
@@ -515,8 +507,8 @@ def _compare_arm(examined: Examined, arm: str, findings: Findings, known: Known)
     if not both or not have_one_recipe(its, declared):
         return
     losses = list(_losses(both, own))
-    found += _starts_elsewhere(about, losses)
-    found += _ends_elsewhere(about, losses)
+    found += _other_start(about, losses)
+    found += _other_end(about, losses)
     if declared.padding == its.padding:
         for seed, record in both.items():
             different = list(_differing_inputs(Subject(seed), own[seed].examples, record.examples))
@@ -544,7 +536,7 @@ def _losses(usual: BySeed, own: BySeed) -> Iterator[tuple[FloatArray, FloatArray
             yield before.loss, after.loss
 
 
-def _starts_elsewhere(about: Subject, losses: Losses) -> Iterator[Finding]:
+def _other_start(about: Subject, losses: Losses) -> Iterator[Finding]:
     """Trainings that all begin at another loss than the baseline's with the same seed: they should
     begin with the same weights and the same batch."""
     if len(losses) < 2:
@@ -566,7 +558,7 @@ def _starts_elsewhere(about: Subject, losses: Losses) -> Iterator[Finding]:
         yield about.leaves_open(Code.STEPS_OTHER_START, text)
 
 
-def _ends_elsewhere(about: Subject, losses: Losses) -> Iterator[Finding]:
+def _other_end(about: Subject, losses: Losses) -> Iterator[Finding]:
     """Trainings of the same recipe that all end far from the baseline's."""
     long = [pair for pair in losses if min(map(len, pair)) >= LEAST_STEPS]
     if len(long) < 2:
@@ -751,15 +743,15 @@ def about_precision(experiment: Experiment, records: Readable, arm: str) -> Reas
     if not otherwise:
         return None
 
-    def said(name: str, arms: Sequence[str]) -> str:
+    def sentence(name: str, arms: Sequence[str]) -> str:
         seed, precision = otherwise[name]
         return _otherwise(records[name, seed], precision, declared[name], arms)
 
     alike = len({declared[name] for name in both}) == 1
     if len(otherwise) == 2 and alike and len({it for _, it in otherwise.values()}) == 1:
-        text = f"In both arms {said(arm, both)}. They were compared all the same."
+        text = f"In both arms {sentence(arm, both)}. They were compared all the same."
         return Note(Code.RECIPE_PRECISION, text)
-    text = "; in arm ".join(f"{name} {said(name, [name])}" for name in otherwise)
+    text = "; in arm ".join(f"{name} {sentence(name, [name])}" for name in otherwise)
     return failure(Code.RECIPE_DIFFERS, f"In arm {text}.", key="precision")
 
 
@@ -772,8 +764,8 @@ def _precisions(experiment: Experiment, records: Readable, arm: str) -> dict[int
         if record is None or record.evidence.failure is not None:
             continue
         parity = None if record.parity is None else record.evidence.parity
-        said = (record.evidence.recipe.get("precision"), parity and parity.precision)
-        known = [each for each in said if isinstance(each, str) and each in EPSILON]
+        recorded = (record.evidence.recipe.get("precision"), parity and parity.precision)
+        known = [each for each in recorded if isinstance(each, str) and each in EPSILON]
         if known:
             found[seed] = next((each for each in known if each != declared), declared)
     return found

@@ -41,10 +41,10 @@ def check_scores(
             try:
                 value = _value(metric, guard, record, values)
             except MetricUndefinedError as error:
-                said = about.notes if guard.watched else about.fails
+                report = about.notes if guard.watched else about.fails
                 if not is_undefined:
                     text = f"{metric} cannot be computed: {error}."
-                    yield seed, said(Code.METRIC_UNDEFINED, text, metric=metric)
+                    yield seed, report(Code.METRIC_UNDEFINED, text, metric=metric)
                 is_undefined = True
                 continue
             if value is None:

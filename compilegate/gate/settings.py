@@ -1,4 +1,4 @@
-"""What the gate is told: the `[gate]` table of a workload, and the experiment to judge.
+"""Settings of the gate: the `[gate]` table of a workload, and the experiment to judge.
 
 These types are read twice: as the `[gate]` table of `workloads/NAME.toml`, and as `gate.json`
 inside the gate job. They are the only place where a limit of the gate has a default.
@@ -398,7 +398,7 @@ class Experiment(_Strict):
         return tuple((arm, seed) for arm in self.arms for seed in self.seeds)
 
     @model_validator(mode="after")
-    def _arms_and_seeds_can_be_told_apart(self) -> Self:
+    def _arms_and_seeds_are_distinct(self) -> Self:
         if self.baseline not in self.arms:
             raise ValueError(
                 f"baseline is {self.baseline!r}, allowed: one of the arms {', '.join(self.arms)}"
@@ -428,7 +428,7 @@ class ExperimentError(CompilegateError):
 def read_experiment(path: Path) -> Experiment:
     """Read the experiment from a file that ends in .toml, or else holds JSON.
 
-    The metric functions that it names are imported, so that a missing one is told now. Raises
+    The metric functions that it names are imported, so that a missing one is refused now. Raises
     ExperimentError.
     """
     experiment = _read(path)

@@ -316,24 +316,26 @@ def paired_jobs(
     jobs: list[PairedJob] = []
     obstacles: list[str] = []
     for record in records:
-        told, blocks = record.evidence.paired_speed, record.paired
-        if told is None or record.steps is None:
+        recorded, blocks = record.evidence.paired_speed, record.paired
+        if recorded is None or record.steps is None:
             continue
         steady = steady_seconds(record.evidence, record.steps)
         if len(steady) < MIN_STEADY_STEPS:
             continue  # then the speed of its arm is not known at all
         if blocks is None:
-            obstacles.append(clipped(told.obstacle or "the record holds no pairs").rstrip("."))
-        elif why := _other_arms(told, baseline, candidate) or _no_times(blocks, steady):
+            obstacles.append(clipped(recorded.obstacle or "the record holds no pairs").rstrip("."))
+        elif why := _other_arms(recorded, baseline, candidate) or _no_times(blocks, steady):
             obstacles.append(why)
         else:
             batch_ratio = candidate.batch_size / baseline.batch_size
-            jobs.append(paired_job(blocks, steady, told.steps_per_block, batch_ratio, told.seconds))
+            jobs.append(
+                paired_job(blocks, steady, recorded.steps_per_block, batch_ratio, recorded.seconds)
+            )
     return Pairs(tuple(jobs), tuple(dict.fromkeys(obstacles)))
 
 
 def _other_arms(
-    told: PairedSpeedRecord, baseline: ArmDeclaration, candidate: ArmDeclaration
+    recorded: PairedSpeedRecord, baseline: ArmDeclaration, candidate: ArmDeclaration
 ) -> str | None:
     """Why what was timed are not the two arms that are compared."""
     for what in ("instance_type", "image", "world_size"):
@@ -344,9 +346,9 @@ def _other_arms(
                 f"{after or 'the default'}), and one process has one of the two"
             )
     for what, found, declared in (
-        ("the baseline's compiler", told.baseline_compiler, baseline.compiler),
-        ("the baseline's batch size", told.baseline_batch_size, baseline.batch_size),
-        ("the candidate's batch size", told.candidate_batch_size, candidate.batch_size),
+        ("the baseline's compiler", recorded.baseline_compiler, baseline.compiler),
+        ("the baseline's batch size", recorded.baseline_batch_size, baseline.batch_size),
+        ("the candidate's batch size", recorded.candidate_batch_size, candidate.batch_size),
     ):
         if found != declared:
             there = clipped(str(found), 60)
@@ -355,7 +357,7 @@ def _other_arms(
 
 
 def _no_times(blocks: PairedBlocks, steady: FloatArray) -> str | None:
-    """Why nothing can be told by these pairs. A step of the probe leaves out what a training step
+    """Why these pairs show nothing. A step of the probe leaves out what a training step
     does besides, and takes no other order of time."""
     count = len(blocks.baseline_seconds)
     if count < LEAST_PAIRS:
@@ -857,15 +859,15 @@ def busy_machine(records: Sequence[EvidenceRecord]) -> str | None:
         and (processors := _number(each, "processors"))
     ]
     steals = [found for each in checkups if (found := _number(each, "steal")) is not None]
-    said = []
+    causes = []
     load, processors = statistics.median_low(loads) if loads else (0.0, 1.0)
     if load > MOST_LOAD * processors:
         on = "one processor" if processors == 1 else f"{processors:g} processors"
-        said.append(f"{load:.1f} processes wanted to run on {on}")
+        causes.append(f"{load:.1f} processes wanted to run on {on}")
     steal = statistics.median_low(steals) if steals else 0.0
     if steal > MOST_STEAL:
-        said.append(f"its hypervisor gave {steal:.0%} of the processors' time to others")
-    return " and ".join(said) or None
+        causes.append(f"its hypervisor gave {steal:.0%} of the processors' time to others")
+    return " and ".join(causes) or None
 
 
 def _number(checkup: Mapping[str, Any], name: str) -> float | None:
@@ -891,22 +893,22 @@ _SLOWED = dict(
 )
 
 
-def about_hindrances(evidences: Sequence[Evidence]) -> list[Note]:
+def about_slowdowns(evidences: Sequence[Evidence]) -> list[Note]:
     """A note for each kind, by the first of the arm's jobs that met it; the gravest first."""
     first: dict[str, Hindrance] = {}
     for each in (hindrance for evidence in evidences for hindrance in evidence.hindrances):
         first.setdefault(each.kind, each)
     found = [first[kind] for kind in HINDRANCES if kind in first]
     return [
-        Note(Code.SPEED_HINDERED, hindrance_told(it), {"count": it.count, "share": it.share})
+        Note(Code.SPEED_HINDERED, slowdown_sentence(it), {"count": it.count, "share": it.share})
         for it in found
     ]
 
 
-def hindrance_told(each: Hindrance) -> str:
+def slowdown_sentence(each: Hindrance) -> str:
     """What it was, where, and which rule says more, in a sentence or two."""
     places = ", ".join(clipped(where, 200) for where in each.where[:3])
-    told = _SLOWED[each.kind].format(
+    sentence = _SLOWED[each.kind].format(
         count=each.count,
         times="once" if each.count < 1.5 else f"{each.count:.0f} times",
         share=each.share or 0.0,
@@ -914,4 +916,4 @@ def hindrance_told(each: Hindrance) -> str:
         why=f": {clipped(each.reason, 200)}" if each.reason else "",
     )
     rule = RULES[each.kind]
-    return f"{told}. Rule {rule} of `compilegate check` says more: docs/rules/{rule}.md."
+    return f"{sentence}. Rule {rule} of `compilegate check` says more: docs/rules/{rule}.md."
