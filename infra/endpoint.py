@@ -96,8 +96,8 @@ class EndpointStack(cdk.Stack):
                 "maxConcurrency": serving.max_concurrency,
             }
         # Nothing of a model or a configuration can be changed: with other settings it is another.
-        said = json.dumps(self.resolve([placed, variant, key, role_arn]), sort_keys=True)
-        digest = hashlib.sha256(said.encode()).hexdigest()[:8]
+        text = json.dumps(self.resolve([placed, variant, key, role_arn]), sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         name = f"{endpoint}{SEPARATOR}{version}-{digest}"
         made = sagemaker.CfnModel(
             self,

@@ -581,13 +581,13 @@ class WorkloadStack(cdk.Stack):
     def _transforming(self) -> list[Statement]:
         """Start batch transforms, with models under this workload's names."""
         name, key = self._project.names.endpoint(self._workload.name), self._foundation.key.key_arn
-        asked = {f"aws:RequestTag/{WORKLOAD_TAG}": self._workload.name}
+        request_tag = {f"aws:RequestTag/{WORKLOAD_TAG}": self._workload.name}
         named: dict[str, Any] = {
             "on": [
                 self._arns.sagemaker(f"{kind}/{name}{SEPARATOR}*")
                 for kind in ("model", "transform-job")
             ],
-            "when": {"StringEquals": asked},
+            "when": {"StringEquals": request_tag},
             "because": "Their names end in the version of the model, after two hyphens",
         }
         return [

@@ -59,8 +59,8 @@ def profile_definition(workload: Definition, arm: str, steps: int) -> Definition
         description=f"{job.description or job.name}: {steps} steps, to be profiled",
     )
     needed = ancestors(build_graph(workload), job.name)
-    kept = (each for each in workload.steps if each is job or each.name in needed)
-    return replace(workload, steps=tuple(profiled if each is job else each for each in kept))
+    reached = (each for each in workload.steps if each is job or each.name in needed)
+    return replace(workload, steps=tuple(profiled if each is job else each for each in reached))
 
 
 def doctor_definition(workload: Definition, arms: frozenset[str] | None = None) -> Definition:

@@ -215,8 +215,8 @@ def ceilings_of(profile: Profile, found: Breakdown) -> Iterator[Ceiling]:
         most, saved = min(spared + unknown, widest), found.share(spared)
         high = max(most / (widest + narrowest) if most > 0 else 0.0, saved)
         speedup, speedup_high = (1 / (1 - min(each, 0.99)) for each in (saved, high))
-        said = caveat.format(shapes) if shapes else None
-        yield Ceiling(compiler, saved, speedup, speedup_high, said)
+        text = caveat.format(shapes) if shapes else None
+        yield Ceiling(compiler, saved, speedup, speedup_high, text)
 
 
 WORTH_NAMING = {
@@ -295,8 +295,8 @@ def _faults(profile: Profile, parts: Breakdown) -> Iterator[Finding]:
         yield found(UPDATE, update, update=f"{parts.of_part(UPDATE):.0%}")
     if shapes := changing(profile.shapes):
         yield found(SHAPES, parts.of_part(COMPUTING), shapes=shapes, steps=profile.profiled_steps)
-    asked = [(each.where, each.count) for each in profile.synchronisations]
-    count, lines = asked_each_step(asked, profile.profiled_steps)
+    places = [(each.where, each.count) for each in profile.synchronisations]
+    count, lines = asked_each_step(places, profile.profiled_steps)
     if lines:
         calls = sum(each.calls for each in profile.operators)
         dense = min(1.0, count * _CALLS_BETWEEN / calls) if calls else 1.0

@@ -126,13 +126,13 @@ def _precision(tree: ast.AST, options: Mapping[str, Any]) -> str | None:
         given = _given(call)
         if not PRECISE.fullmatch(name) or given.get("enabled", True) is not True:
             continue
-        asked = [given.get(argument) for argument in PRECISION_ARGUMENTS]
-        asked += [each for each in ("bf16", "fp16") if given.get(each) is True]
+        precisions = [given.get(argument) for argument in PRECISION_ARGUMENTS]
+        precisions += [each for each in ("bf16", "fp16") if given.get(each) is True]
         if name == "autocast":
-            asked += map(_plain, call.args)
+            precisions += map(_plain, call.args)
             if "dtype" not in given and len(call.args) < 2:  # torch's defaults
-                asked.append("bf16" if "cpu" in ast.unparse(call) else "fp16")
-        meant = (value for each in asked for value in (each, defaults.get(each)))
+                precisions.append("bf16" if "cpu" in ast.unparse(call) else "fp16")
+        meant = (value for each in precisions for value in (each, defaults.get(each)))
         if found := next((PRECISIONS[value] for value in meant if value in PRECISIONS), None):
             return found
     return None

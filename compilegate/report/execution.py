@@ -103,8 +103,8 @@ class StepFacts:
         """What went wrong: the last exception that was printed, else the last error message, else
         what is known from outside."""
         lines = [line.strip() for line in reversed(self.last_lines)]
-        said = (line for kind in (_EXCEPTION, _ERROR) for line in lines if kind.match(line))
-        return self.failure and _ERROR.sub("", next(said, self.failure))
+        errors = (line for kind in (_EXCEPTION, _ERROR) for line in lines if kind.match(line))
+        return self.failure and _ERROR.sub("", next(errors, self.failure))
 
     @property
     def remedy(self) -> str:

@@ -124,10 +124,10 @@ class Stack(Table):
     version: Version
     transformers: Version | None = None
 
-    def told(self, option: Option) -> Setting | None:
+    def setting(self, option: Option) -> Setting | None:
         """What the table says of an option; None where its compiler has none such."""
-        told: Setting | None = getattr(self, option.key, None)
-        return told
+        setting: Setting | None = getattr(self, option.key, None)
+        return setting
 
 
 def type_of(option: Option) -> Any:

@@ -161,8 +161,8 @@ class Workload:
         wherever something is priced."""
         baseline = self.arms[BASELINE_ARM].instance_type or self.compute.instance_type
         own = self.advice.usd_per_hour
-        told = {} if own is None else {baseline: own}
-        return told | dict({} if self.budget is None else self.budget.usd_per_hour)
+        declared = {} if own is None else {baseline: own}
+        return declared | dict({} if self.budget is None else self.budget.usd_per_hour)
 
     @property
     def model_package_group(self) -> str:
@@ -180,8 +180,8 @@ class Workload:
     def evaluates_on(self) -> str:
         """Where all its jobs evaluate their models: on the host, once an arm's compiler keeps the
         accelerator to itself."""
-        kept = any(declarations()[arm.compiler].keeps_accelerator for arm in self.arms.values())
-        return EVALUATION_PLACES[1 if kept else 0]
+        occupied = any(declarations()[arm.compiler].keeps_accelerator for arm in self.arms.values())
+        return EVALUATION_PLACES[1 if occupied else 0]
 
     def with_arms(self, names: Sequence[str]) -> Workload:
         """The workload with these arms only, in the order that it declares them.

@@ -273,7 +273,7 @@ class Keeper:
         workload, sent = self.settings.workload, list[str]()
         record = current(self.records, workload, when=now(), who=WHO)
         oldest = _time(now()) - timedelta(days=TOLD_DAYS)
-        for number, decision in enumerate(record.decisions[: record.kept], 1):
+        for number, decision in enumerate(record.decisions[: record.stored], 1):
             when = decision.event.when
             if decision.before != decision.after and _time(when) >= oldest:
                 part = f"{int(record.tag['generation']['N']):04}-{number:06}"

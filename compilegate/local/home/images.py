@@ -84,8 +84,8 @@ class Environment:
     def has_module(self, name: str) -> bool:
         """Whether its interpreter finds a module of that name; nothing is imported."""
         question = "import importlib.util, sys; sys.exit(not importlib.util.find_spec(sys.argv[1]))"
-        asked = [str(self.python), "-c", question, name]
-        return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+        command = [str(self.python), "-c", question, name]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @dataclass(frozen=True)

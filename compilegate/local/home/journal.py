@@ -35,7 +35,7 @@ SCHEMA_VERSION = 1
 
 _INTERRUPTED = "the runner was interrupted"
 _FOLDERS = ("cache", "environments", "executions", "locks", "registry", "s3")
-_KEPT_OF_A_JOB = (
+_STAYS_OF_A_JOB = (
     "log.txt",
     "root",
     "opt/ml/code",
@@ -154,11 +154,11 @@ def _drop_others(folder: Path, sandbox: Path) -> None:
     for path in folder.iterdir():
         name = path.relative_to(sandbox).as_posix()
         is_folder = path.is_dir() and not path.is_symlink()
-        if is_folder and any(kept.startswith(f"{name}/") for kept in _KEPT_OF_A_JOB):
+        if is_folder and any(each.startswith(f"{name}/") for each in _STAYS_OF_A_JOB):
             _drop_others(path, sandbox)
-        elif is_folder and name not in _KEPT_OF_A_JOB:
+        elif is_folder and name not in _STAYS_OF_A_JOB:
             shutil.rmtree(path, ignore_errors=True)
-        elif name not in _KEPT_OF_A_JOB:
+        elif name not in _STAYS_OF_A_JOB:
             path.unlink(missing_ok=True)
 
 

@@ -237,8 +237,8 @@ class ProcessingJob(Job):
 
     def describe(self, outcome: JobOutcome) -> dict[str, Any]:
         message = self.message()
-        told = {} if message is None else {"ExitMessage": message}
-        return {**super().describe(outcome), **told}
+        exit_message = {} if message is None else {"ExitMessage": message}
+        return {**super().describe(outcome), **exit_message}
 
 
 def read_processing_request(raw: Mapping[str, Any]) -> ProcessingJob:
