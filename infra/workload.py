@@ -159,7 +159,7 @@ class WorkloadStack(cdk.Stack):
         )
 
     def _job_roles(self) -> tuple[iam.IRole, iam.IRole, iam.IRole]:
-        """Those of training jobs, of processing jobs and of the pipeline."""
+        """Roles of training jobs, of processing jobs and of the pipeline."""
         workload, arns, foundation = self._workload, self._arns, self._foundation
         settings, folders = self._project.settings, self._project.images
         place = Place(

@@ -26,7 +26,7 @@ from compilegate.access.policy import Arns
 Document = dict[str, Any]
 
 PROJECT_TAG = "compilegate:project"
-"""On every resource of a project."""
+"""The tag on every resource of a project."""
 UNTAGGED = {"Null": {f"aws:ResourceTag/{PROJECT_TAG}": "true"}}
 LARGEST_MANAGED_POLICY = 6_144
 """Characters that IAM takes, white space not counted."""
@@ -334,7 +334,7 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
 
 
 def _of_source(there: Arns, project: str, bucket: str) -> list[Document]:
-    """Where models come from, as far as that account lets them be read."""
+    """Grants to read another account's models, as far as that account allows it."""
     models = there.sagemaker(f"model-package/{project}-*")
     by_s3 = {"StringLike": {"kms:ViaService": f"s3.{there.region}.*"}}
     return [

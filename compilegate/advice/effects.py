@@ -24,7 +24,7 @@ WEEKS_PER_YEAR = 365 / 7
 RECOMPILED = {"static": 1, "few": 4}
 """How many times as long compiling may take by the shapes; 20 where they vary. Guesses."""
 MOST_RUNS = 1_000_000
-"""More than that counts as never."""
+"""Retrainings above this count as never."""
 
 
 class Basis(StrEnum):
@@ -296,7 +296,7 @@ class Outcome:
     first_year_usd: Range | None
     """After the benchmark, people included."""
     benchmark_jobs: int
-    """Beyond the one job of the baseline that would run anyway; 0: it has been made already."""
+    """Jobs of the benchmark beyond the baseline's own; 0 when it has been run already."""
     benchmark_hours: Range | None
     benchmark_usd: Range | None
     engineer_hours: float

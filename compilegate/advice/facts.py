@@ -43,7 +43,7 @@ class Fact(Generic[Value]):
 
     value: Value | None
     source: str
-    """Where it comes from, or what is missing; a clause without a full stop."""
+    """Source of the fact, or what is missing; a clause without a full stop."""
     assumed: bool = False
     """Whether nothing better is there: no verdict is confident because of it."""
 
@@ -54,7 +54,7 @@ class Fact(Generic[Value]):
 
 
 Profiled = tuple[str, Mapping[Part, Range]]
-"""Where a profile was taken, in words, and the shares of a step that it found."""
+"""The hardware of a profile, in words, and the shares of a step that it found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a job ran: None for no rented instance, and for no accelerator."""
+    """The machine of a job; None without a rented instance or an accelerator."""
 
     instance_type: str | None
     accelerator: str | None
@@ -124,14 +124,14 @@ class Experience(Measured):
     estimate: float
     confidence: float
     compile_seconds: Range | None
-    """From a warm compile cache to a cold one; None where jobs only printed their speed."""
+    """Compile seconds, warm to cold; None where jobs only printed their speed."""
     same_batch: bool
     sequence_length: int | None
     family: str | None
     shapes: str | None
 
     def differences(self, facts: Facts) -> tuple[str, ...]:
-        """In what its baseline differs from the workload's, each in a clause."""
+        """Differences of its baseline from the workload's, each in a clause."""
         of = {
             "in {}, not {}": (self.precision, facts.precision),
             "at a batch of {}, not {}": (self.batch_size, facts.batch_size),
@@ -235,7 +235,7 @@ def option_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """One workload, as far as it is known."""
+    """What is known of one workload."""
 
     workload: str
     framework: Fact[str]
@@ -275,7 +275,7 @@ class Facts:
         return None if price is None else price * self.instances
 
     def obstacles_of(self, compiler: str | None) -> tuple[Obstacle, ...]:
-        """Those in the way of a compiler, by its name in arms."""
+        """Obstacles to a compiler, by its name in arms."""
         name = "torch-compile" if compiler == "inductor" else compiler
         return tuple(each for each in self.obstacles if name in each.compilers)
 
@@ -460,7 +460,7 @@ def _runs(workload: Workload, now: datetime | None) -> Fact[float]:
 def price_near(
     instance_type: str, region: str | None, declared: Mapping[str, float] | None = None
 ) -> Fact[float]:
-    """As a plan and the gate have it; where a region has none, that of another, by its name."""
+    """A price as plans and the gate use it; another region's, by name, where there is none."""
     price, note = price_of(instance_type, region, declared), ""
     if not isinstance(price, Price):
         price, note = price_of(instance_type), f"; none is known for {region}"

@@ -66,7 +66,7 @@ class OptionAdvice:
     in_use: bool
     considerations: tuple[Argument, ...]
     outcome: Outcome | None
-    """None: it cannot be taken, or nothing is known of what it would do."""
+    """The outcome; None when the option is impossible or its effect unknown."""
     own: Experience | None
     """What the workload's newest execution measured of it."""
     chance: float | None
@@ -151,9 +151,10 @@ def in_order(advices: Iterable[Advice]) -> list[Advice]:
 
 
 def rank(option: OptionAdvice) -> tuple[float, ...]:
-    """By verdict; then compilers of which something was published or measured, the maintained
-    first, and those with the least against them; then what is saved at worst, in dollars a year,
-    else a run, else its share; of two that promise as little, the one that is tried faster."""
+    """Options by verdict; then compilers of which something was published or measured, the
+    maintained first, and those with the least against them; then what is saved at worst, in
+    dollars a year, else a run, else its share; of two that promise as little, the one that is
+    tried faster."""
     outcome, unit, amount = option.outcome, 0, NOTHING
     guessed = option.rule.kind != "compiler" or outcome is None
     if outcome is not None:

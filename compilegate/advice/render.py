@@ -166,8 +166,8 @@ def advice_text(
     forecast: Sequence[str] = (),
     passing: float | None = None,
 ) -> Iterator[str]:
-    """One workload: the compilers' answer, and that of the best option where it is another. With
-    `everything` all options, by the seven considerations, and what is not known."""
+    """The answer for one workload: the compilers', and that of the best option where it is
+    another. With `everything` all options, by the seven considerations, and what is not known."""
     facts, rather, to_do = advice.facts, _rather(advice), advice.to_do
     shown = [advice.compiler, *([] if rather is None else [rather])]
     yield from (f"{facts.workload}: {headline(advice)}", f"  {_known_line(facts)}")
@@ -202,7 +202,7 @@ def _verdict(option: OptionAdvice) -> str:
 
 
 _MARKS = dict(zip(Stance, "+-x? ", strict=True))
-"""In front of a consideration, so that a glance shows what it says."""
+"""Mark in front of a consideration."""
 
 
 def _considered(option: OptionAdvice) -> Iterator[str]:
@@ -292,7 +292,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def portfolio_text(advices: Sequence[Advice], problems: Sequence[str] = ()) -> Iterator[str]:
-    """Where to start, and what would be saved; `problems` are files that cannot be read."""
+    """The table of workloads, and where to start; `problems` are files that cannot be read."""
     ordered, headline = in_order(advices), "nothing is worth a benchmark."
     rows: list[Sequence[str]] = [("WORKLOAD", "VERDICT", "NEXT STEP", "SAVED A YEAR", "FIRST YEAR")]
     for each in ordered:
@@ -325,7 +325,7 @@ _NOT_SHOWN = ("rule", "asked", "needs", "obstacles")
 
 
 def advice_document(advice: Advice, passing: float | None = None) -> dict[str, Any]:
-    """One workload. Ranges are `{"low", "high"}`; null is what is not known."""
+    """One workload as JSON. Ranges are `{"low", "high"}`; null is what is not known."""
     facts, best = advice.facts, advice.best
     return {
         "schema_version": SCHEMA_VERSION,

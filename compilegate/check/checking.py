@@ -48,7 +48,7 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """Where it is, as terminals and editors link it."""
+        """The place, as terminals and editors link it."""
         if self.cell is None:
             return f"{self.path}:{self.line}:{self.column}"
         return f"{self.path}: cell {self.cell}, line {self.line}"

@@ -58,7 +58,7 @@ def canonical(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Binding:
-    """One way in which a name gets what it stands for."""
+    """One binding of a name."""
 
     kind: Literal["import", "definition", "value", "change", "element", "parameter", "other"]
     """`change` is `x += value`; an `element` is one of what is looped over."""
@@ -67,7 +67,7 @@ class Binding:
     place: ast.AST  # the statement or comprehension that binds
     target: str = ""  # the dotted name, where it is an import
     path: tuple[int, ...] = ()
-    """Where tuples are unpacked: which part of which part of the value this is."""
+    """Index path into the value, where tuples are unpacked."""
 
 
 @dataclass(eq=False)
@@ -521,7 +521,7 @@ def parameters(function: FunctionNode) -> list[ast.arg]:
 
 
 def position(node: ast.AST) -> tuple[int, int]:
-    """Where a node begins."""
+    """(line, column) of a node."""
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 

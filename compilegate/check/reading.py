@@ -55,7 +55,7 @@ class Source:
     places: tuple[Place, ...] = ()  # in a notebook, where each line of the joined script stands
 
     def place(self, line: int) -> Place:
-        """Where a line of the tree stands for a reader."""
+        """The file's place of a line of the tree."""
         if not self.places:
             return Place(line)
         return self.places[min(max(line, 1), len(self.places)) - 1]

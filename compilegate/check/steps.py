@@ -63,7 +63,7 @@ class Step:
 
     @property
     def body(self) -> list[ast.stmt]:
-        """Its statements."""
+        """The statements of the step."""
         return [] if isinstance(self.node, ast.Call) else self.node.body
 
 

@@ -70,7 +70,7 @@ class Values:
     # Where values come from.
 
     def origins(self, script: Script, node: ast.expr, path: tuple[int, ...] = ()) -> list[Origin]:
-        """Where a value may come from: followed over names, attributes, arguments and results."""
+        """Origins of a value, followed over names, attributes, arguments and results."""
         key = Origin(script, node, path)
         if key not in self._origins:
             if self._depth > _DEEPEST:
@@ -87,7 +87,7 @@ class Values:
         return [(each.script, each.node) for each in found if isinstance(each.node, ast.Call)]
 
     def through(self, here: Origin, inner: Callable[[Origin], Iterable[Origin]]) -> list[Origin]:
-        """Where a value may come from, and what `inner` says that each of these was made of."""
+        """Origins of a value, and of what `inner` names for each of them."""
         found: dict[Origin, None] = {}
         pending = [here]
         while pending:

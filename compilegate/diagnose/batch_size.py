@@ -28,7 +28,7 @@ parity probe come on top. Kernels are made for multiples of 8."""
 
 @dataclass(frozen=True, kw_only=True)
 class Bracket:
-    """Where a search has come to."""
+    """The state of a search."""
 
     fitting: int  # the largest batch that was tried and fits; 0 where not even 1 does
     too_large: int | None  # the smallest that does not; None where the largest allowed one fits
@@ -94,7 +94,7 @@ class Trial:
 
     @property
     def found(self) -> str:
-        """In words: `fits, 1.25 GB at most, 3.1 s`."""
+        """The trial in words: `fits, 1.25 GB at most, 3.1 s`."""
         memory, seconds = self.peak_memory_bytes, self.seconds
         at_most = "" if memory is None else f", {memory / 1e9:.2f} GB at most"
         took = "" if seconds is None else f", {seconds:.1f} s"

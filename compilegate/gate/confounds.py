@@ -44,11 +44,11 @@ FOLLOWS = {
         *("accelerators", "accelerator_memory_bytes", "accelerator_capability"),
     ),
 }
-"""By what a workload declares of an arm, the recipe keys and environment values that follow."""
+"""Recipe keys and environment values that follow from a declared key of an arm."""
 HOST = "cpu"
 """The recipe's `device` of a job that computes beside no accelerator."""
 MACHINE = frozenset({"cpu", "platform"})
-"""Environment values that differ between machines of one instance type."""
+"""Environment values that may differ between machines of one instance type."""
 NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure", AUTOCAST})
 """Recipe keys of programs that record all their arguments: who the job is and what it does when it
 fails, not how it trains. Autocast is how a precision comes about, which is compared itself."""
@@ -203,7 +203,7 @@ def _text(values: Mapping[str, Scalar], key: str) -> str:
 
 
 def _shown(before: str, after: str) -> tuple[str, str]:
-    """Both, clipped to where they differ: the digest of an image stands at the end of its name."""
+    """Both texts, clipped to where they differ (an image's digest ends its name)."""
     start = 0
     if max(len(before), len(after)) > MOST_SHOWN:
         pairs = enumerate(zip(before, after, strict=False))

@@ -36,9 +36,9 @@ class Registered:
     """The model that was registered last."""
 
     evidence: EvidenceRecord | EvidenceError
-    """That of the job that trained it, or the error that reading it met."""
+    """The evidence of the job that trained it, or the error from reading it."""
     as_now: bool = True
-    """Whether it was registered as this execution would register it: to be served alike."""
+    """Whether it was registered with the same serving settings as this execution's."""
 
 
 def below_registered(

@@ -66,12 +66,12 @@ Replicate = tuple[str, int]
 """An (arm, seed)."""
 Column = npt.NDArray[Any]
 Kinds = Mapping[str, tuple[str, int]]
-"""By column, its kind of numpy and its dimensions."""
+"""Column name to (numpy kind, number of dimensions)."""
 Held = dict[tuple[str, int, int], Column]
-"""Columns of examples.npz that were read, by their names, checksums and sizes. All replicates are
-scored on the same rows, so a million ids are read, and kept in memory, once."""
+"""Columns of examples.npz by (name, checksum, size). All replicates are scored on the same rows, so
+a million ids are read, and stored in memory, once."""
 _OF_A_MODEL = frozenset({"scores", "losses", "predictions"})
-"""Columns that are a model's own."""
+"""Columns that differ from model to model."""
 MOST_JSON_BYTES = 64 * 1024**2
 MOST_COLUMN_BYTES = 4 * 1024**3
 """How large one file's columns may be: a million examples with five hundred classes fit."""
@@ -80,9 +80,9 @@ MOST_UNPACKED_BYTES = 2 * 1024**3
 MOST_REPRO_FILES = 20
 """A repro is a script, its inputs, and what the search for it found."""
 MOST_POSITIONS = 10**16
-"""Positions that an epoch computes: more can only be damage."""
+"""Largest plausible number of positions in an epoch."""
 AT_ONCE = 2
-"""Replicates that are read at the same time; each takes memory of its own until it is shared."""
+"""Replicates that are read at the same time; each needs memory of its own until it is shared."""
 _FLOATS, _INTEGERS, _TEXTS = ("f", 1), ("i", 1), ("U", 1)
 _STEPS = {"loss": _FLOATS, "seconds": _FLOATS}
 _EXAMPLES = {"ids": _TEXTS, "labels": _INTEGERS, "scores": ("f", 2), "losses": _FLOATS}
@@ -197,7 +197,7 @@ def copy_repro(folder: Path, replicate: Replicate, target: Path) -> None:
 
 
 def _place(folder: Path, name: str) -> Path:
-    """Where the replicate's subfolder lies. Raises EvidenceError when there is more than one."""
+    """The replicate's subfolder. Raises EvidenceError when there is more than one."""
     direct = folder / name
     places = [place for place in (direct, *sorted(folder.glob(f"*/{name}"))) if place.is_dir()]
     if len(places) > 1:
@@ -264,7 +264,7 @@ def _evidence_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 _ADAPTER = TypeAdapter(Evidence)
 _ANY_SCALAR = frozenset({"recipe", "environment", "options", "proof", "checkup"})
-"""Objects that hold what the job likes, under names that it likes."""
+"""Objects whose keys and values a job chooses."""
 _EXPECTED = {
     "bool_type": "true or false",
     "dataclass_type": "an object",
@@ -275,7 +275,7 @@ _EXPECTED = {
     "string_type": "a string",
     "tuple_type": "a list",
 }
-"""In the words of JSON, by pydantic's type of error."""
+"""Pydantic's error type to the expected JSON type, in words."""
 
 
 def _read_scalars(path: Path) -> tuple[Evidence, bool]:

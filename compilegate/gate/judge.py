@@ -83,13 +83,13 @@ PRINTED_ONLY = Note(
 
 @dataclass(frozen=True)
 class _Measured:
-    """All that is known of a candidate before a confidence is chosen."""
+    """A candidate's measurements, before a confidence is chosen."""
 
     arm: str
     statements: Sequence[Reason | Note]
-    """What holds at any confidence."""
+    """Reasons and notes that hold at any confidence."""
     quality: ArmQuality | None
-    """None where there is nothing to compare."""
+    """None without comparable evidence."""
     parity: ParityJudgement | None
     memory: MemoryJudgement | None
     confounds: tuple[Confound, ...]

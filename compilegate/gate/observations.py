@@ -88,7 +88,7 @@ class ReplicateObservation:
     notes: tuple[str, ...] = ()
     """What the job noticed: sentences with their remedies."""
     printed: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """By metric, the values that a job printed which left nothing else."""
+    """Printed values by metric, of a job that left nothing else."""
     cache_ignored: str | None = None
     """Why the compile cache that was there was not used."""
 
@@ -102,7 +102,7 @@ class ArmObservation:
     batch_size: int | None
     learning_rate: float | None
     precision: str | None
-    """None of the four where models are compared, not arms: the recipe is the program's own."""
+    """This and the three above are None where models are compared, not arms."""
     environment: Mapping[str, str]
     proof: Mapping[str, str]
     """What shows that the compiler ran."""
@@ -251,7 +251,7 @@ def _printed(evidence: Evidence) -> dict[str, tuple[float, ...]]:
 def _metrics(
     experiment: Experiment, record: EvidenceRecord, values: MetricValues
 ) -> dict[str, float]:
-    """Those that are numbers; the verdict says why others are none."""
+    """The metrics that are finite numbers; the verdict says why others are not."""
     examples = record.examples
     known = examples is not None and _is_computable(examples)
     found: dict[str, float] = {}

@@ -108,7 +108,7 @@ class Comparison:
     baseline: float
     candidate: float
     margin: float | None
-    """In the metric's units; None when only watched."""
+    """Margin in the metric's units; None when only watched."""
     slack: CrossedMean
     """What must stay above zero: margin minus harm; without a margin, minus harm."""
     failed: Sequence[bool]
@@ -141,9 +141,9 @@ class ArmQuality:
 
     comparisons: list[Comparison] = field(default_factory=list)
     statements: list[Reason | Note] = field(default_factory=list)
-    """What could not be judged, and why; how rows were counted."""
+    """Statements on what could not be judged, and on how rows were counted."""
     contrasts: dict[str, CrossedMean] = field(default_factory=dict)
-    """By metric, this candidate minus the compiler-only one, where there is another one."""
+    """This candidate minus the compiler-only one, by metric; empty without another one."""
 
 
 def compare_arms(
@@ -301,7 +301,7 @@ def _tables(
     *,
     groups: Grouping | None,
 ) -> dict[tuple[str, str], _Table]:
-    """By (candidate, metric), the differences from the baseline. What is undefined of a replicate
+    """Differences from the baseline by (candidate, metric). What is undefined of a replicate
     is left out; a finding about the replicate says so."""
     tables: dict[tuple[str, str], _Table] = {}
     scored = {name: arm for name, arm in candidates.items() if arm.examples}
@@ -359,7 +359,7 @@ class Grouping:
     of_row: IntArray
     """(rows,) the group of each, from 0."""
     by: str
-    """In words that follow "rows with "."""
+    """The grouping in words, after "rows with "."""
     goes_together: bool = True
     """Whether the rows of a group are known to be right or wrong together, and not declared."""
 
@@ -382,7 +382,7 @@ class Grouping:
 
 
 def possible_groupings(examples: Examples) -> list[Grouping]:
-    """By what rows might go together, though nobody declared it."""
+    """Undeclared groupings of rows that might be right or wrong together."""
     found: list[tuple[str, npt.NDArray[np.generic] | None]] = [
         ("the same id but for its counter", _stems(examples.ids)),
         *((f"the same {column!r}", it) for column, it in sorted(examples.slices.items())),
@@ -758,8 +758,7 @@ def error_over_rows(metric: str, guard: MetricGuard, before: Examples, after: Ex
 
 
 def find_compiler_only(experiment: Experiment, comparable: Sequence[str]) -> dict[str, str]:
-    """For each candidate that has one among the arms that can be compared, the candidate with the
-    same compiler that differs from the baseline by it alone."""
+    """Candidate to compiler-only candidate with the same compiler, among comparable arms."""
     arms = experiment.arms
     changed = {it: bool(changed_keys(arms[experiment.baseline], arms[it])) for it in comparable}
     # The first of several with one compiler.

@@ -32,7 +32,7 @@ SEEDS_APART = 5.0
 def check_scores(
     arm: str, records: Mapping[int, EvidenceRecord], settings: GateSettings, values: MetricValues
 ) -> Iterator[tuple[int, Finding]]:
-    """By seed, what the metrics of the arm's records show; `records` are by seed."""
+    """(seed, finding) for what the metrics of an arm's records show; `records` are by seed."""
     means: dict[str, float] = {}
     for metric, guard in settings.metrics.items():
         found, is_undefined = list[float](), False

@@ -52,7 +52,7 @@ MOST_OF_A_FRACTION = 0.5
 """A margin for a metric between 0 and 1 that is this large lets a model pass that is of no use."""
 MOST_RELATIVE = 1.0
 LEAST_CONFIDENCE = 0.8
-"""Less is not much better than a coin."""
+"""Lowest confidence that may be declared."""
 BUILTIN_METRICS: tuple[BuiltinMetric, ...] = get_args(BuiltinMetric)
 MetricName = Annotated[
     str, matching(r"^[a-z][a-z0-9_]*$", "a name in lowercase, such as log_loss", max_length=60)
@@ -171,7 +171,7 @@ class SliceGuard(_Strict):
     column: SliceColumn
     """A categorical column of the examples, `slice:COLUMN` in examples.npz."""
     value: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
-    """One category; each that occurs when it is not given."""
+    """The category; every category when omitted."""
     metric: MetricName
     """One of the gate's metrics that are computed from examples."""
     margin: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -265,8 +265,8 @@ class GateSettings(_Strict):
     """How much more memory a candidate may take than the baseline, as a fraction of the baseline's:
     0.2 allows a fifth more. None: memory is shown and decides nothing."""
     examples_tolerance: float = Field(default=0.05, ge=0.05, le=1e6, allow_inf_nan=False)
-    """By which fraction of the baseline's training examples a candidate may see more or fewer, over
-    all steps of all seeds. 0.05 is what batches leave out at the ends of epochs. More declares that
+    """Fraction of the baseline's training examples by which a candidate's may differ, over all
+    steps of all seeds. 0.05 is what batches leave out at the ends of epochs. More declares that
     arms are to differ, as where jobs stop early: then a factor of 1.5, or what is declared if that
     is more, is allowed."""
     max_speedup: float = Field(default=10.0, gt=1.0, allow_inf_nan=False)
@@ -340,7 +340,7 @@ class ArmDeclaration(_Strict):
     scale_learning_rate: Literal["none", "linear", "square-root"] = "none"
     """The rule by which the learning rate follows from the baseline's."""
     instance_type: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = None
-    """Where its jobs are to run. What they cost is told only where their evidence says so too."""
+    """Where its jobs run. Costs are reported only where the evidence names the same instance."""
     usd_per_hour: float | None = Field(default=None, ge=1e-4, le=1e5)
     """Price of that instance; None when it is not known."""
     image: Annotated[str, StringConstraints(min_length=1, max_length=250)] | None = None

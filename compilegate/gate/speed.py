@@ -84,14 +84,14 @@ MOST_LOGARITHM = 700.0
 """The logarithm of the largest finite ratio: with two very different jobs a bound is as good as
 infinite."""
 EXACTLY = 1.0 - 1e-9
-"""The last bits of a ratio that is exactly at its limit may be lacking."""
+"""Tolerance for a ratio that is exactly at its limit."""
 STAY_OFF_BELOW = 1.10
-"""Under this speed-up a compiler does not pay for the risk and the work of keeping it on."""
+"""Speed-up below which a compiler is not worth its risk and upkeep."""
 FAR_APART = 2.5
-"""Times by which two measurements of one speed-up differ that no neighbour of a job explains."""
+"""Ratio between two measurements of one speed-up that a busy machine does not explain."""
 DECIMALS = 9
 LEAST_PAIRS = 6
-"""In a job: three that the baseline began and three that it ended."""
+"""Fewest pairs of a job: three that the baseline began and three that it ended."""
 LEAST_OF_AN_ORDER = 0.2
 """The share of the pairs that either arm begins; the probe changes the order every time."""
 LEAST_JOBS = 2
@@ -108,7 +108,7 @@ MOST_STEAL = 0.05
 """Share of the processors' time that the hypervisor may give to others."""
 
 
-# What the jobs of an arm show.
+# The speed of one arm, by its jobs.
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Runs:
     train_seconds: float
     """Mean over the replicates."""
     steps: int
-    """In the longest replicate."""
+    """Steps of the longest replicate."""
     between_seconds: float = 0.0
     """What is in no step, compilation or lost machine: the mean over the replicates."""
 
@@ -134,7 +134,7 @@ class ArmSpeed:
     rates: tuple[float, ...]
     """Steady-state samples per second of each replicate."""
     runs: Runs | None
-    """None where the jobs only printed their speed."""
+    """None for jobs with printed metrics alone."""
 
     @property
     def rate(self) -> float:
@@ -157,7 +157,7 @@ class UnknownSpeed:
     """An arm whose speed is not known."""
 
     why: str
-    """In words that follow "a job of the baseline"."""
+    """The reason in words, after "a job of the baseline"."""
 
 
 def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed | UnknownSpeed:
@@ -203,7 +203,7 @@ def _reported_speed(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSp
 
 @dataclass(frozen=True)
 class CompileTimes:
-    """Both states of one arm; None where a state was not measured. At least one was."""
+    """Cold and warm compile times of one arm; None for a state that was not measured."""
 
     cold: CompileTime | None
     warm: CompileTime | None
@@ -286,7 +286,7 @@ class PairedJob:
     alone: float
     """The speed-up of what the probe takes, without the rest."""
     variances: tuple[float, ...]
-    """One for the pairs that the baseline began and one for those that it ended; their sum is the
+    """Variances for the pairs that the baseline began and for those that it ended; their sum is the
     squared standard error of `alone`."""
     counts: tuple[int, ...]
     """How many pairs each is over, once trimmed."""
@@ -436,8 +436,7 @@ def _trimmed(values: FloatArray) -> tuple[float, float, int]:
 
 
 def _inflation(values: FloatArray) -> float:
-    """By how much the variance of a mean of these exceeds that of independent ones: as in a process
-    that remembers its last value. Never below one."""
+    """Variance inflation of a mean by autocorrelation at lag one (an AR(1) process); at least 1."""
     deviations = values - values.mean()
     squares = float((deviations**2).sum())
     if squares == 0.0:
@@ -502,7 +501,7 @@ def speedup_interval(
 def _half_width_by_jobs(
     baseline: ArmSpeed, candidate: ArmSpeed, counts: Sequence[int], confidence: float
 ) -> float:
-    """With so many jobs of each arm, if they spread as these do."""
+    """Half width for `counts` jobs of each arm, if they spread as these do."""
     spreads = [float(np.log(arm.rates).var(ddof=1)) for arm in (baseline, candidate)]
     variances = [spread / count for spread, count in zip(spreads, counts, strict=True)]
     return _half_width(variances, counts, confidence)
@@ -801,7 +800,7 @@ def _what_repays(judgement: SpeedJudgement) -> str:
 
 
 def _break_even(run: RunJudgement | None) -> str:
-    """From when on the compiler pays, where that is later than runs like these end."""
+    """When compilation breaks even, where that is after the end of such runs."""
     needed = None if run is None else run.break_even_steps
     if run is None or needed is None or needed <= run.candidate_steps:
         return ""

@@ -46,7 +46,7 @@ class Started:
 
     name: str
     files: dict[str, bytes]
-    """By their paths in the project's folder."""
+    """File contents by path in the project's folder."""
     notes: tuple[str, ...] = ()
     """What was decided, a sentence each."""
     by_hand: tuple[str, ...] = ()

@@ -21,12 +21,12 @@ CALLED: Mapping[str, str] = {
     **dict.fromkeys(("learning_rate", "lr", "base_lr", "peak_lr"), "learning_rate"),
     **dict.fromkeys(("seed", "random_seed", "manual_seed", "random_state"), "seed"),
 }
-"""By scripts' names for it, what every job is told."""
+"""Settings that every job gets, by their names in scripts."""
 PRECISIONS: Mapping[Any, str] = {
     **dict.fromkeys(("bfloat16", "bf16", "bf16-mixed", "bf16-true"), "bf16"),
     **dict.fromkeys(("float16", "half", "fp16", "16-mixed", "16-true", "16", 16), "fp16"),
 }
-"""By what torch, Accelerate and Lightning call them."""
+"""Precisions by their names in torch, Accelerate and Lightning."""
 PRECISE = re.compile(r"autocast|Accelerator|Trainer|Fabric|\w*TrainingArguments|\w+Config")
 """What is called to train in a precision, under one of these arguments."""
 PRECISION_ARGUMENTS = ("dtype", "mixed_precision", "precision")
@@ -44,7 +44,7 @@ class Script:
     beside: tuple[Path, ...]
     """Files and folders that it imports from beside itself."""
     advice: tuple[str, ...]
-    """Where the lines go that bring it under the gate, unless it knows compilegate.job already."""
+    """Places for the lines that bring a script under the gate; none if they are there."""
 
     @property
     def notes(self) -> Iterator[str]:

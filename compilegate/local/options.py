@@ -53,13 +53,14 @@ class Options:
     functions: FunctionSources = field(default_factory=FunctionSources)
     """Which files stand for the functions of Lambda steps."""
     later: Collection[str] = ()
-    """Where in S3 programs put objects while they run: inputs from there need not be there now."""
+    """Places in S3 that programs write while they run; inputs from there may be missing at
+    first."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """What is passed to the environment of every job on purpose."""
     commands: Mapping[str, str] = field(default_factory=dict)
-    """By step, the shell command that stands for it."""
+    """Shell commands by the step that each stands for."""
     given_models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By name, the requests of models that no step of the definition makes."""
+    """Requests of models that no step makes, by name."""
     cores_per_job: int | None = None
     """Physical cores for each job; by default as many as let all Training steps that can run at
     one moment do so, at least 1. All jobs get the same number, because they are compared."""
@@ -195,7 +196,7 @@ def _read(stored: dict[str, Any], handlers: Mapping[str, Handler]) -> Options:
 
 
 def _firsts(patterns: Sequence[tuple[str, Value]]) -> dict[str, Value]:
-    """By pattern; the first of two equal ones is the one that counts."""
+    """Values by pattern; the first of two equal patterns wins."""
     found: dict[str, Value] = {}
     for pattern, value in patterns:
         found.setdefault(pattern, value)

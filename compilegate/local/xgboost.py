@@ -87,7 +87,7 @@ def pickles(image: str) -> bool:
 
 
 def metrics(hyperparameters: Mapping[str, str]) -> dict[str, str]:
-    """By name, the expressions of the metrics that the image defines by itself.
+    """Regular expressions of the image's own metrics, by name.
 
     The image prints `#011` for a tab, as CloudWatch shows it; scripts print either.
     """

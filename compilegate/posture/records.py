@@ -48,7 +48,7 @@ class ConflictError(PostureError):
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One event, and what came of it."""
+    """An event and its consequence."""
 
     event: Event
     before: Posture
@@ -89,7 +89,7 @@ class Record:
         return None
 
     def document(self, decisions: list[Any] | None = None) -> dict[str, Any]:
-        """As JSON, the state first; with its decisions as they were read, where these are given."""
+        """The record as JSON, the state first; `decisions` as they were read, if given."""
         if decisions is None:
             decisions = [encoded(decision) for decision in self.decisions]
         digested = json.dumps([self.workload, decisions], sort_keys=True)
@@ -103,7 +103,7 @@ class Record:
         }
 
     def to_json(self) -> str:
-        """As it is kept in a file."""
+        """The record as a file's text."""
         return json.dumps(self.document(), indent=1, allow_nan=False) + "\n"
 
 
@@ -277,7 +277,7 @@ def _key(workload: str, part: str) -> dict[str, Any]:
 
 
 def _decision(decision: _Item) -> dict[str, Any]:
-    """One decision: whole for the program, and in parts for people who look into the table."""
+    """A decision as a table's item: whole for the program, in parts for people."""
     parts = {
         "decision": json.dumps(decision),
         **{name: decision["event"][name] for name in ("when", "who")},

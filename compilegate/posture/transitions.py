@@ -52,7 +52,7 @@ class Finding(enum.Enum):
     READY = enum.auto()
     """A candidate has shown enough for the next posture."""
     REFUSED = enum.auto()
-    """No candidate is tried any longer; in `on`, the one that trains alone is out."""
+    """All candidates are out; in `on`, the one that trains alone is."""
     UNDECLARED = enum.auto()
     """The workload no longer declares the candidate that trains alone."""
     NEW_IMAGE = enum.auto()
@@ -292,7 +292,7 @@ def _fastest(seen: list[Seen]) -> Seen:
 
 
 def _latest(before: tuple[_Item, ...], new: _Item) -> tuple[_Item, ...]:
-    """With one more, unless it is empty; the oldest go where there are too many."""
+    """Items with a new one, unless it is empty, without the oldest beyond the limit."""
     return (*before, new)[-_MOST_ITEMS:] if new else before
 
 

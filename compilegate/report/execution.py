@@ -64,7 +64,7 @@ _REMEDIES: Mapping[str, str] = {
         "The job's process could not be started: check that the image's environment still exists."
     ),
 }
-"""By a pattern of a reason; the first that matches is shown."""
+"""Remedies by pattern of the reason; the first match is shown."""
 _READ_ON = "Read the job's last lines below, and fix what they name."
 
 
@@ -84,7 +84,7 @@ class StepFacts:
     last_lines: Sequence[str] = ()
     """What it printed last."""
     log: str | None = None
-    """Where all is that it printed."""
+    """The log of all that it printed."""
 
     @property
     def reached(self) -> bool:

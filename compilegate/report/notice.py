@@ -85,7 +85,7 @@ def _message(verdict: Verdict) -> list[str]:
 
 
 def _fitting(lines: Sequence[str]) -> str:
-    """As many lines as one mail takes, whole."""
+    """Whole lines, as many as one mail takes."""
     shown: list[str] = []
     size = 0
     for line in map(_printable, lines):

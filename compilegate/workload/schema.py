@@ -51,7 +51,7 @@ class _WithDescriptions(GenerateJsonSchema):
 
 
 def descriptions_of(table: type[BaseModel]) -> dict[str, str]:
-    """By field, the sentences below it in the code; a compiler's option describes itself."""
+    """Descriptions by field: the docstring below it; a compiler's option describes itself."""
     found: dict[str, str] = {}
     for kind in reversed(table.__mro__):
         if issubclass(kind, BaseModel) and kind is not BaseModel:

@@ -21,7 +21,7 @@ from compilegate.rules import table
 
 TRAINING_COMPILER = "training-compiler"
 LAZY = ("xla", TRAINING_COMPILER, "neuron")
-"""Those that trace the whole step by PyTorch/XLA."""
+"""Compilers that trace the whole step by PyTorch/XLA."""
 
 
 class Severity(IntEnum):

@@ -73,7 +73,7 @@ class S3Request:
     key: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """By name in small letters."""
+    """Headers by lower-case name."""
     body: Iterable[bytes]
 
     @property
@@ -83,7 +83,7 @@ class S3Request:
 
 @dataclass(frozen=True)
 class Slice:
-    """Some bytes of a file."""
+    """A range of a file's bytes."""
 
     path: Path
     start: int
@@ -132,7 +132,7 @@ class LocalS3:
         self._scratch = scratch
         """The folder of uploads in flight: a file each, or a folder with a file for each part."""
         self._targets: dict[str, str] = {}
-        """By the ID of an upload in parts, the object's URI."""
+        """The object's URI by the ID of its multipart upload."""
         # By method, whether there is a key, and what the query asks for.
         self._operations: Mapping[tuple[str, bool, str], Callable[[S3Request], Answer]] = {
             ("HEAD", False, ""): lambda _: Answer(),
@@ -208,7 +208,7 @@ class LocalS3:
         )
 
     def _list(self, request: S3Request) -> Answer:
-        """Both versions of the listing: clients ask for the first one as well."""
+        """List objects, versions 1 and 2 of the API."""
         query, second = request.query, request.query.get("list-type") == "2"
         token = query.get("continuation-token") if second else None
         after = query.get("start-after" if second else "marker", "")

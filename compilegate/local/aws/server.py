@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         return go_on
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is printed: the execution's own table is on the terminal."""
+        """Print nothing: the terminal shows the execution's own table."""
 
     def do_GET(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
@@ -209,7 +209,7 @@ def _identity() -> Answer:
 
 
 def _refusal(content_type: str, sentence: str) -> Answer:
-    """In the form of the protocol that was spoken, so that the client shows the sentence."""
+    """An error in the form of the request's protocol, so that the client shows the sentence."""
     code = "NotOnThisMachine"
     if "form-urlencoded" in content_type:
         error: Fields = [("Type", "Sender"), ("Code", code), ("Message", sentence)]
@@ -281,7 +281,7 @@ class _Joined(io.RawIOBase):
         self._rest = b""
 
     def readable(self) -> bool:
-        """As a buffer over it asks."""
+        """True, for the buffer over it."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -35,7 +35,7 @@ _INTERPRETER = f"{platform.python_implementation()} {platform.python_version()} 
 
 @dataclass(frozen=True)
 class ImageSources:
-    """Where images come from: explicit patterns first, then a folder of image folders."""
+    """Sources of images: explicit patterns first, then a folder of image folders."""
 
     root: Path | None = None
     """Each subfolder with a requirements.txt is the image of that name."""

@@ -44,7 +44,7 @@ _STAYS_OF_A_JOB = (
     "opt/ml/output/failure",
     "opt/ml/output/message",
 )
-"""In the folder of a job that ended; `root` is what it wrote where nobody would store it."""
+"""Files that stay of a job that ended; `root` is what it wrote outside its folders."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Journal:
 
     @property
     def jobs(self) -> Path:
-        """Where the sandboxes are."""
+        """The folder of the jobs' sandboxes."""
         return self.folder / "jobs"
 
     @property

@@ -170,7 +170,7 @@ class Call(ABC):
 
 
 def _shell_variables(*names: str) -> dict[str, str]:
-    """No credentials and no settings of this shell: a function has those of its role."""
+    """Harmless variables of this shell: no credentials, no settings."""
     passed_on = ("PATH", "LANG", "LC_ALL", "TZ", "HOME", *names)
     return {name: os.environ[name] for name in passed_on if name in os.environ}
 

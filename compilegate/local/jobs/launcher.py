@@ -44,7 +44,7 @@ class View:
     binds: Sequence[Bind]
     """A folder comes before what lies in it."""
     files: Mapping[str, Path] = field(default_factory=dict)
-    """By path of the job's root, a file that is shown instead of the one there."""
+    """Files that replace others, by their path in the job's root."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class JobCommand:
 
     argv: Sequence[str]
     working_directory: str
-    """As the job sees it."""
+    """The path that the job sees."""
     environment: Mapping[str, str]
     cpus: Sequence[int]
     max_seconds: float

@@ -306,8 +306,8 @@ def _kill_descendants() -> None:
 
 
 def children_of(parent: int) -> list[int]:
-    """By every process's own file, which any kernel has: a child that was missed would be waited
-    for, and not killed."""
+    """Children of a process, from every process's stat file, which any kernel has: one that was
+    missed would be waited for, and not killed."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         try:
