@@ -1,17 +1,15 @@
-"""What the rules of `compilegate check` cost, where a CPU can show it: bad and good in turn.
+"""Time what the rules of `compilegate check` warn of, on a CPU: the bad way and the good in turn.
 
-    .venv/bin/python benchmarks/check/costs.py [RULE...]
+    python -m benchmarks.check.costs [--write] [RULE ...]
 
-A row is what a rule's page warns of, and the same as the page advises it. A step is forward,
-backward and SGD of a small net on one thread. Both ways take turns, and a figure is the median of
-all rounds. Rows with graphs start each time with nothing compiled, and count the graphs that
-torch.compile makes. The clock is processor time, with the C++ compiler's, so that a busy machine
-does not decide; only the loader's row takes the wall's, since its worker runs beside.
+A row is what a rule's page warns of; its peer is what the page advises. A step is forward, backward
+and SGD of a small net on one thread. Figures are medians of all rounds. Rows with graphs start each
+time with nothing compiled, and count the graphs that torch.compile makes. The clock is processor
+time, with the C++ compiler's; only the loader's row takes wall time, since its worker runs beside.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import os
@@ -19,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # all processor time is this process's own
@@ -27,6 +26,9 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
+
+from benchmarks import results
+from benchmarks.timing import in_turn
 
 LENGTHS = (40, 72, 56, 120, 64, 96, 48, 104, 80, 112, 88, 128)
 RAGGED, PADDED = [(16, each, 64) for each in LENGTHS], [(16, max(LENGTHS), 64)] * len(LENGTHS)
@@ -40,8 +42,29 @@ class Pair(NamedTuple):
     bad: Callable[[], object]
     good: Callable[[], object]
     rounds: int = 40
-    cold: bool = False
-    """Whether each call starts with nothing compiled."""
+    cold: bool = False  # whether each call starts with nothing compiled
+
+    def row(self) -> list[str]:
+        """Both ways' milliseconds, their ratio, and the graphs of cold calls."""
+        ways = {"bad": self.bad, "good": self.good}
+        if not self.cold:
+            in_turn(ways, 3)  # what is compiled now is not timed
+        taken = in_turn({name: partial(self.timed, way) for name, way in ways.items()}, self.rounds)
+        times = [statistics.median(each for each, _ in found) for found in taken.values()]
+        graphs = "; ".join(str(found[-1][1]) for found in taken.values()) if self.cold else ""
+        figures = [f"{each:.{2 if each < 10 else 1 if each < 100 else 0}f}" for each in times]
+        return [self.rule, self.what, *figures, f"{times[0] / times[1]:.2f}", graphs]
+
+    def timed(self, way: Callable[[], object]) -> tuple[float, int]:
+        """The milliseconds of a call, and the graphs that are made in it."""
+        clock = time.perf_counter if self.rule == "loader-workers" else cpu
+        with fresh_cache() if self.cold else contextlib.nullcontext():
+            if self.cold:
+                torch.compiler.reset()
+            counters.clear()
+            began = clock()
+            way()
+            return 1e3 * (clock() - began), counters["stats"]["unique_graphs"]
 
 
 class Block(nn.Module):
@@ -73,7 +96,7 @@ def a_net(width: int = 64, blocks: int = 4, between: Any = None) -> Net:
 
 
 def a_step(model: Net, run: Any = None, batch: int = 16) -> Any:
-    """A function that takes one training step and gives back the loss."""
+    """A function that takes one training step and returns the loss."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     inputs = torch.randn(batch, next(model.parameters()).shape[0])
 
@@ -124,10 +147,13 @@ def in_the_step() -> Iterator[Pair]:
                 if number % every == 0:
                     torch.save(model.state_dict(), file.name)
 
-    yield Pair("too-often", "1 MB saved in each of 50 steps; once", lambda: run(every=1), run, 15)
-    anomaly, profiler = (torch.autograd.detect_anomaly, torch.profiler.profile)
-    yield Pair("debugging-on", "anomaly mode", lambda: run(anomaly), run, 9)
-    yield Pair("debugging-on", "torch.profiler over 50 steps", lambda: run(profiler), run, 9)
+    yield Pair("too-often", "1 MB saved in each of 50 steps; once", partial(run, every=1), run, 15)
+    anomaly, profiler = (
+        partial(run, torch.autograd.detect_anomaly),
+        partial(run, torch.profiler.profile),
+    )
+    yield Pair("debugging-on", "anomaly mode", anomaly, run, 9)
+    yield Pair("debugging-on", "torch.profiler over 50 steps", profiler, run, 9)
 
 
 class Distant(torch.utils.data.Dataset[torch.Tensor]):
@@ -220,56 +246,33 @@ def compiling() -> Iterator[Pair]:
             model(torch.ones(16, 64))
         model.double()(torch.ones(16, 64).double())
 
-    ways = lambda: cast(late=True), lambda: cast(late=False)
-    yield Pair("compile-order", "cast after compile; before", *ways, 3, cold=True)
-    ways = lambda: cast(late=True, called=True), lambda: cast(late=False)
-    yield Pair("compile-order", "cast after the first call; before compile", *ways, 3, cold=True)
+    before = partial(cast, late=False)
+    for what, called in (("compile; before", False), ("the first call; before compile", True)):
+        after = partial(cast, late=True, called=called)
+        yield Pair("compile-order", f"cast after {what}", after, before, 3, cold=True)
 
 
 def cpu() -> float:
+    """Processor seconds of this process and of its children."""
     return time.process_time() + sum(os.times()[2:4])
 
 
-def timed(pair: Pair, way: Callable[[], object], clock: Callable[[], float]) -> tuple[float, int]:
-    """The milliseconds that a call takes, and the graphs that are made in it."""
-    with fresh_cache() if pair.cold else contextlib.nullcontext():
-        if pair.cold:
-            torch.compiler.reset()
-        counters.clear()
-        began = clock()
-        way()
-        return 1e3 * (clock() - began), counters["stats"]["unique_graphs"]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    """Measure and print."""
+    parser = results.parser(__doc__)
     parser.add_argument("rules", nargs="*", metavar="RULE")
-    rules = parser.parse_args().rules
+    options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     logging.disable(logging.WARNING)
-    began = time.perf_counter()
-    print("| rule | bad; good | bad, ms | good, ms | bad / good | graphs |")
-    print("|---|---|---:|---:|---:|---|")
-    for rows in (in_the_step, around_the_step, shapes, compiling):
+    rows = []
+    for pairs in (in_the_step, around_the_step, shapes, compiling):
         torch.compiler.reset()  # one code has a limit of compilations, for all models together
-        for pair in rows():
-            if rules and pair.rule not in rules:
-                continue
-            clock = time.perf_counter if pair.rule == "loader-workers" else cpu
-            ways = (pair.bad, pair.good)
-            for way in ways * (0 if pair.cold else 3):
-                way()  # what is compiled now is not timed
-            taken = [[timed(pair, way, clock) for way in ways] for _ in range(pair.rounds)]
-            bad, good = (statistics.median(each[way][0] for each in taken) for way in (0, 1))
-            graphs = "; ".join(str(count) for _, count in taken[-1]) if pair.cold else ""
-            figures = [
-                f"{each:.{2 if each < 10 else 1 if each < 100 else 0}f}" for each in (bad, good)
-            ]
-            times = " | ".join([*figures, f"{bad / good:.2f}"])
-            print(f"| {pair.rule} | {pair.what} | {times} | {graphs} |", flush=True)
-    load = os.getloadavg()[0]
-    print(f"torch {torch.__version__}, {time.perf_counter() - began:.0f} s, load {load:.0f}")
+        for pair in pairs():
+            if not options.rules or pair.rule in options.rules:
+                rows.append(pair.row())
+    columns = ["rule", "bad; good", "bad, ms", "good, ms", "bad / good", "graphs"]
+    results.publish("check-costs", columns, rows, to_file=options.write)
 
 
 if __name__ == "__main__":
