@@ -1,12 +1,11 @@
 """Time what `compilegate.job` adds to a step of a training script, while no probe runs.
 
     python -m benchmarks.script_overhead [--loops plain trainer ddp] [--compilers eager inductor]
-        [--steps N] [--milliseconds M] [--clock wall|cpu] [--device cpu|cuda] [--write]
+        [--steps N] [--width N] [--clock wall|cpu] [--device cpu|cuda] [--write]
 
-A step is forward, backward and SGD of a stack of layers on one thread, whose width makes it take
-some `--milliseconds` (on a GPU: width 512): in a plain loop, in Hugging Face's Trainer, or under
-DistributedDataParallel in two processes, of which the first one's steps count. The peer is
-the same loop without Compilegate. Three loops take one step each in turn, each in a thread that
+A step is forward, backward and SGD of a stack of layers on one thread, some 5 ms: in a plain loop,
+in Hugging Face's Trainer, or under DistributedDataParallel in two processes, of which the first
+one's steps count. The peer is the same loop without Compilegate. Three loops take one step each in turn, each in a thread that
 waits in its loader: one without, one with it, and a second one without, which shows the noise; each
 goes first in a third of the rounds. All train copies of one model on the same batches and read the
 loss of each step. For inductor the peers' models are compiled by torch.
@@ -22,11 +21,9 @@ import copy
 import itertools
 import json
 import os
-import statistics
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -44,7 +41,6 @@ from compilegate import job
 from compilegate.job import Told
 
 DEPTH, BATCH_SIZE, BATCHES, WARM_UP = 4, 64, 50, 50
-GPU_WIDTH = 512
 LOOPS = ("without", "with", "again")
 PROCESSES = 2
 Batch = Mapping[str, torch.Tensor]
@@ -162,7 +158,7 @@ def trainer(
     )
 
 
-def measure(process: int, options: argparse.Namespace, width: int, folder: str) -> None:
+def measure(process: int, options: argparse.Namespace, folder: str) -> None:
     """Measure in this process, one of several under DDP."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -173,8 +169,8 @@ def measure(process: int, options: argparse.Namespace, width: int, folder: str) 
         distributed.init_process_group(
             "gloo", init_method=meeting, rank=process, world_size=PROCESSES
         )
-    model = Model(width).to(options.device)
-    shape = BATCH_SIZE, width
+    model = Model(options.width).to(options.device)
+    shape = BATCH_SIZE, options.width
     batches = [
         {name: torch.randn(shape, device=options.device) for name in ("inputs", "labels")}
         for _ in range(BATCHES)
@@ -196,20 +192,6 @@ def measure(process: int, options: argparse.Namespace, width: int, folder: str) 
     os._exit(0)  # the job has no model to judge
 
 
-def width_for(seconds: float) -> int:
-    """The width with which a step takes about so long, by doubling and then by its square."""
-    width = 64
-    while True:
-        batch = {name: torch.randn(BATCH_SIZE, width) for name in ("inputs", "labels")}
-        turns = Turns(("alone",), 15, time.process_time)
-        model = Model(width)
-        turns.take({"alone": lambda: train(model, turns.batches("alone", [batch]))})  # noqa: B023
-        found = statistics.median(turns.seconds["alone"])
-        if found > seconds / 3:
-            return max(8, int(width * (seconds / found) ** 0.5) // 8 * 8)
-        width *= 2
-
-
 def row(way: str, seconds: Mapping[str, list[float]]) -> list[str]:
     """The median step with the job, what it adds, and what a second loop without it adds."""
     plain, ours, again = (np.array(seconds[name]) for name in LOOPS)
@@ -228,18 +210,16 @@ def main() -> None:
     parser.add_argument("--loops", nargs="+", default=["plain", "trainer", "ddp"])
     parser.add_argument("--compilers", nargs="+", default=["eager", "inductor"])
     parser.add_argument("--steps", type=int, default=1500, help="of each loop")
-    parser.add_argument("--milliseconds", type=float, default=5.0, help="of a step, about")
+    parser.add_argument("--width", type=int, default=512, help="of a layer")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="not with ddp")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    width = width_for(options.milliseconds / 1e3) if options.device == "cpu" else GPU_WIDTH
     rows = []
     for compiler, loop in itertools.product(options.compilers, options.loops):
         way = argparse.Namespace(**{**vars(options), "loop": loop, "compiler": compiler})
         with tempfile.TemporaryDirectory() as folder:
             processes = PROCESSES if loop == "ddp" else 1
-            multiprocessing.spawn(measure, (way, width, folder), nprocs=processes)
+            multiprocessing.spawn(measure, (way, folder), nprocs=processes)
             seconds = json.loads(Path(folder, "seconds.json").read_text())
         rows.append(row(f"{loop}, {compiler}", seconds))
     columns = ["loop, compiler", "step with the job, ms", "added, µs", "95% interval"]

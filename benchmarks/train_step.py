@@ -1,6 +1,6 @@
 """Time a training step here and in Hugging Face's Trainer: same model, data and precision.
 
-    python -m benchmarks.train_step [--rounds N] [--steps N] [--clock cpu] [--dropout P] [--write]
+    python -m benchmarks.train_step [--rounds N] [--steps N] [--clock cpu] [--write]
 
 A cell is a compiler and a precision. In each round every cell runs with this project's loop and
 with Trainer in turn, each in a process of its own on one core (or on the GPU if there is one). A
@@ -37,6 +37,7 @@ from training.model import build_model
 from training.schedule import run_length
 
 DOCUMENTS, SEQUENCE_LENGTH, VOCABULARY, LABELS = 2048, 64, 4096, 8
+BATCH, LAYERS, HIDDEN = 16, 2, 128
 WARM_UP = 10
 """The first steps of a process, which do not count: compilation, allocations."""
 CELLS = list(product(("eager", "inductor"), ("fp32", "bf16")))
@@ -55,7 +56,7 @@ def main() -> None:
     cells: dict[tuple[str, str], dict[str, list[float]]] = {cell: {} for cell in CELLS}
     with tempfile.TemporaryDirectory(prefix="train-step-") as cache:
         for cell in CELLS:
-            loops = {name: partial(median_step, options, (name, *cell), cache) for name in LOOPS}
+            loops = {name: partial(median_step, (name, *cell), cache) for name in LOOPS}
             cells[cell] = in_turn(loops, options.rounds)
     rows = []
     for cell, found in cells.items():
@@ -66,9 +67,8 @@ def main() -> None:
         rows.append([*cell, *medians, ratio])
     columns = ["compiler", "precision", "this project, ms", "Trainer, ms"]
     columns.append("Trainer / this project (by round)")
-    note = f"BERT of {options.layers} layers x {options.hidden_size}, {SEQUENCE_LENGTH} tokens, "
-    note += f"batch {options.batch_size}, dropout {options.dropout:g}; {options.clock} time; "
-    note += f"medians of {options.rounds} rounds."
+    note = f"BERT of {LAYERS} layers x {HIDDEN}, {SEQUENCE_LENGTH} tokens, batch {BATCH}, without "
+    note += f"dropout; {options.clock} time; medians of {options.rounds} rounds."
     results.publish("train-step", columns, rows, to_file=options.write, notes=[note])
 
 
@@ -78,24 +78,15 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60, help="steps of each process that count")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--hidden-size", type=int, default=128)
-    parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--cell", nargs=3, help=argparse.SUPPRESS)
     return parser
 
 
-def median_step(options: argparse.Namespace, cell: tuple[str, str, str], cache: str) -> float:
+def median_step(cell: tuple[str, str, str], cache: str) -> float:
     """Seconds of the median step, in a process of its own."""
-    arguments = [
-        part
-        for name in ("steps", "clock", "batch_size", "layers", "hidden_size", "dropout")
-        for part in (f"--{name.replace('_', '-')}", str(getattr(options, name)))
-    ]
-    command = [sys.executable, "-m", "benchmarks.train_step", *arguments, "--cell", *cell]
+    command = [sys.executable, "-m", "benchmarks.train_step", *sys.argv[1:], "--cell", *cell]
     # Compiled once, in the first round: another benchmark measures compile time.
-    variables = {**ONE_THREAD, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/{cell[0]}"}
+    variables = {**ONE_THREAD, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/{cell[0].replace(' ', '-')}"}
     steps = json.loads(run(command, variables, one_core=True).output.splitlines()[-1])
     return statistics.median(steps[WARM_UP:])
 
@@ -104,13 +95,13 @@ def model_and_recipe(options: argparse.Namespace, precision: str) -> tuple[Any, 
     """The model with its initial weights, and how it is trained."""
     transformers.set_seed(1)
     recipe = Hyperparameters(
-        batch_size=options.batch_size,
+        batch_size=BATCH,
         precision=precision,
-        layers=options.layers,
-        hidden_size=options.hidden_size,
-        intermediate_size=4 * options.hidden_size,
-        attention_heads=max(options.hidden_size // 64, 1),
-        dropout=options.dropout,
+        layers=LAYERS,
+        hidden_size=HIDDEN,
+        intermediate_size=4 * HIDDEN,
+        attention_heads=HIDDEN // 64,
+        dropout=0.0,
         epochs=1000,
         max_steps=WARM_UP + options.steps + 2,
     )
@@ -186,7 +177,7 @@ def trainer(
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(
             output_dir=folder,
-            per_device_train_batch_size=options.batch_size,
+            per_device_train_batch_size=BATCH,
             max_steps=recipe.max_steps,
             learning_rate=recipe.learning_rate,
             weight_decay=recipe.weight_decay,

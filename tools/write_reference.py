@@ -1,5 +1,4 @@
-"""Write what is generated in the docs: the reference of a workload's file, its schema, and the tables
-of results.
+"""Write the generated docs: the reference of a workload's file, its schema, the tables of results.
 
 .venv/bin/python tools/write_reference.py
 """

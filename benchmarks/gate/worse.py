@@ -1,6 +1,4 @@
-"""How often does a candidate pass that is truly worse, or slower, than what is allowed?
-
-    python benchmarks/gate/worse.py [--draws 1000] [--processes 2] [--anew] [PART OF A NAME]
+"""Count how often a candidate passes that is truly worse, or slower, than what is allowed.
 
 Each candidate is worse by exactly its margin in the population of seeds and rows, or exactly as
 fast as `min_speedup`, so every pass is false: 5% are promised. 62 of 1,000 allow for chance: one
@@ -20,13 +18,13 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from proof import FULL, Counts, Program, listed, main, most, table
 from scipy.special import expit
 from scipy.stats import binom
 
+from benchmarks.gate.proof import FULL, Counts, Program, listed, most
 from compilegate.job.evidence import Examples
 
-from simulated import (  # isort: skip
+from benchmarks.gate.simulated import (  # isort: skip
     BASELINE, CANDIDATE, Array, Clock, Execution, Generator, classified, codes_against, execution,
     guards, lossy, predicted,
 )  # fmt: skip
@@ -150,13 +148,13 @@ def clusters(kind: Kind, random: Generator, adjacent: bool = False) -> Iterator[
     chances = [[RIGHT], [kind.margin / RIGHT / 0.98]]
     easy, lost = (random.random((2, kind.rows)) < chances)[:, patient]
     labels = random.integers(0, 4, kind.rows)
-    told: dict[str, Any] = {"slices": {"patient": patient.astype(str)}}
+    columns: dict[str, Any] = {"slices": {"patient": patient.astype(str)}}
     if not kind.settings:
         ids = [f"patient-{it}_img{of}" for it, of in zip(patient, image, strict=True)]
-        told = {"ids": np.array(ids)}
+        columns = {"ids": np.array(ids)}
     for harm in kind.harms(random):
         right = (easy & ~(lost & (harm > 0.0))) ^ (random.random(kind.rows) < 0.01)
-        yield answers(random, labels, right, 4, **told)
+        yield answers(random, labels, right, 4, **columns)
 
 
 def diverging(share: float, *, exactly: bool) -> Shift:
@@ -214,7 +212,7 @@ def _kinds() -> Iterator[Kind]:
 KINDS = {kind.name: kind for kind in _kinds()}
 
 
-def judged(kind: Kind, random: Generator, _: int) -> Iterator[str]:
+def outcomes(kind: Kind, random: Generator, _: int) -> Iterator[str]:
     """The outcome of one execution of the kind, and the codes against the candidate."""
     (candidate,) = kind.execution(random).judge().candidates
     yield str(candidate.outcome)
@@ -232,21 +230,18 @@ def _is_doubtful(kind: Kind, counts: Counts) -> bool:
     return kind.limit is not None and counts.get("pass", 0) > most(kind.limit, FULL)
 
 
-def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
-    """The table, and which figures are missed."""
+def table(found: Mapping[str, Counts]) -> tuple[list[list[object]], list[str]]:
+    """The rows, and the limits that are missed."""
     rows, missed = [], []
     for name, counts in found.items():
         passed, draws, limit = counts.get("pass", 0), counts["draws"], KINDS[name].limit
         if limit is not None and passed > _most(limit, draws):
             missed.append(f"{name}: {passed} of {draws} passed")
-        told = "shown alone" if limit is None else _most(limit, draws)
-        outcomes = counts.get("inconclusive", 0), counts.get("fail", 0)
-        rows.append((name, draws, passed, told, *outcomes, listed(counts)))
-    header = ("Kind", "Executions", "Passed", "Limit", "Undecided", "Refused", "By (executions)")
-    return table(header, rows), missed
+        allowed = "no limit" if limit is None else _most(limit, draws)
+        others = counts.get("inconclusive", 0), counts.get("fail", 0)
+        rows.append([name, draws, passed, allowed, *others, listed(counts)])
+    return rows, missed
 
 
-PROGRAM = Program(FULL, KINDS, judged, page, _is_doubtful)
-
-if __name__ == "__main__":
-    main("worse")
+COLUMNS = ("kind", "executions", "passed", "limit", "undecided", "refused", "by (executions)")
+PROGRAM = Program(FULL, KINDS, outcomes, COLUMNS, table, _is_doubtful)

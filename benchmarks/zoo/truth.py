@@ -1,4 +1,4 @@
-"""What is true, without any code of `compilegate`: eager, compiled and float64, compared by NumPy.
+"""The truth, without any code of `compilegate`: eager, compiled and float64, compared by NumPy.
 
 Rounding is measured, not assumed: it is what eager errs against float64, by its own kernels and by
 others (without oneDNN, and with attention written out). Compiled code that errs about as much is
@@ -140,7 +140,7 @@ def seed(number: int) -> None:
 
 
 def batches(architecture: Architecture, count: int) -> list[Batch]:
-    """The same every time."""
+    """Batches that are the same every time."""
     made = []
     for number in range(count):
         seed(1000 + number)
@@ -149,7 +149,7 @@ def batches(architecture: Architecture, count: int) -> list[Batch]:
 
 
 def autocast(precision: str) -> torch.autocast:
-    """What half of the zoo trains under."""
+    """The autocast of half of the zoo."""
     return torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
 
 
@@ -198,7 +198,7 @@ class Trained:
         return list(dict.fromkeys(shapes))
 
     def judge(self, backend: Callable[..., Any]) -> Truth:
-        """What is true of a compiler."""
+        """The truth about a compiler."""
         torch.compiler.reset()
         models = self._new()
         for each in models:
