@@ -5,10 +5,11 @@
 
 A step is forward, backward and SGD of a stack of layers on one thread, some 5 ms: in a plain loop,
 in Hugging Face's Trainer, or under DistributedDataParallel in two processes, of which the first
-one's steps count. The peer is the same loop without Compilegate. Three loops take one step each in turn, each in a thread that
-waits in its loader: one without, one with it, and a second one without, which shows the noise; each
-goes first in a third of the rounds. All train copies of one model on the same batches and read the
-loss of each step. For inductor the peers' models are compiled by torch.
+one's steps count. The peer is the same loop without Compilegate. Three loops take one step each in
+turn, each in a thread that waits in its loader: one without, one with it, and a second one without,
+which shows the noise; each goes first in a third of the rounds. All train copies of one model on
+the same batches and read the loss of each step. For inductor the peers' models are compiled by
+torch.
 
 A round's figure is the difference between a loop's step and the mean of the two plain ones, or of
 the other plain one. Printed is the median of all rounds, with its 95% interval by order statistics.

@@ -34,13 +34,6 @@ def in_turn(ways: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[
     return found
 
 
-def seconds(action: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds that the action takes by this clock."""
-    began = clock()
-    action()
-    return clock() - began
-
-
 def run(
     command: Sequence[str],
     environment: Mapping[str, str] | None = None,

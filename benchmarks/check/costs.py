@@ -148,11 +148,9 @@ def in_the_step() -> Iterator[Pair]:
                     torch.save(model.state_dict(), file.name)
 
     yield Pair("too-often", "1 MB saved in each of 50 steps; once", partial(run, every=1), run, 15)
-    anomaly, profiler = (
-        partial(run, torch.autograd.detect_anomaly),
-        partial(run, torch.profiler.profile),
-    )
+    anomaly = partial(run, torch.autograd.detect_anomaly)
     yield Pair("debugging-on", "anomaly mode", anomaly, run, 9)
+    profiler = partial(run, torch.profiler.profile)
     yield Pair("debugging-on", "torch.profiler over 50 steps", profiler, run, 9)
 
 

@@ -1,10 +1,10 @@
-"""Prove the gate: honest experiments pass, worse candidates do not, and the forecast holds.
+"""Prove the gate: honest experiments pass and worse candidates do not.
 
     make gate-proof                            # all of it, resumed where it stopped
     python -m benchmarks.gate [PROGRAM ...] [--only PART] [--draws N] [--processes 2] [--anew]
         [--write]
 
-A program is `honest`, `worse` or `forecasts`. Each of its kinds is counted once for
+A program is `honest` or `worse`. Each of its kinds is counted once for
 the sources of the gate and of the program as they are. The peer is what each execution was drawn to
 be. Exits with 1 where a limit is missed; fewer draws than usual get limits that so few can show.
 """

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from benchmarks.gate.pools import MODELS, ROWS, Recipe, trained
-from benchmarks.gate.proof import FULL, Counts, Program, chances, listed, most
+from benchmarks.gate.proof import FULL, Counts, Program, listed, most
 from compilegate.gate.forecast import Design, forecast
 from compilegate.gate.settings import GateSettings, MetricGuard
 from compilegate.job.evidence import Examples, TrainedOn
@@ -309,6 +309,11 @@ def outcomes(kind: Kind, random: Generator, number: int) -> Iterator[str]:
         chance = {it.of: it.chance for it in forecasts}
         # One seed has no forecast: it shows no metric.
         yield f"{math.prod(chance.get(metric, 0.0) for metric in kind.metrics):.0%}"
+
+
+def chances(counts: Counts) -> list[int]:
+    """The forecast chances in per cent that were counted: `{"40%": 2}` is [40, 40]."""
+    return [int(key[:-1]) for key, it in counts.items() if key[-1] == "%" for _ in range(it)]
 
 
 def table(found: Mapping[str, Counts]) -> tuple[list[list[object]], list[str]]:

@@ -19,10 +19,10 @@ from scipy.stats import binom
 
 from benchmarks.gate.simulated import Generator, digest
 
-PROGRAMS = ("honest", "worse", "forecasts")
+PROGRAMS = ("honest", "worse")
 HERE = Path(__file__).parent
 GATE, CACHE = HERE.parents[1] / "compilegate" / "gate", HERE / ".proof.json"
-USES = {"honest": ("pools",), "forecasts": ("worse",)}
+USES = {"honest": ("pools",), "worse": ()}
 """The modules of a program beside itself and `simulated`."""
 FULL = 1000
 """From so many draws on, a limit holds as it stands."""
@@ -69,17 +69,12 @@ def listed(counts: Counts, prefix: str = "by ") -> str:
     return ", ".join(f"{key.removeprefix(prefix)} ({found[key]})" for key in ordered)
 
 
-def chances(counts: Counts) -> list[int]:
-    """The forecast chances in per cent that were counted: `{"40%": 2}` is [40, 40]."""
-    return [int(key[:-1]) for key, it in counts.items() if key[-1] == "%" for _ in range(it)]
-
-
 def count_all(
     name: str, draws: int, only: str = "", processes: int = 1, cache: Path | None = CACHE
 ) -> dict[str, Counts]:
     """The counts of the program's kinds with `only` in their names, from the cache where it has
     them."""
-    own = [HERE / f"{each}.py" for each in (name, "simulated", *USES.get(name, ()))]
+    own = [HERE / f"{each}.py" for each in (name, "simulated", *USES[name])]
     sources = sorted(GATE.rglob("*.py")) + own
     code = digest([path.read_bytes() for path in sources])[:16]
     kinds = [kind for kind in program_of(name).kinds if only in kind]

@@ -158,12 +158,7 @@ def _train(name: str, precision: str, environment: Mapping[str, str]) -> None:
     models = tuple(job.compile(each) for each in architecture.models())
     optimizers = [torch.optim.AdamW(each.parameters(), lr=1e-3) for each in models]
     for batch in job.steps(loader):
-        for loss, optimizer in zip(architecture.losses, optimizers, strict=True):
-            optimizer.zero_grad()
-            with truth.autocast(precision):
-                value = loss(*models, batch)
-            value.backward()
-            optimizer.step()
+        truth.step(architecture, models, optimizers, batch, precision)
     for each in models:
         each.eval()
     job.metrics(loss=architecture.losses[0](*models, loader[0]))

@@ -153,6 +153,22 @@ def autocast(precision: str) -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
 
 
+def step(
+    architecture: Architecture,
+    models: Sequence[nn.Module],
+    optimizers: Sequence[torch.optim.Optimizer],
+    batch: Batch,
+    precision: str,
+) -> None:
+    """Take one training step of each model in turn."""
+    for loss, optimizer in zip(architecture.losses, optimizers, strict=True):
+        optimizer.zero_grad()
+        with autocast(precision):
+            value = loss(*models, batch)
+        value.backward()
+        optimizer.step()
+
+
 class Trained:
     """An architecture after some eager steps, and what its variants compute from there."""
 
@@ -162,12 +178,7 @@ class Trained:
         models = self._new()
         optimizers = [torch.optim.AdamW(each.parameters(), lr=1e-3) for each in models]
         for batch in self._batches:
-            for loss, optimizer in zip(architecture.losses, optimizers, strict=True):
-                optimizer.zero_grad()
-                with autocast(precision):
-                    value = loss(*models, batch)
-                value.backward()
-                optimizer.step()
+            step(architecture, models, optimizers, batch, precision)
         self._states = [
             {name: each.detach().clone() for name, each in model.state_dict().items()}
             for model in models
