@@ -28,8 +28,8 @@ from compilegate.cli.options import (
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.diagnose.batch_size import (
     Bracket,
-    KeptTrials,
     Shapes,
+    StoredTrials,
     advised,
     largest_fitting,
     try_batch,
@@ -268,7 +268,7 @@ def _find_largest_batch(
     if refused := cannot_run_here(declared).get(name):
         raise RefusalError(*refused).within(path)
     shapes = _shapes(declared, path, name, memory_limit)
-    kept = KeptTrials(project.home / "batch-size", shapes)
+    kept = StoredTrials(project.home / "batch-size", shapes)
 
     def fits(batch_size: int) -> bool:
         click.echo(f"batch {batch_size}: ", nl=False)  # a trial may take minutes
