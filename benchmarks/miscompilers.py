@@ -38,7 +38,7 @@ class ChangedGradient(torch.autograd.Function):
         return context.change(gradient), None
 
 
-def replaced(graph: Graph, inputs: list[Any], *targets: Any, by: Callable[..., Any]) -> Any:
+def replace_calls(graph: Graph, inputs: list[Any], *targets: Any, by: Callable[..., Any]) -> Any:
     """Compile the graph with every call of one of these functions or methods going to `by`."""
     from torch._dynamo.backends.debugging import aot_eager  # noqa: PLC0415 - seconds of import
 
@@ -55,7 +55,7 @@ def replaces(*targets: Any) -> Callable[[Callable[..., Any]], Backend]:
 
     def made(wrong: Callable[..., Any]) -> Backend:
         def backend(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
-            return replaced(graph, inputs, *targets, by=wrong)
+            return replace_calls(graph, inputs, *targets, by=wrong)
 
         backend.__name__, backend.__doc__ = wrong.__name__, wrong.__doc__
         MISCOMPILERS[wrong.__name__] = backend
@@ -66,7 +66,7 @@ def replaces(*targets: Any) -> Callable[[Callable[..., Any]], Backend]:
 
 def honest(graph: Graph, inputs: list[Any]) -> Any:
     """Compile without an error, as the peer of the others."""
-    return replaced(graph, inputs, by=functional.linear)
+    return replace_calls(graph, inputs, by=functional.linear)
 
 
 @replaces(functional.interpolate)

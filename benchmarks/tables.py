@@ -71,7 +71,7 @@ def _module(name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedScript:
     """The examples of a written script, and the inputs that it made of both files."""
 
     target: str
@@ -104,7 +104,7 @@ class Trained:
         return np.broadcast_to(answer, (len(self.wanted), *np.shape(answer)))
 
 
-def train(folder: Path, name: str) -> Trained:
+def train(folder: Path, name: str) -> TrainedScript:
     """Run the written script by itself, and read its evidence."""
     script = str(folder / "workloads" / name / "train.py")
     run([sys.executable, script], ONE_THREAD, folder=folder)
@@ -119,7 +119,7 @@ def train(folder: Path, name: str) -> Trained:
     known = sorted(set(labels))
     numbers = np.array([known.index(each) if classes else float(each) for each in labels])
     trained, validation = (inputs(each).numpy() for each in rows)
-    return Trained(program["TARGET"], classes, wanted, losses, (trained, numbers), validation)
+    return TrainedScript(program["TARGET"], classes, wanted, losses, (trained, numbers), validation)
 
 
 def row(name: str, source: Source) -> list[str]:

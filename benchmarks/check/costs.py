@@ -91,11 +91,11 @@ class Net(nn.Sequential):
         return x
 
 
-def a_net(width: int = 64, blocks: int = 4, between: Any = None) -> Net:
+def new_net(width: int = 64, blocks: int = 4, between: Any = None) -> Net:
     return Net(*(Block(width, between) for _ in range(blocks)))
 
 
-def a_step(model: Net, run: Any = None, batch: int = 16) -> Any:
+def training_step(model: Net, run: Any = None, batch: int = 16) -> Any:
     """A function that takes one training step and returns the loss."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     inputs = torch.randn(batch, next(model.parameters()).shape[0])
@@ -110,17 +110,17 @@ def a_step(model: Net, run: Any = None, batch: int = 16) -> Any:
     return step
 
 
-def compiled(between: Any) -> Any:
+def compiled_step(between: Any) -> Any:
     """A step of a compiled net."""
-    model = a_net(between=between)
-    return a_step(model, torch.compile(model))
+    model = new_net(between=between)
+    return training_step(model, torch.compile(model))
 
 
-def cold(shapes: list[tuple[int, ...]], **options: Any) -> Any:
+def cold_pass(shapes: list[tuple[int, ...]], **options: Any) -> Any:
     """A pass over batches of some shapes with a net that nothing has compiled yet."""
 
     def run() -> None:
-        model = torch.compile(a_net(blocks=1), **options)
+        model = torch.compile(new_net(blocks=1), **options)
         with torch.no_grad():
             for shape in shapes:
                 model(torch.ones(shape))
@@ -130,14 +130,14 @@ def cold(shapes: list[tuple[int, ...]], **options: Any) -> Any:
 
 def in_the_step() -> Iterator[Pair]:
     """What stands in the step, or around all steps."""
-    read = compiled(lambda x: x / x.abs().mean().item())
-    stay = compiled(lambda x: x / x.abs().mean().detach())
+    read = compiled_step(lambda x: x / x.abs().mean().item())
+    stay = compiled_step(lambda x: x / x.abs().mean().detach())
     yield Pair("sync-in-step", "`.item()` in each of 4 compiled blocks", read, stay)
-    step = a_step(model := a_net(width=256))
+    step = training_step(model := new_net(width=256))
     each, once = lambda: [step().item() for _ in range(50)], lambda: sum(step() for _ in range(50))
     yield Pair("sync-in-step", "`loss.item()` in each of 50 eager steps", each, once, 15)
-    branch = compiled(lambda x: x if x.mean() > 0 else -x)
-    where = compiled(lambda x: torch.where(x.mean() > 0, x, -x))
+    branch = compiled_step(lambda x: x if x.mean() > 0 else -x)
+    where = compiled_step(lambda x: torch.where(x.mean() > 0, x, -x))
     yield Pair("data-dependent", "an `if` in each of 4 compiled blocks", branch, where)
 
     def run(context: Any = contextlib.nullcontext, every: int = 50) -> None:
@@ -154,7 +154,7 @@ def in_the_step() -> Iterator[Pair]:
     yield Pair("debugging-on", "torch.profiler over 50 steps", profiler, run, 9)
 
 
-class Distant(torch.utils.data.Dataset[torch.Tensor]):
+class SlowData(torch.utils.data.Dataset[torch.Tensor]):
     """Examples that take a moment to come, as files over a network do."""
 
     def __len__(self) -> int:
@@ -169,23 +169,25 @@ def around_the_step() -> Iterator[Pair]:
     """Data, precision and the update."""
 
     def epoch(**options: Any) -> Any:
-        loader = torch.utils.data.DataLoader(Distant(), batch_size=32, **options)
-        step = a_step(a_net(), batch=32)
+        loader = torch.utils.data.DataLoader(SlowData(), batch_size=32, **options)
+        step = training_step(new_net(), batch=32)
         return lambda: [[step() for _ in range(20)] for _ in loader]
 
     worker = epoch(num_workers=1, persistent_workers=True)
     yield Pair("loader-workers", "an epoch without a worker; with one (wall)", epoch(), worker, 9)
 
     def step(compiler: Any, *, half: bool) -> Any:
-        run = compiler(model := a_net(width=512))
-        return a_step(model, torch.autocast("cpu", torch.bfloat16, enabled=half)(run), batch=256)
+        run = compiler(model := new_net(width=512))
+        return training_step(
+            model, torch.autocast("cpu", torch.bfloat16, enabled=half)(run), batch=256
+        )
 
     for name, made in (("eager", lambda model: model.forward), ("compiled", torch.compile)):
         ways = step(made, half=False), step(made, half=True)
         yield Pair("full-precision", f"fp32; bf16, {name}", *ways, rounds=15)
 
     def update(*, foreach: bool) -> Any:
-        optimizer = torch.optim.Adam(a_net(blocks=16).parameters(), foreach=foreach)
+        optimizer = torch.optim.Adam(new_net(blocks=16).parameters(), foreach=foreach)
         for each in optimizer.param_groups[0]["params"]:
             each.grad = torch.randn_like(each)
         return optimizer.step
@@ -198,31 +200,31 @@ def around_the_step() -> Iterator[Pair]:
 
 def shapes() -> Iterator[Pair]:
     """Batches that differ in shape."""
-    ways = {"the default": cold(RAGGED), "`dynamic=False`": cold(RAGGED, dynamic=False)}
+    ways = {"the default": cold_pass(RAGGED), "`dynamic=False`": cold_pass(RAGGED, dynamic=False)}
     for name, way in ways.items():
         what = f"12 lengths, {name}; padded to one"
-        yield Pair("varying-shapes", what, way, cold(PADDED), 3, cold=True)
-    model = torch.compile(a_net(), dynamic=True)
+        yield Pair("varying-shapes", what, way, cold_pass(PADDED), 3, cold=True)
+    model = torch.compile(new_net(), dynamic=True)
     batches = [[torch.ones(shape) for shape in shapes] for shapes in (PADDED, RAGGED)]
     padded, ragged = (lambda given=given: [model(each) for each in given] for given in batches)
     what = "12 batches, compiled already: padded; as they are"
     yield Pair("varying-shapes", what, padded, ragged)
     nine = [(16, 64)] * 9
-    smaller, whole = cold([*nine, (6, 64)]), cold(nine)
+    smaller, whole = cold_pass([*nine, (6, 64)]), cold_pass(nine)
     what = "9 batches and a smaller one; 9 batches"
     yield Pair("ragged-last-batch", what, smaller, whole, 3, cold=True)
 
 
 def compiling() -> Iterator[Pair]:
     """What people stumble over with torch.compile."""
-    torch.compile(model := a_net())
-    eager, kept = a_step(model), compiled(None)
+    torch.compile(model := new_net())
+    eager, kept = training_step(model), compiled_step(None)
     yield Pair("compiled-discarded", "the result thrown away; kept", eager, kept)
-    (inside := a_net()).compile()
-    past = a_step(inside, inside.forward)
-    yield Pair("past-the-wrapper", "`model.forward(x)`; `model(x)`", past, a_step(inside))
-    again = a_step(model, lambda x: torch.compile(model)(x))  # noqa: PLW0108  that is the point
-    once = a_step(model, torch.compile(model))
+    (inside := new_net()).compile()
+    past = training_step(inside, inside.forward)
+    yield Pair("past-the-wrapper", "`model.forward(x)`; `model(x)`", past, training_step(inside))
+    again = training_step(model, lambda x: torch.compile(model)(x))  # noqa: PLW0108  that is the point
+    once = training_step(model, torch.compile(model))
     yield Pair("recompiles", "compiled in each step; once", again, once)
 
     def scheduled(rate: Any) -> None:
@@ -238,7 +240,7 @@ def compiling() -> Iterator[Pair]:
     yield Pair("recompiles", "6 compiled updates, rate a float; a tensor", *ways, 3, cold=True)
 
     def cast(*, late: bool, called: bool = False) -> None:
-        model = a_net(blocks=1) if late else a_net(blocks=1).double()
+        model = new_net(blocks=1) if late else new_net(blocks=1).double()
         model.compile()
         if called:
             model(torch.ones(16, 64))

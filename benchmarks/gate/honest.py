@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, softmax
 
-from benchmarks.gate.pools import MODELS, ROWS, Recipe, trained
-from benchmarks.gate.proof import FULL, Counts, Program, listed, most
+from benchmarks.gate.pools import MODELS, ROWS, Recipe, train_pool
+from benchmarks.gate.proof import FULL, Counts, Program, list_counts, most
 from compilegate.gate.forecast import Design, forecast
 from compilegate.gate.settings import GateSettings, MetricGuard
 from compilegate.job.evidence import Examples, TrainedOn
 
 from benchmarks.gate.simulated import (  # isort: skip
-    BASELINE, CANDIDATE, OTHER, Array, Clock, Execution, Generator, Job, classified, codes_against,
-    digest, edited, execution, guards, lossy, predicted,
+    BASELINE, CANDIDATE, OTHER, Array, Clock, Execution, Generator, Job, class_examples,
+    codes_against, digest, edit_examples, execution, guards, loss_examples, number_examples,
 )  # fmt: skip
 
 REFUSED, BY_A_CODE = 4 / 1000, 3 / 10_000
@@ -51,7 +51,7 @@ class Kind:
     write: Callable[[Array], Array] = lambda scores: scores  # how scores are written
     settings: Mapping[str, Any] = field(default_factory=dict)
     arm: Mapping[str, Any] = field(default_factory=dict)
-    """What the workload declares of all arms, or of `of`, otherwise."""
+    """Declarations that differ, of all arms or of `of`."""
     ids: str = "row-{row:05d}"
     undecided: bool = False
     """Whether its design cannot decide every time: then the share that stays undecided is compared
@@ -59,7 +59,7 @@ class Kind:
 
 
 def sets(which: str, **values: Any) -> Change:
-    """Keys of one of the job's mappings."""
+    """Set keys of one of the job's mappings."""
     return lambda job, _: getattr(job, which).update(values)
 
 
@@ -89,19 +89,19 @@ def overconfident(scores: Array) -> Array:
 def smoothed_losses(job: Job, _: Generator) -> None:
     """The losses of the examples are those of training, with smoothed labels."""
     everywhere = -np.log(job.examples.scores).mean(axis=1)
-    edited(job, losses=0.9 * job.examples.losses + 0.1 * everywhere)
+    edit_examples(job, losses=0.9 * job.examples.losses + 0.1 * everywhere)
 
 
 def hashed_inputs(job: Job, _: Generator) -> None:
     """Inputs are hashed; the candidate's after a cast, so that all hashes differ."""
     hashes = np.array([int(it[4:]) * 2_654_435_761 for it in job.examples.ids.tolist()])
-    edited(job, inputs=hashes if job.arm == BASELINE else hashes ^ 0x5A5A5A5A)
+    edit_examples(job, inputs=hashes if job.arm == BASELINE else hashes ^ 0x5A5A5A5A)
 
 
 def rows_of(job: Job, chosen: Array) -> None:
-    """These rows of the examples, in this order."""
+    """Take these rows of the examples, in this order."""
     columns = ("ids", "labels", "scores", "losses")
-    edited(job, **{name: getattr(job.examples, name)[chosen] for name in columns})
+    edit_examples(job, **{name: getattr(job.examples, name)[chosen] for name in columns})
 
 
 def same_bits(job: Job, _: Generator) -> None:
@@ -119,7 +119,7 @@ def one_model(job: Job, _: Generator) -> None:
 
 
 def part_seen(job: Job, draw: Generator) -> None:
-    """The job ended within its first epoch, and names what it had seen."""
+    """End the job within its first epoch, with the examples that it saw."""
     kept = draw.random(len(job.trained_on.ids)) < 0.6
     job.trained_on = TrainedOn(job.trained_on.ids[kept], job.trained_on.inputs[kept])
 
@@ -137,7 +137,7 @@ def other_random_numbers(job: Job, draw: Generator) -> None:
 
 
 def printed(job: Job, _: Generator) -> None:
-    """The job left nothing but what its script printed, with three digits."""
+    """Leave nothing but what the script printed, with three digits."""
     right = job.examples.scores.argmax(axis=1) == job.examples.labels
     metrics = {
         "accuracy": round(float(right.mean()), 3),
@@ -183,7 +183,7 @@ _KINDS = (
     Kind("regression, relative margin", NUMBERS, guards(True, mse=0.5)),
     Kind("regression, squared and absolute error", NUMBERS, guards(mse=0.15, mae=0.12)),
     Kind("every row twice", rows=600, change=lambda job, _: (rows_of(job, np.tile(
-         np.arange(600), 2)), edited(job, ids=np.char.add(job.examples.ids, np.repeat(
+         np.arange(600), 2)), edit_examples(job, ids=np.char.add(job.examples.ids, np.repeat(
          ["-a", "-b"], 600))))),
     Kind("long-tailed errors, rounding", TAILED, guards(mse=0.1, mae=0.05), rows=500),
     Kind("long-tailed errors without variance", replace(TAILED, errors=2), guards(mae=0.05)),
@@ -249,9 +249,9 @@ _KINDS = (
 KINDS = {kind.name: kind for kind in _KINDS}
 
 
-def drawn(kind: Kind, draw: Generator) -> Execution:
+def draw_execution(kind: Kind, draw: Generator) -> Execution:
     """One execution of the kind."""
-    pool = trained(kind.name, kind.recipe)
+    pool = train_pool(kind.name, kind.recipe)
     models = draw.choice(MODELS, kind.seeds, replace=False)
     members = max(kind.recipe.members, 10 if kind.settings is PAGES else 1)
     groups = draw.choice(ROWS // members, kind.rows // members, replace=False)
@@ -277,7 +277,7 @@ def drawn(kind: Kind, draw: Generator) -> Execution:
 def _examples(kind: Kind, outputs: Array, answers: Array, rows: Array) -> Examples:
     ids = np.array([kind.ids.format(row=it, page=it // 10, line=it % 10) for it in rows.tolist()])
     if kind.recipe.data == "numbers":
-        return predicted(answers.astype(np.float64), outputs[:, 0], ids)
+        return number_examples(answers.astype(np.float64), outputs[:, 0], ids)
     pages = np.array([f"page-{row // 10}" for row in rows.tolist()])
     scores = softmax(outputs, axis=1)
     if kind.recipe.data == "labels":
@@ -287,14 +287,14 @@ def _examples(kind: Kind, outputs: Array, answers: Array, rows: Array) -> Exampl
         ids = np.array([f"{id_}_label{label}" for id_ in ids for label in labels])
         answers = answers.ravel()
     if "perplexity" in kind.metrics:
-        return lossy(-np.log(scores[np.arange(len(rows)), answers]), ids)
+        return loss_examples(-np.log(scores[np.arange(len(rows)), answers]), ids)
     slices = {"page": pages} if kind.settings is PAGES else {}
-    return classified(answers, kind.write(scores), ids, slices=slices)
+    return class_examples(answers, kind.write(scores), ids, slices=slices)
 
 
 def outcomes(kind: Kind, random: Generator, number: int) -> Iterator[str]:
     """The outcome of one execution of the kind, and the codes of its reasons."""
-    made = drawn(kind, random)
+    made = draw_execution(kind, random)
     verdict = made.judge()
     found = {str(it.outcome) for it in verdict.candidates}
     if not verdict.baseline.sound or "fail" in found:
@@ -320,7 +320,7 @@ def table(found: Mapping[str, Counts]) -> tuple[list[list[object]], list[str]]:
     """The rows, and the limits that are missed."""
     rows, missed, by_code, draws = [], [], Counter[str](), FULL
     for name, counts in found.items():
-        draws, codes = counts["draws"], listed(counts)
+        draws, codes = counts["draws"], list_counts(counts)
         refused, undecided = counts.get("refused", 0), counts.get("undecided", 0)
         shown = str(undecided)
         if not KINDS[name].undecided:

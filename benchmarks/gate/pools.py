@@ -26,7 +26,7 @@ TRAINING, ROWS, OTHERS = 2400, 2400, 600
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained, and how."""
+    """A model, its data, and its training."""
 
     data: Literal["classes", "numbers", "labels"] = "classes"
     """`labels`: each row has as many yes-or-no answers as there are outputs."""
@@ -56,7 +56,7 @@ class Recipe:
 
 
 @lru_cache(maxsize=1)
-def trained(name: str, recipe: Recipe) -> dict[str, np.ndarray[Any, Any]]:
+def train_pool(name: str, recipe: Recipe) -> dict[str, np.ndarray[Any, Any]]:
     """The pool of a kind of this name.
 
     `outputs` (arms, models, rows, outputs), `losses` (arms, models, steps), `stops` (arms, models)

@@ -62,7 +62,7 @@ def most(limit: float, draws: int, kinds: int = 1) -> int:
     return int(binom.ppf(SURE, draws * kinds, limit))
 
 
-def listed(counts: Counts, prefix: str = "by ") -> str:
+def list_counts(counts: Counts, prefix: str = "by ") -> str:
     """The counts under this prefix, the largest first: `quality.undecided (3)`."""
     found = {key: it for key, it in counts.items() if key.startswith(prefix)}
     ordered = sorted(found, key=lambda key: (-found[key], key))

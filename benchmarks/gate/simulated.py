@@ -1,7 +1,7 @@
 """Evidence of one execution, built in memory, which the programs of the proof judge.
 
-A `Job` is what one training job left, before its record is made: a program changes it, and
-metrics, sums and digests follow.
+A `Job` is the output of one training job, before its record: a program changes it, and sums and
+digests follow.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ def guards(relative: bool = False, **margins: float) -> dict[str, MetricGuard]:
 
 
 def digest(*key: object) -> str:
-    """A sha256 as that of some file."""
+    """The sha256 of a key, in place of a file's."""
     return hashlib.sha256(repr(key).encode()).hexdigest()
 
 
-def classified(labels: Array, scores: Array, ids: Array | None = None, **more: Any) -> Examples:
+def class_examples(labels: Array, scores: Array, ids: Array | None = None, **more: Any) -> Examples:
     """Examples with a class each, and the losses that follow from the scores."""
     losses = -np.log(np.maximum(scores[np.arange(len(labels)), labels], 1e-300))
-    return lossy(losses, ids, labels=labels, scores=scores, **more)
+    return loss_examples(losses, ids, labels=labels, scores=scores, **more)
 
 
-def lossy(losses: Array, ids: Array | None = None, **more: Any) -> Examples:
-    """Examples of which nothing is known but their losses, as of a language model."""
+def loss_examples(losses: Array, ids: Array | None = None, **more: Any) -> Examples:
+    """Examples with nothing but losses, such as a language model's."""
     count = len(losses)
     if ids is None:
         ids = np.array([f"row-{row:05d}" for row in range(count)])
@@ -71,10 +71,10 @@ def lossy(losses: Array, ids: Array | None = None, **more: Any) -> Examples:
     return Examples(ids=ids, losses=losses, **{**unknown, **more})
 
 
-def predicted(targets: Array, predictions: Array, ids: Array | None = None) -> Examples:
+def number_examples(targets: Array, predictions: Array, ids: Array | None = None) -> Examples:
     """Examples with a number each."""
     errors = (predictions - targets) ** 2
-    return lossy(errors, ids, targets=targets, predictions=predictions)
+    return loss_examples(errors, ids, targets=targets, predictions=predictions)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Clock:
 
 @dataclass
 class Job:
-    """What one training job left."""
+    """The output of one training job."""
 
     arm: str
     seed: int
@@ -180,7 +180,7 @@ class Job:
 
 @dataclass
 class Execution:
-    """The jobs of one execution, and what it is judged by."""
+    """The jobs of one execution, its arms and settings."""
 
     arms: dict[str, dict[str, Any]]
     jobs: dict[tuple[str, int], Job]
@@ -188,7 +188,7 @@ class Execution:
     fields: dict[str, Any] = field(default_factory=dict)  # of the experiment
 
     def experiment(self) -> Experiment:
-        """What is declared."""
+        """The experiment as the gate reads it."""
         declared = {arm: ArmDeclaration(**each) for arm, each in self.arms.items()}
         seeds = list(dict.fromkeys(seed for _, seed in self.jobs))
         fields = {"seeds": seeds, "settings": GateSettings(**self.settings), **self.fields}
@@ -203,7 +203,7 @@ class Execution:
 
 
 def codes_against(arm: BaselineVerdict | CandidateVerdict) -> list[str]:
-    """The codes of all its reasons that are no pass, each once."""
+    """The codes of all its reasons other than passes, each once."""
     codes = [str(each.code) for each in arm.reasons if str(each.outcome) != "pass"]
     return list(dict.fromkeys(codes))
 
@@ -246,6 +246,6 @@ def execution(
     return Execution(declared, found, {"metrics": dict(metrics), **settings})
 
 
-def edited(job: Job, **columns: Any) -> None:
+def edit_examples(job: Job, **columns: Any) -> None:
     """Change columns of a job's examples."""
     job.examples = replace(job.examples, **columns)

@@ -41,7 +41,7 @@ _PRINTED = {
 
 
 def write_row(path: Path, row: Row) -> None:
-    """Write it whole or not at all."""
+    """Write the row whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(f".{os.getpid()}")
     new.write_text(json.dumps(row, indent=1) + "\n")
@@ -65,9 +65,9 @@ def complete(path: Path, name: str, precision: str, backend: str, keys: Mapping[
         write_row(path, row)
     if row.get("probe", {}).get("key") != keys["probe"]:
         compiler = backend if backend == "inductor" else f"torch-compile:{backend}"
-        probe = _trained(name, precision, {"COMPILEGATE_COMPILER": compiler})
+        probe = _probe(name, precision, {"COMPILEGATE_COMPILER": compiler})
         probe["planted"] = [
-            {"kind": each["kind"]} | _trained(name, precision, each["environment"], _PRINTED[WRONG])
+            {"kind": each["kind"]} | _probe(name, precision, each["environment"], _PRINTED[WRONG])
             for each in row["truth"]["planted"]
         ]
         row["probe"] = {**probe, "key": keys["probe"]}
@@ -94,9 +94,9 @@ def _find_truth(name: str, precision: str, backend: str) -> None:
 
     inductor.fallback_random = dynamo.use_numpy_random_stream = True  # draw as eager draws
     number = list(HUNDRED).index(name)
-    trained = truth.Trained(HUNDRED[name], precision)
+    trained = truth.TrainedArchitecture(HUNDRED[name], precision)
     operations: set[str] = set()
-    true = trained.judge(planted.recording(backend, operations))
+    true = trained.judge(planted.recorder(backend, operations))
     if true.answer == truth.SOUND and not operations:
         true = truth.Truth(truth.LEFT)
     row = {**true._asdict(), "reference": trained.reference, "planted": []}
@@ -120,7 +120,7 @@ def _find_truth(name: str, precision: str, backend: str) -> None:
     write_row(Path("truth.json"), row)
 
 
-def _trained(
+def _probe(
     name: str,
     precision: str,
     environment: Mapping[str, str],
@@ -196,8 +196,8 @@ def _in_child(
     *arguments: Any,
     until: re.Pattern[bytes] | None = None,
 ) -> tuple[str, float]:
-    """Run it within the folder, in a process forked off a server that has imported everything.
-    Returns how it ended, and its seconds: empty for well, `stopped` once its log has `until`."""
+    """Run the target in the folder, in a process forked from a server that has imported everything.
+    Returns how it ended (empty: well, `stopped`: its log has `until`) and its seconds."""
     began, log, ended = time.monotonic(), folder / "log", ""
     log.touch()
     context = multiprocessing.get_context("forkserver")

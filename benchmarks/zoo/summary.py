@@ -1,4 +1,4 @@
-"""What the zoo's rows show: counts by kind of mistake, and the cells of the table."""
+"""The summary of the zoo's rows: counts by kind of mistake, and the cells of the table."""
 
 from __future__ import annotations
 
