@@ -1,4 +1,4 @@
-"""Write the reference of a workload's file, and its schema, from the types that read it.
+"""Write the generated docs: the reference of a workload's file, its schema, the tables of results.
 
 .venv/bin/python tools/write_reference.py
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.results import pages as pages_with_results
 from compilegate.declaration_errors import IN_WORDS
 from compilegate.workload.schema import schema_text, workload_schema
 
@@ -151,6 +152,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "workload.schema.json": schema_text(),
         DOCS / "workload-reference.md": reference_page(workload_schema()),
+        **pages_with_results(),
     }
 
 

@@ -85,7 +85,7 @@ def test_the_options_of_the_root_may_stand_behind_the_command(tmp_path: Path) ->
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """What keeps it quick: see benchmarks/command_startup.py for how quick."""
+    """What keeps it quick: benchmarks/startup.py measures it."""
     program = (
         "import sys; sys.argv = ['compilegate', '--help'];"
         "from compilegate.cli import main;"

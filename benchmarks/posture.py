@@ -1,23 +1,23 @@
-"""How many good candidates a posture loses, and how many bad models it registers: the table of
-docs/posture.md.
+"""Count how many good candidates a posture loses, and how many bad models it registers.
 
-    .venv/bin/python benchmarks/posture/posture_simulation.py
+    python -m benchmarks.posture [--write]
 
-Each cell has 200 histories of 104 weekly executions, and the rule "on after two passes, revert at
-one fail" beside the posture. The posture is the product's own state machine with its defaults. The
-gate's verdict on one execution is drawn as the gate makes it, from a difference with a known error;
-all is in margins. The same command prints the same table again.
+Each row has 200 histories of 104 weekly executions. The posture is the product's state machine with
+its defaults; its peer is the rule "on after two passes, reverted at one fail". The gate's outcome
+is drawn from a difference with a known error; all is in margins. Draws repeat exactly.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import product
 from statistics import NormalDist, fmean
+from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks import results
 from compilegate.posture.contract import Policy
 from compilegate.posture.state import (
     Chosen,
@@ -43,30 +43,19 @@ POLICY = Policy()
 FIRST = datetime.datetime(2026, 1, 5, 6, tzinfo=datetime.UTC)
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """How noisy a workload is, in margins."""
 
-    error: float
-    """The standard error of one execution's difference."""
-    between: float
-    """The spread of the true difference between executions, whose data change."""
-    bad: float
-    """The share of bad weeks."""
-
-    def __str__(self) -> str:
-        return f"{self.error:g} | {self.between:g} | {100 * self.bad:g}%"
+    error: float  # the standard error of one execution's difference
+    between: float  # the spread of the true difference between executions, whose data change
+    bad: float  # the share of bad weeks
 
 
-CELLS = [
-    Cell(error, between, bad)
-    for error, between in ((0.2, 0.0), (0.3, 0.2), (0.3, 0.5), (0.5, 0.0), (0.5, 0.5))
-    for bad in (0.0, 0.05, 0.1)
-]
+NOISES = ((0.2, 0.0), (0.3, 0.2), (0.3, 0.5), (0.5, 0.0), (0.5, 0.5))
+CELLS = [Cell(*noise, bad) for noise, bad in product(NOISES, (0.0, 0.05, 0.1))]
 
 
-@dataclass(frozen=True)
-class Week:
+class Week(NamedTuple):
     """What one execution would show, whichever arms it trains."""
 
     difference: float
@@ -75,20 +64,18 @@ class Week:
 
     @property
     def outcome(self) -> Outcome:
-        """The gate's: by one-sided bounds, with a margin of 1."""
+        """The gate's outcome: by one-sided bounds, with a margin of 1."""
         if self.difference - BOUND * self.error > -1:
             return "pass"
         return "fail" if self.difference + BOUND * self.error < -1 else "inconclusive"
 
 
-@dataclass(frozen=True)
-class Lived:
+class Execution(NamedTuple):
     """The posture after one execution, and what that trained and registered."""
 
     posture: Posture
     jobs: int
-    candidate: bool
-    """Whether the candidate's model was registered."""
+    candidate: bool  # whether the candidate's model was registered
 
 
 def history(cell: Cell, generator: np.random.Generator, harm: Callable[[int], float]) -> list[Week]:
@@ -103,7 +90,7 @@ def history(cell: Cell, generator: np.random.Generator, harm: Callable[[int], fl
     return found
 
 
-def by_posture(weeks: Sequence[Week]) -> Iterator[Lived]:
+def by_posture(weeks: Sequence[Week]) -> Iterator[Execution]:
     """The product's state machine."""
     first = Chosen(posture=Posture.BENCHMARK, when=FIRST.isoformat(), who="a", reason="b")
     state = transition(State(), first).state
@@ -127,67 +114,67 @@ def by_posture(weeks: Sequence[Week]) -> Iterator[Lived]:
         trained = (seen,) if alone or together else ()
         state = transition(state, Settled(execution=name, when=when, who="g", seen=trained)).state
         passed = together and plan.registers == "gate" and week.outcome == "pass"
-        yield Lived(state.posture, 2 * SEEDS if together else 1, alone or passed)
+        yield Execution(state.posture, 2 * SEEDS if together else 1, alone or passed)
 
 
-def by_two_passes(weeks: Sequence[Week]) -> Iterator[Lived]:
-    """On after two passes in a row; reverted for good by one fail, before or in an audit in so many
-    as the posture makes."""
+def by_two_passes(weeks: Sequence[Week]) -> Iterator[Execution]:
+    """On after two passes in a row; reverted for good by one fail, before or in an audit. Audits
+    are as frequent as the posture's."""
     posture, passes, alone = Posture.SHADOW, 0, 0
     for week in weeks:
         together = posture is Posture.SHADOW
         if posture is Posture.ON:
             alone += 1
             together = alone % POLICY.audit_every == 0
-        candidate = (posture is Posture.ON and not together) or (
-            together and week.outcome == "pass"
-        )
+        passed = together and week.outcome == "pass"
+        candidate = passed or (posture is Posture.ON and not together)
         if together and week.outcome == "fail":
             posture = Posture.REVERTED
         elif posture is Posture.SHADOW:
-            passes = passes + 1 if week.outcome == "pass" else 0
+            passes = passes + 1 if passed else 0
             posture = Posture.ON if passes == 2 else posture
-        yield Lived(posture, 2 * SEEDS if together else 1, candidate)
+        yield Execution(posture, 2 * SEEDS if together else 1, candidate)
 
 
-def measured(cell: Cell, number: int) -> str:
-    """One line of the table: of each figure, the posture's and the simple rule's."""
-    truths: dict[str, Callable[[int], float]] = {
-        "good": lambda _: 0.0,
-        "worse": lambda _: 1.0,
-        "breaks": lambda week: 1.0 if week >= BREAK else 0.0,
-    }
-    figures: dict[str, list[str]] = {"lost": [], "wrong": [], "after": [], "jobs": []}
+TRUTHS: dict[str, Callable[[int], float]] = {
+    "good": lambda _: 0.0,
+    "worse": lambda _: 1.0,
+    "breaks": lambda week: 1.0 if week >= BREAK else 0.0,
+}
+
+
+def row(cell: Cell, number: int) -> list[str]:
+    """The table's cells: of each figure, the posture's and the simple rule's."""
+    figures = []
     for rule in (by_posture, by_two_passes):
-        lived = {}
-        for truth, harm in truths.items():
+        found = {}
+        for truth, harm in TRUTHS.items():
             generator = np.random.default_rng([number, len(truth)])
-            lived[truth] = [list(rule(history(cell, generator, harm))) for _ in range(HISTORIES)]
-        lost = [one[-1].posture is Posture.REVERTED for one in lived["good"]]
-        wrong = [any(each.posture is Posture.ON for each in one) for one in lived["worse"]]
-        was_on = [one for one in lived["breaks"] if one[BREAK - 1].posture is Posture.ON]
+            found[truth] = [list(rule(history(cell, generator, harm))) for _ in range(HISTORIES)]
+        kept = [one for one in found["good"] if one[-1].posture is not Posture.REVERTED]
+        wrong = [any(each.posture is Posture.ON for each in one) for one in found["worse"]]
+        was_on = [one for one in found["breaks"] if one[BREAK - 1].posture is Posture.ON]
         after = [sum(each.candidate for each in one[BREAK:]) for one in was_on]
-        figures["lost"].append(f"{100 * fmean(lost):.1f}%")
-        figures["wrong"].append(f"{100 * fmean(wrong):.1f}%")
-        figures["after"].append(f"{fmean(after):.1f}" if after else "-")
-        jobs = [
-            sum(each.jobs for each in one)
-            for one in lived["good"]
-            if one[-1].posture is not Posture.REVERTED
-        ]
-        figures["jobs"].append(f"{fmean(jobs):.0f}" if jobs else "-")
-    return f"| {cell} | " + " | ".join(" / ".join(each) for each in figures.values()) + " |"
+        jobs = [sum(each.jobs for each in one) for one in kept]
+        figures.append(
+            (
+                f"{100 * (1 - len(kept) / HISTORIES):.1f}%",
+                f"{100 * fmean(wrong):.1f}%",
+                f"{fmean(after):.1f}" if after else "-",
+                f"{fmean(jobs):.0f}" if jobs else "-",
+            )
+        )
+    noise = [f"{cell.error:g}", f"{cell.between:g}", f"{100 * cell.bad:g}%"]
+    return [*noise, *map(" / ".join, zip(*figures, strict=True))]
 
 
 def main() -> None:
-    """Print the table."""
-    print(
-        "| error | between runs | bad weeks | good candidates lost | wrong promotions "
-        "| bad models after a break | jobs |"
-    )
-    print("|---|---|---|---|---|---|---|")
-    for number, cell in enumerate(CELLS):
-        print(measured(cell, number), flush=True)
+    """Simulate and print."""
+    options = results.parser(__doc__).parse_args()
+    columns = ["error", "between runs", "bad weeks", "good candidates lost", "wrong promotions"]
+    columns += ["bad models after a break", "jobs"]
+    rows = [row(cell, number) for number, cell in enumerate(CELLS)]
+    results.publish("posture", columns, rows, to_file=options.write)
 
 
 if __name__ == "__main__":
