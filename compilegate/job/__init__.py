@@ -1,4 +1,4 @@
-"""What a training script imports: the public names, loaded only when used.
+"""What a training script imports: the public names, each loaded when it is first used.
 
     from compilegate import job
 
@@ -6,9 +6,8 @@
     for batch in job.steps(loader):
         ...
 
-Nothing here imports the rest of this project. It is written in Python 3.8 with numpy; torch is
-imported where it is used. So that a script only pays for what it uses, the imports below serve type
-checkers and, at run time, are followed one name at a time.
+Type checkers read the imports below; at run time they are followed one name at a time. Nothing here
+imports the rest of this project.
 """
 
 import importlib

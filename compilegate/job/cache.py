@@ -1,20 +1,8 @@
-"""The compile cache: retraining runs the same graph again, so compile it once.
+"""The compile cache: a job starts from what the last job with the same key compiled.
 
-A job leaves what its compiler made as one archive in a folder that outlives the job; the next job
-with the same key starts from it. docs/compile-cache.md says where the folder comes from and who may
-write to it::
-
-    cache = CompileCache(archives, most_bytes, key_here(...), compiler.cache_folder())
-    cache.load()                                  # before anything is compiled
-    ...                                           # train
-    record = cache.keep(lookups, Origin(...))     # once everything has succeeded
-
-An archive is one file, so it is always complete: if two jobs write it at the same time, one wins.
-The sha256 of all that follows is its first line, a manifest in JSON the second; the rest is a tar.
-Its format belongs to the code of this package, which is in the key.
-
-The code in an archive gets executed. The digest reveals damage, not forgery: an archive is only as
-trustworthy as the folder that it lies in.
+An archive is one file: the sha256 of all that follows in the first line, a JSON manifest in the
+second, then a tar. Its code gets executed, and the digest shows damage, not forgery: an archive is
+as trustworthy as its folder.
 """
 
 from __future__ import annotations
@@ -48,8 +36,7 @@ from compilegate.job.names import (
 
 _LONGEST_LINE = 1 << 20
 _UNFINISHED = (".tmp", ".part", ".lock")
-_MOST_DIFFERENCES = 3
-"""How many differences of keys to name; one that matters usually comes alone."""
+_MOST_DIFFERENCES = 3  # how many differences of keys to name; one that matters usually comes alone
 
 
 class UnusableCacheError(CompilegateError):
@@ -58,11 +45,8 @@ class UnusableCacheError(CompilegateError):
 
 @dataclass(frozen=True)
 class CacheKey:
-    """What must be equal for a cache to fit: equal keys compile to the same code.
-
-    A compiler checks graph and inputs again, by itself. It does not check all of the hardware: code
-    that was made for one processor may end the process on another.
-    """
+    """What must be equal for a cache to fit. Compilers check graph and inputs again, but not all of
+    the hardware: code made for one processor may crash on another."""
 
     graph: Mapping[str, Scalar]  # the model, its shapes and precision, how the compiler is set
     libraries: Mapping[str, Scalar]  # everything that is involved in compiling the graph
@@ -74,8 +58,7 @@ class CacheKey:
 
     @property
     def archive_name(self) -> str:
-        """One archive for each kind of machine: a changed one replaces its predecessor, and kinds
-        of machines that take turns do not replace each other's."""
+        """One archive for each kind of machine, so that kinds that take turns keep theirs."""
         return f"{settings_digest(self.hardware)[:16]}.tar"
 
     def differences(self, found: Mapping[str, Mapping[str, Any]]) -> List[str]:
@@ -130,11 +113,8 @@ class Origin:
 
 
 class CompileCache:
-    """Archives in `archives`, which may not exist yet; the compiler works in `folder`.
-
-    Nothing here fails a job: whatever goes wrong, the compiler compiles, and the record gives the
-    reason. Only loaded code can fail one, and then it is not loaded again.
-    """
+    """Archives in `archives`, which may not exist yet. Nothing here fails a job: without a cache
+    the compiler compiles, and the record gives the reason."""
 
     def __init__(self, archives: Path, most_bytes: int, key: CacheKey, folder: CacheFolder) -> None:
         self._path = archives / key.archive_name
@@ -225,8 +205,7 @@ class CompileCache:
         return size, f"This job's was kept: {len(files)} files, {size:,} bytes.{room}"
 
     def _make_room(self, size: int) -> str:
-        """Remove the oldest archives of other machines until all fit the limit together; names
-        them."""
+        """Remove the oldest archives of other machines until all fit the limit; name them."""
         folder, removed = self._path.parent, []
         try:
             for unfinished in folder.glob(".*.part"):  # their writers were killed
@@ -247,8 +226,8 @@ class CompileCache:
 def write_archive(
     path: Path, files: Mapping[str, Path], *, key: CacheKey, origin: Origin, most_bytes: int
 ) -> int:
-    """Write files, by their name in the archive, whole or not at all; returns the archive's size.
-    Raises UnusableCacheError when it would be larger than `most_bytes`, and OSError."""
+    """Write the files whole or not at all; returns the size. Raises UnusableCacheError when it
+    would exceed `most_bytes`, and OSError."""
     manifest = {"key": asdict(key), "origin": asdict(origin)}
     with whole_file(path, alone=True) as part, open(part, "w+b") as file:
         file.write(b"0" * 64 + b"\n" + json.dumps(manifest).encode() + b"\n")
@@ -266,9 +245,8 @@ def write_archive(
 
 
 def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) -> Origin:
-    """Unpack the archive into the empty folder `target` if it is complete and has this key. Nothing
-    is written outside of it, and nothing but plain files. Raises UnusableCacheError, with the
-    folder empty again."""
+    """Unpack a complete archive with this key into the empty folder `target`, plain files only.
+    Raises UnusableCacheError, with the folder empty again."""
     try:
         _require_size(path.stat().st_size, most_bytes)
         with open(path, "rb") as file:
@@ -345,8 +323,8 @@ _OWN_CODE = Path(__file__).resolve().parents[1]
 def key_here(
     graph: Mapping[str, Scalar], *, device: torch.device, code: Sequence[Path] = ()
 ) -> CacheKey:
-    """The key of a job that runs here. `graph` as in CacheKey; `code` are the folders of the
-    program, wherever they lie: its loop decides what is compiled together."""
+    """The key of a job that runs here. `code` are the program's folders: its loop decides what is
+    compiled together."""
     settings = {
         name: value
         for name, value in sorted(os.environ.items())

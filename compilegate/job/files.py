@@ -1,5 +1,5 @@
-"""Files that are whole or absent, whatever kills the process that writes them; and files that end
-with their process."""
+"""Files that are whole or absent, whatever kills the writing process; files that end with their
+process; locks and digests."""
 
 from __future__ import annotations
 
@@ -34,10 +34,8 @@ def _remove() -> None:
 
 @contextmanager
 def whole_file(path: Path, *, alone: bool = False) -> Iterator[Path]:
-    """A path beside `path` to write to. It takes the place of `path` when the block succeeds.
-
-    `alone`: nobody else writes this file at the same time, so the path beside it is always the
-    same, and the next writer overwrites what a killed one leaves there.
+    """A path beside `path` to write to, which replaces `path` when the block succeeds. `alone`: no
+    other writer at the same time, so the name is fixed and a killed writer's file is overwritten.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     infix = "" if alone else f".{secrets.token_hex(6)}"
@@ -77,16 +75,15 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def lock(path: Path) -> IO[bytes]:
-    """Wait until no other process of this machine holds the lock `path`, and hold it as long as the
-    returned file is open; the system frees what a killed process held."""
+    """Hold the lock `path` as long as the returned file is open; waits for other processes."""
     held = try_lock(path, wait=True)
     assert held is not None  # noqa: S101  it waited
     return held
 
 
 def try_lock(path: Path, *, shared: bool = False, wait: bool = False) -> Optional[IO[bytes]]:
-    """The open file that holds the lock `path`, alone or with other `shared` holders; None where
-    another process holds it otherwise. Whoever inherits the file holds the lock as well."""
+    """The open file that holds the lock `path`, exclusively or `shared`; None where another process
+    holds it. Whoever inherits the file holds the lock as well."""
     import fcntl  # noqa: PLC0415  no training script needs it, and Windows has none
 
     path.parent.mkdir(parents=True, exist_ok=True)

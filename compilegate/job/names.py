@@ -1,5 +1,4 @@
-"""Names that both sides of a border use: who requests a job and the job itself, who writes a file
-and who reads it. Each stands here once."""
+"""Names that both sides of a border use: requests and jobs, writers and readers of files."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ COMPILER_VARIABLE = "COMPILEGATE_COMPILER"  # to be tried in a script that is st
 SCRIPT_VARIABLE = "COMPILEGATE_SCRIPT"
 PROCESSES_VARIABLE = "COMPILEGATE_PROCESSES"  # how many of them the launcher starts on each machine
 ARGUMENTS_VARIABLE = "COMPILEGATE_ARGUMENTS"
-"""As JSON, by a hyperparameter's declared name: the script's own name, or words that stand for name
-and value. What of `ARM_HYPERPARAMETERS` is not there is then not passed."""
+"""As JSON, by declared name: the script's own name, or words for name and value. Of
+`ARM_HYPERPARAMETERS`, those not in it are not passed."""
 ARGUMENT_STYLE_VARIABLE = "COMPILEGATE_ARGUMENT_STYLE"  # one of `ARGUMENT_STYLES`
 PRINTED_VARIABLE = "COMPILEGATE_PRINTED_"  # and a metric's name: the expression that catches it
 PERCENT_VARIABLE = "COMPILEGATE_PERCENT"  # the printed metrics that are percentages, with spaces

@@ -10,12 +10,8 @@ from compilegate.job.script import Job
 
 
 def require_agreement(job: Job, name: str, value: Any, called: str, remedy: str) -> None:
-    """Raises InputError where a setting of the framework is not the arm's: evidence of an arm that
-    was not trained as declared would be worse than none.
-
-    `name` is the setting's, `value` the framework's, None where it is not known; `called` is what
-    the framework calls it, and `remedy` how the script takes it from the job.
-    """
+    """Raise InputError where a setting of the framework differs from the arm's: such evidence would
+    be worse than none. `value` is None where unknown, `called` the framework's name for it."""
     if name in ("precision", "seed") and job.told.alone:
         return  # in a script that is started by hand, they are the script's own
     declared = job.precision if name == "precision" else getattr(job.told, name)

@@ -1,9 +1,6 @@
-"""A training by Keras as a job, as far as numbers go: step times, losses, metrics, and whether XLA
-compiled. The gate judges the metrics, since nothing is known of single examples.
+"""The Keras callback: step times, losses, metrics, and whether XLA compiled.
 
-    model.fit(..., callbacks=[job.KerasCallback()])
-
-Imports keras, version 3, on TensorFlow or JAX; on torch only for arms without a compiler.
+Needs keras 3 on TensorFlow or JAX; on torch only for arms without a compiler.
 """
 
 from __future__ import annotations
@@ -20,18 +17,17 @@ from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.script import Job, current
 from compilegate.job.script.steps import Course
 
-_XLA = ("xla", "training-compiler")
-"""Compilers whose arms Keras compiles by `jit_compile`."""
+_XLA = ("xla", "training-compiler")  # compilers whose arms Keras compiles by `jit_compile`
 _PRECISIONS = {"mixed_bfloat16": "bf16", "mixed_float16": "fp16", "bfloat16": "bf16"}
 
 
 class KerasCallback(keras.callbacks.Callback):
     """Compiles as the arm says, times the steps, takes the metrics of the last validation, and
-    saves the model.
+    saves the model: ``model.fit(..., callbacks=[job.KerasCallback()])``.
 
-    An arm whose compiler is "xla" gets `jit_compile`, the eager one none. Without validation data
-    in `fit`, say ``model.evaluate(..., callbacks=[callback])`` after it. The metrics have Keras's
-    names, as `val_accuracy`.
+    An arm with the compiler "xla" sets `jit_compile`. Without validation data in `fit`, call
+    ``model.evaluate(..., callbacks=[callback])`` after it. Metrics keep Keras's names
+    (`val_accuracy`); the gate judges these, since single examples are not known.
     """
 
     def __init__(self) -> None:
@@ -43,8 +39,8 @@ class KerasCallback(keras.callbacks.Callback):
         self._total = 0.0
 
     def set_model(self, model: Any) -> None:
-        """The model is known, and its training function not made yet: it is made as the arm says.
-        Raises InputError for an arm that Keras cannot train here."""
+        """Set `jit_compile` before Keras makes its training function. Raises InputError for an arm
+        that Keras cannot train here."""
         super().set_model(model)
         if self._fitted or self._loop is not None:
             return
@@ -88,8 +84,7 @@ class KerasCallback(keras.callbacks.Callback):
             self._loop.begins(waited=False)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """It ends, with the batches of one execution. Raises InputError without a loss, and
-        NonFiniteLossError."""
+        """Raises InputError without a loss, and NonFiniteLossError."""
         if self._loop is None:
             return
         self._job.loss(self._loss_of(logs or {}, batch - self._first + 1))
@@ -173,8 +168,7 @@ class Compilation:
         return sum(each.experimental_get_tracing_count() for each in functions) if functions else 1
 
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
-        """TensorFlow marks what XLA must compile, and then compiles it or fails: that is proof. JAX
-        does nothing else."""
+        """`ran` needs TensorFlow's mark that XLA must compile; JAX always compiles by XLA."""
         backend = keras.config.backend()
         proof: Dict[str, Scalar] = {
             "keras": str(keras.version()),

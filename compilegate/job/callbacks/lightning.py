@@ -1,9 +1,4 @@
-"""A training by Lightning as a job.
-
-    trainer = Trainer(..., callbacks=[job.LightningCallback()])
-
-Imports pytorch_lightning, or lightning where that is what the script has imported.
-"""
+"""The Lightning callback, for pytorch_lightning or lightning, whichever the script imported."""
 
 from __future__ import annotations
 
@@ -34,12 +29,12 @@ Examples = Callable[[Any, Any], Mapping[str, Any]]
 
 
 class LightningCallback(lightning.Callback):
-    """Compiles what computes, times the steps, judges the last validation, and saves the module.
+    """Compiles the model, times the steps, judges the last validation, and saves the module:
+    ``Trainer(..., callbacks=[job.LightningCallback()])``.
 
-    A validation is judged example by example where `validation_step` returns a dictionary with
-    columns of `compilegate.job.examples` (`labels` and `logits`, say), or `examples` is given; what
-    it logs are metrics beside. The validation after the last step counts, or
-    `trainer.validate(...)` after the training, as of the best checkpoint.
+    Examples are judged where `validation_step` returns columns of `compilegate.job.examples`
+    (`labels` and `logits`, say) or `examples` is given; logged values are metrics. The validation
+    after the last step counts, or a later `trainer.validate(...)`, as of the best checkpoint.
     """
 
     _job: Job
@@ -51,10 +46,10 @@ class LightningCallback(lightning.Callback):
         examples: Optional[Examples] = None,
         save: Optional[Callable[[Any], Any]] = None,
     ) -> None:
-        """`compile(module)` returns the submodules that are compiled; without it, the only one that
-        has parameters is, or the module's own `forward`. `examples(module, batch)` returns the
-        columns of a validation batch; ids are places, unless it names them. `save(module)` returns
-        what is saved, instead of the whole module: see `compilegate.job.save`."""
+        """`compile(module)` returns the submodules to compile; by default the only one with
+        parameters, or the module's own `forward`. `examples(module, batch)` returns a validation
+        batch's columns; ids default to positions. `save(module)` returns what is saved instead of
+        the module."""
         super().__init__()
         self._choose = compile
         self._examples = examples

@@ -1,9 +1,4 @@
-"""A training by Hugging Face's Trainer as a job.
-
-    trainer = Trainer(..., callbacks=[job.TrainerCallback()])
-
-Imports transformers and torch.
-"""
+"""The callback for Hugging Face's Trainer."""
 
 from __future__ import annotations
 
@@ -33,11 +28,11 @@ _COUNTED = ("inductor", "torch-compile")
 
 
 class TrainerCallback(transformers.TrainerCallback):
-    """Compiles the model as the arm says, times the steps, and at the end judges and saves it.
+    """Compiles the model, times the steps, then judges and saves the model: ``Trainer(...,
+    callbacks=[job.TrainerCallback()])``.
 
-    What is judged are the Trainer's evaluation data, at the end of the training (after
-    `load_best_model_at_end`), or at the first `trainer.evaluate()` after it, where there was no
-    evaluation before.
+    The Trainer's evaluation data are judged at the end of training (after
+    `load_best_model_at_end`), or at the first `trainer.evaluate()` after it.
     """
 
     def __init__(
@@ -49,12 +44,11 @@ class TrainerCallback(transformers.TrainerCallback):
         examples: Optional[Examples] = None,
         ragged: str = "drop",
     ) -> None:
-        """`eval_dataset` replaces the Trainer's. `ids` name its examples: a column of it, or a
-        sequence; without them, their places do. `slices` are categories, by name, in the same
-        order. `examples(model, batch)` returns the columns of `compilegate.job.examples` but the
-        ids, where they do not follow from the model's outputs. `ragged`: whether a smaller last
-        batch of an epoch is left out of the training ("drop"), or kept ("keep").
-        """
+        """`eval_dataset` replaces the Trainer's. `ids` name its examples: a column or a sequence;
+        by default their positions. `slices` are categories by name, in the same order.
+        `examples(model, batch)` returns the columns of `compilegate.job.examples` but the ids,
+        where the model's outputs do not give them. `ragged`: "drop" or "keep" an epoch's smaller
+        last batch."""
         if ragged not in ("drop", "keep"):
             raise InputError(f"job.TrainerCallback(ragged={ragged!r}), expected 'drop' or 'keep'")
         self._eval_dataset = eval_dataset
@@ -77,8 +71,7 @@ class TrainerCallback(transformers.TrainerCallback):
             args.dataloader_drop_last = self._dropping = True
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """The model is compiled. Raises InputError where the Trainer trains in another way than the
-        arm declares."""
+        """Compile the model. Raises InputError where the Trainer and the arm disagree."""
         job, model = self._job(args), given["model"]
         if self._dropping:
             args.dataloader_drop_last = False
@@ -139,8 +132,7 @@ class TrainerCallback(transformers.TrainerCallback):
             job.metrics(**{name: found[name] for name in names})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """The weights are the last or the best: the model is judged, where its data are known, and
-        saved."""
+        """Judge the model, where its data are known, and save it."""
         job, loop = self._job(args), self._loop
         if loop is None:
             return
@@ -187,8 +179,8 @@ class TrainerCallback(transformers.TrainerCallback):
             )
 
     def _judge(self, job: Job, args: Any, **given: Any) -> None:
-        """Record what the model makes of each example, and save it. The script's generators are as
-        they were. A sharded model takes all processes."""
+        """Evaluate each example and save the model. The script's generators stay as they were. A
+        sharded model takes all processes."""
         if job.world.first or is_sharded(given["model"]):
             model = _where_all_arms_evaluate(job, given["model"])
             was_training = model.training
@@ -312,8 +304,8 @@ def _plain(loader: Any) -> Any:
 
 
 def _where_all_arms_evaluate(job: Job, model: Any) -> Any:
-    """The model; or a copy in the host's memory, as its class defines it, where a compiler of the
-    workload keeps the accelerator to itself."""
+    """The model; or a copy on the host, where a compiler of the workload keeps the accelerator to
+    itself."""
     place = job.evaluation_device
     if next(model.parameters()).device.type == place.type:
         return model
@@ -336,16 +328,13 @@ def _writing(given: Mapping[str, Any]) -> Any:
     return write
 
 
-_IGNORED = -100
-"""The label of a position that has none."""
-_SAME_LOSS = 1e-4
-"""Relative difference of a loss that was computed twice in float32."""
+_IGNORED = -100  # the label of a position that has none
+_SAME_LOSS = 1e-4  # relative difference of a loss that was computed twice in float32
 
 
 def _outcome(model: Any, batch: Dict[str, Any], labels_name: str) -> Dict[str, Any]:
-    """Columns of `compilegate.job.examples`. Classes: `labels` and `logits`. Numbers: `targets` and
-    `predictions`. All else, as language models, tags and several labels at once: `losses`, the
-    model's own for each example. Raises InputError where the model returns no loss then."""
+    """Columns of `compilegate.job.examples`: `labels` and `logits`, `targets` and `predictions`, or
+    else `losses`, the model's own for each example. Raises InputError without a loss."""
     outputs = model(**batch)
     labels = batch.get(labels_name)
     logits = outputs.get("logits") if isinstance(outputs, dict) else None
@@ -365,8 +354,8 @@ def _outcome(model: Any, batch: Dict[str, Any], labels_name: str) -> Dict[str, A
 def _sequence_losses(
     own: Any, logits: torch.Tensor, labels: torch.Tensor
 ) -> Optional[torch.Tensor]:
-    """Mean loss of each sequence's positions. Whether position t predicts label t or t + 1 is what
-    agrees with the model's own loss of the batch; None where neither does, or both do."""
+    """Mean loss of each sequence. Whether position t predicts label t or t + 1 is what agrees with
+    the model's loss of the batch; None where neither or both do."""
     found: List[torch.Tensor] = []
     for shift in (0, 1) if own is not None else ():
         wanted = labels[:, shift:]

@@ -1,11 +1,10 @@
 """AWS's compilers on PyTorch/XLA, SageMaker Training Compiler and Neuron, and the proof that they
-are switched on.
+are on.
 
-The torch_xla of Training Compiler's images switches it on when it is imported: it reads the
-request's switches out of SM_FRAMEWORK_PARAMS, which the training toolkit fills, sets
-SM_TRAINING_COMPILER_CONFIGURED and logs that. In another image, or where the toolkit did not start
-the program, it does neither, and training goes on without. So it is checked here, before anything
-is trained.
+The torch_xla of Training Compiler's images reads its switch from SM_FRAMEWORK_PARAMS when it is
+imported, sets SM_TRAINING_COMPILER_CONFIGURED and logs that. In other images, or where SageMaker's
+toolkit did not start the program, it does neither and training goes on without: so it is checked
+before training.
 """
 
 from __future__ import annotations
@@ -97,8 +96,8 @@ def debug_mode(environment: Mapping[str, str]) -> bool:
 
 @contextlib.contextmanager
 def overhear(stream: TextIO) -> Iterator[List[str]]:
-    """Keep the compiler's lines of what is written to standard output meanwhile. A logger that is
-    made meanwhile keeps the listener, which passes everything on."""
+    """Keep the compiler's lines of standard output. A logger made meanwhile keeps the listener,
+    which passes everything on."""
     listener = _Listener(stream)
     with contextlib.redirect_stdout(listener):
         yield listener.heard

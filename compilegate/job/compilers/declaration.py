@@ -1,8 +1,7 @@
-"""Every compiler's declaration: its name, image, options and proof. Needs no torch.
+"""Every compiler's declaration: name, image, options and proof. Needs no torch.
 
-A new compiler is a `Declaration` here, its class, and dated facts in `facts/NAME.toml` for
-`compilegate.catalog`. Facts are not staged with a job, so a changed one trains nothing again. A new
-option needs a line here: workloads can set it, jobs get it, and the evidence records it.
+A new compiler is a `Declaration` here, its class, and dated facts in `facts/NAME.toml`, which are
+not staged with a job, so that changed facts train nothing again.
 """
 
 from __future__ import annotations
@@ -18,11 +17,9 @@ from compilegate.job.errors import InputError
 from compilegate.job.machine.accelerators import CUDA, NEURON
 
 Setting = Union[bool, int, str]
-Settings = Mapping[str, Any]
-"""A compiler's settings: a value for each of its options, by name."""
+Settings = Mapping[str, Any]  # a compiler's settings: a value for each of its options, by name
 
-LONGEST_TEXT = 1000
-"""Characters of an option's text; SageMaker allows 2,500 in a hyperparameter."""
+LONGEST_TEXT = 1000  # characters of an option's text; SageMaker allows 2,500 in a hyperparameter
 
 
 @dataclass(frozen=True)
@@ -87,9 +84,8 @@ def _read_table(text: str) -> Dict[str, Any]:
 
 
 def hyperparameter_of(value: Setting) -> str:
-    """A setting as the text of a hyperparameter, which `Option.parsed` reads. SageMaker's toolkit
-    decodes JSON, and would write a table as `key=value,key=value`; so it gets a table as a JSON
-    string, which it decodes to the table's own text."""
+    """A setting as a hyperparameter's text, for `Option.parsed`. SageMaker's toolkit decodes JSON
+    and writes a table as `key=value,key=value`, so a table travels as a JSON string."""
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value)
@@ -98,8 +94,7 @@ def hyperparameter_of(value: Setting) -> str:
 
 @dataclass(frozen=True)
 class StackTable:
-    """The table `[arms.NAME.COMPILER]` of a compiler that comes in images of AWS: which of them an
-    arm takes."""
+    """The table `[arms.NAME.COMPILER]`: which of AWS's images an arm takes."""
 
     description: str
     frameworks: Tuple[str, ...]  # what a script may be written in; the first is the default
@@ -121,8 +116,7 @@ class Declaration:
     stack: Optional[StackTable] = None
     """Which of AWS's images an arm may take; None where the image's folder alone decides."""
     any_shape: Union[bool, Option] = False
-    """Whether what it runs serves steps of any shape; otherwise each shape is compiled by itself.
-    An option: it does unless that is false."""
+    """Whether one graph serves steps of any shape. An option: unless that is false."""
     computes_on: Tuple[str, ...] = (CUDA,)  # kinds of accelerator; without one, the host
     keeps_accelerator: bool = False  # whether torch itself can compute nothing there meanwhile
 
@@ -146,13 +140,12 @@ class Declaration:
         return next(_problems(settings), None) if BACKEND in self.options else None
 
     def keeps_output(self, given: Settings) -> bool:
-        """Whether another job can use what is compiled with these settings; missing ones have their
-        defaults."""
+        """Whether another job can use what is compiled with these settings."""
         named = given.get(BACKEND.name, INDUCTOR)
         return COMPILE_MODE in self.options and known(named).keeps_output
 
     def serves_any_shape(self, given: Settings) -> bool:
-        """Whether it does with these settings; missing ones have their defaults."""
+        """`any_shape` under these settings."""
         if isinstance(self.any_shape, Option):
             return given.get(self.any_shape.name, self.any_shape.default) is not False
         return self.any_shape
@@ -177,8 +170,7 @@ class Backend:
     only_on: Optional[str] = None  # the type of device that the model has to be on
     strict_variables: Tuple[Tuple[str, str], ...] = ()
     strict_options: Tuple[Tuple[str, bool], ...] = ()
-    """Variables of the environment, and options of its own, that keep it from falling back to eager
-    mode in silence."""
+    """Environment variables and options that keep it from falling back to eager mode in silence."""
     needs: Tuple[str, ...] = ()  # of a machine beyond torch.compile, by `doctor.needs`
     compiles: bool = True  # an arm may name it only then
 
@@ -229,8 +221,7 @@ _BACKENDS = (
 
 
 def known(name: str) -> Backend:
-    """What is known of a backend. One that is not listed works too, by its name or as
-    `package.module.function`: it may take every option and build on Inductor."""
+    """What is known of a backend. An unlisted one may take every option and build on Inductor."""
     unlisted = Backend(name, None, keeps_output=True, takes_mode=True)
     return next((each for each in _BACKENDS if each.name == name), unlisted)
 

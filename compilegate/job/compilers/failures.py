@@ -1,8 +1,7 @@
-"""Why a compiler failed, in the words of a known cause, and what to do about it. Needs no torch.
+"""Why a compiler failed, by known causes, and what to do. Needs no torch.
 
-Sources: AWS's troubleshooting of Training Compiler (training-compiler-troubleshooting.html of the
-SageMaker developer guide), torch.compile's troubleshooting, and the messages of torch 2.13's
-`_inductor/exc.py` and `_dynamo/exc.py`, of Triton and of torch_xla.
+Sources: AWS's training-compiler-troubleshooting.html, torch.compile's troubleshooting, and the
+messages of torch 2.13 (`_inductor/exc.py`, `_dynamo/exc.py`), Triton and torch_xla.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ class Cause(NamedTuple):
 
     name: str
     words: str
-    """A regular expression, searched in the errors' types and messages; the first cause found in
-    CAUSES is the one."""
+    """A regular expression for the errors' types and messages; the first of CAUSES that matches
+    counts."""
     remedy: str
 
 

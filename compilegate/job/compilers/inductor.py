@@ -22,8 +22,8 @@ from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
 def backend(
     mode: str, options: Mapping[str, Any], *, dynamic: Optional[bool]
 ) -> Callable[..., Any]:
-    """Inductor with the settings of a mode and options on top, as a backend of torch.compile.
-    Raises CompilerError for an option that it lacks."""
+    """Inductor with a mode's settings and options on top. Raises CompilerError for an option that
+    it lacks."""
     try:
         torchs_own: Any = torch._TorchCompileInductorWrapper(mode, dict(options), dynamic)
     except RuntimeError as error:
@@ -61,11 +61,8 @@ def names_a_cache() -> bool:
 
 
 def use_fresh_cache() -> Path:
-    """Give the process an empty compile cache of its own, removed at its end.
-
-    The default is one folder per user, which makes the compile time of a job depend on the jobs
-    before it, and grows without end. What should be kept is kept by compilegate.job.cache.
-    """
+    """Give the process an empty compile cache, removed at its end. The default is one folder per
+    user: compile times would depend on earlier jobs."""
     folder = tempfile.mkdtemp(prefix="inductor-")
     os.environ[INDUCTOR_CACHE_VARIABLE] = folder
     remove_at_end(folder)
@@ -73,11 +70,9 @@ def use_fresh_cache() -> Path:
 
 
 def kept_cache() -> CacheFolder:
-    """An empty folder in which Inductor keeps graphs, their wrappers and C++ kernels from now on.
-
-    `torch.compiler.save_cache_artifacts` bundles the same graphs without the C++ kernels, which are
-    what takes the time on a CPU; on a GPU the graphs hold the Triton kernels.
-    """
+    """An empty folder in which Inductor keeps graphs, wrappers and C++ kernels.
+    `torch.compiler.save_cache_artifacts` leaves out the kernels, which take most of the time on a
+    CPU."""
     torch._inductor.config.fx_graph_cache = True
     _remember_checks()
     # Left out of it are locks, and Triton's own folder: it holds absolute paths, and where it is
@@ -88,12 +83,8 @@ def kept_cache() -> CacheFolder:
 
 
 def _remember_checks() -> None:
-    """Keep with the cache which vector instructions work here.
-
-    Inductor asks for each kind in a process of its own that loads a small library, which takes
-    longer than loading all kept kernels. A cache is for one processor and the same libraries, so an
-    earlier job's answer holds. Before torch 2.10 the question is another, and is asked each time.
-    """
+    """Keep with the cache which vector instructions work here. Inductor asks in a process for each
+    kind, which takes longer than loading all kernels. Before torch 2.10 it asks each time."""
     try:
         from torch._inductor.cpu_vec_isa import VecISA  # noqa: PLC0415
     except ImportError:  # torch 2.4 has it elsewhere

@@ -31,8 +31,7 @@ from compilegate.job.machine.numerics import preserved_generators
 _CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune")
 _COMPILERS_OWN = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "triton")
 """Modules of the errors with which torch's compilers give up."""
-_MOST_REASONS = 3
-"""How many reasons for running eagerly the evidence gives."""
+_MOST_REASONS = 3  # how many reasons for running eagerly the evidence gives
 
 
 class TorchCompile(Compiler):
@@ -197,8 +196,8 @@ class TorchCompile(Compiler):
         return compiled
 
     def _compiled_within(self, function: Forward, model: torch.nn.Module) -> Forward:
-        """The function compiled as a whole, or the model's repeated blocks in it; recurrent layers
-        stay eager, which dynamo does not capture and has kernels of their own anyway."""
+        """The function compiled as a whole, or the model's repeated blocks in it. Recurrent layers
+        stay eager: dynamo does not capture them."""
         recurrent = [each for each in model.modules() if isinstance(each, torch.nn.RNNBase)]
         replaced: Dict[Any, Forward] = {}
         if self._settings["regional"]:
@@ -211,8 +210,8 @@ class TorchCompile(Compiler):
         return _with_forwards(function, replaced) if replaced else function
 
     def _observed(self, forward: Forward, function: Forward) -> Forward:
-        """A function that notes where nothing was compiled of `function`, since torch leaves it to
-        eager without a word, and raises CompilerError with the cause where a compiler gives up."""
+        """The function, noting where torch silently leaves it to eager mode. Raises CompilerError
+        with the cause where a compiler gives up."""
         backend, called = self._backend, False
 
         def observed(*arguments: Any, **named: Any) -> Any:
@@ -242,12 +241,10 @@ class Inductor(TorchCompile):
 
 
 class CountedBackend:
-    """A backend as `torch.compile` takes it: counters show that something was compiled, and calls
-    that it was used."""
+    """A backend for `torch.compile` that counts the graphs it compiles and their calls."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        """`function` is the backend itself: given a captured graph and its example inputs, it
-        returns what to call instead of the graph."""
+        """`function` takes a captured graph and example inputs and returns what to call instead."""
         self.compiler_name = self.__name__ = name  # what torch calls it, also in its errors
         self.function = function
         self.graphs = 0  # that the backend compiled
@@ -283,9 +280,8 @@ class CountedBackend:
         return watched(captured, counted)
 
     def _require_gradients(self, graph: Any, results: Any) -> None:
-        """Raises CompilerError where a gradient flowed through a result of the graph and does not
-        through what was compiled. What compiles inference only leaves parameters without gradients,
-        and says nothing where that is not all of them."""
+        """Raise CompilerError where a gradient flowed through a result of the graph and does not
+        through the compiled one, as with backends for inference."""
         outputs = next((node.args[0] for node in graph.graph.nodes if node.op == "output"), None)
         if not torch.is_grad_enabled() or not isinstance(outputs, (tuple, list)):
             return
@@ -306,10 +302,8 @@ def _cudagraph_skips() -> int:
 
 
 def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function of a backend other than Inductor, bound to its mode and its options.
-
-    Raises CompilerError when there is none.
-    """
+    """The function of a backend other than Inductor, bound to its mode and options. Raises
+    CompilerError when there is none."""
     os.environ.update(backend.strict_variables)
     module, _, attribute = backend.name.rpartition(".")
     try:
@@ -343,8 +337,7 @@ def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[
 
 
 def _draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
-    """Whether compiled dropouts drop what eager's do from one seed; False also where the backend
-    fails at it."""
+    """Whether compiled dropouts drop what eager's do from one seed; False where the backend fails."""
 
     def dropped(values: torch.Tensor) -> torch.Tensor:
         once = torch.nn.functional.dropout(values, 0.5)
@@ -371,8 +364,8 @@ def _draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
 
 
 class _LeftToEager(logging.Handler):
-    """Why functions run in eager mode. Dynamo only logs that it passed its limit of graphs: of that
-    the first lines are kept, with the limit, the function, and the guard that failed."""
+    """Why functions run in eager mode: dynamo only logs that it passed its limit of graphs. The
+    first lines are kept: the limit, the function, the guard that failed."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -400,8 +393,8 @@ def _unsupported(seen: Mapping[str, int]) -> str:
 
 
 def _allow_graphs_of_one_more(functions: int) -> None:
-    """Dynamo counts graphs by code, and models of one class share theirs, as those of a
-    cross-validation do; so do all of torch's own classes together."""
+    """Raise dynamo's limit: it counts graphs by code, and models of one class share theirs, as
+    those of a cross-validation."""
     config = torch._dynamo.config
     # cache_size_limit until torch 2.5
     name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
@@ -409,9 +402,8 @@ def _allow_graphs_of_one_more(functions: int) -> None:
 
 
 def _repeated_blocks(model: Any) -> List[Any]:
-    """The blocks of the model's largest list of modules of one class, in order. Equal layers share
-    one graph: compiling takes a fraction of the time, but nothing is fused across layers. Raises
-    CompilerError when it has no such list."""
+    """The blocks of the model's largest list of modules of one class, which share one graph;
+    nothing is fused across them. Raises CompilerError without such a list."""
     lists = [
         list(each)
         for each in model.modules()
@@ -427,8 +419,7 @@ def _repeated_blocks(model: Any) -> List[Any]:
 
 
 def _with_forwards(function: Forward, forwards: Mapping[Any, Forward]) -> Forward:
-    """The function, during whose calls these modules have other forward passes. Outside of a call
-    they are as they were: evaluation and the parity probe call them too."""
+    """The function, during whose calls these modules have other forward passes."""
 
     def called(*arguments: Any, **named: Any) -> Any:
         # What a library has put in a module's place already, such as a hook, is what was replaced.
@@ -447,12 +438,9 @@ def _with_forwards(function: Forward, forwards: Mapping[Any, Forward]) -> Forwar
 
 
 def _without_bases(function: Forward) -> Forward:
-    """The function, called with slices of larger tensors as tensors of their own in that memory.
-
-    Guards of dynamic shapes ask for the shape of the tensor that an argument is a slice of: the
-    same values in a tensor of their own, as a probe makes them, would be compiled anew. What is one
-    tensor among the arguments stays one; those that gradients flow to stay as they are.
-    """
+    """The function, called with views as tensors of their own in the same memory: guards of dynamic
+    shapes look at the tensor behind a view, so a probe's copies would be compiled anew. Tensors
+    that gradients flow to stay as they are."""
 
     def called(*arguments: Any, **named: Any) -> Any:
         own: Dict[int, torch.Tensor] = {}

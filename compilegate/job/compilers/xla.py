@@ -1,9 +1,5 @@
-"""PyTorch/XLA: each training step is traced, compiled whole and executed on an XLA device.
-
-The same code runs on torch_xla 1.13, which AWS built SageMaker Training Compiler into, and on 2.9.
-`xla_runtime` puts torch_xla's two sets of names under one; `xla_forward` runs a forward pass, also
-that of a model on the host.
-"""
+"""PyTorch/XLA: each training step is traced, compiled whole and executed on an XLA device, with
+torch_xla 1.13 (SageMaker Training Compiler) to 2.9."""
 
 from __future__ import annotations
 
@@ -36,9 +32,7 @@ _MOST_CAUSES = 10
 
 class Xla(Compiler):
     """Takes whole steps on the XLA device, counts the graphs, and notes what was new in later ones.
-
-    Nothing is kept for another process: XLA's CPU device cannot read executables back.
-    """
+    XLA's CPU device cannot read executables back, so nothing is cached."""
 
     name = "xla"
     compiles_whole_steps = True
@@ -153,12 +147,8 @@ def numbered(what: str, texts: Iterable[str]) -> Dict[str, Scalar]:
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that train together, and where their gradients meet.
-
-    torch_xla averages gradients within a step's graph, over the processes that it knows of. On a
-    CPU it knows of this one only: its collective operations silently do nothing. There the
-    gradients of torchrun's processes meet in host memory.
-    """
+    """The processes that train together, and where their gradients meet. On a CPU torch_xla knows
+    one process only and its collectives silently do nothing, so gradients meet in host memory."""
 
     world: World
     through_host: bool
@@ -174,10 +164,8 @@ class Processes:
 
 
 def joined_processes(launched: World, known: World, hardware: str, *, machines: int) -> Processes:
-    """How the processes that torchrun launched and those that torch_xla knows work together.
-
-    `hardware` is the kind of XLA device. Raises CompilerError where some would train alone.
-    """
+    """How torchrun's processes and torch_xla's work together. Raises CompilerError where some would
+    train alone."""
     through_host = hardware == "CPU" and known.alone and not launched.alone
     world = launched if through_host else known
     if launched.size > world.size:
@@ -196,17 +184,13 @@ def joined_processes(launched: World, known: World, hardware: str, *, machines: 
 _TOO_MANY = "Maximum number of different graphs allowed per function exceeded"
 _OPERATION = re.compile(r"\[\] (.+?)(?:, dynamic_dims.*)?$", re.MULTILINE)
 _CUT = "Unexpected execution happens inside the compiled function"
-_SHOWN = 150
-"""Characters of a graph's operation; it names every shape it has."""
+_SHOWN = 150  # characters of a graph's operation; it names every shape it has
 
 
 class TracedSteps:
-    """Takes steps whose operations are executed together, at the step's end: in one graph from the
-    forward pass to the averaged weights, or in two where gradients meet in host memory.
-
-    What its operations compute is known only then. A loss that is not finite has been used for an
-    update by the time that anyone sees it.
-    """
+    """Takes steps that are executed at their end: in one graph from the forward pass to the new
+    weights, or in two where gradients meet in host memory. A loss that is not finite is seen only
+    after its update."""
 
     def __init__(
         self,
@@ -234,8 +218,8 @@ class TracedSteps:
         self._compiled_before = Compilations.now().graphs
 
     def take(self, step: int, take: Take, update: Optional[Take]) -> Tuple[Any, Any]:
-        """See `Compiler.take_step`. Raises CompilerError when it would be a graph too many, and
-        InputError where there is no place between gradients and update."""
+        """See `Compiler.take_step`. Raises CompilerError for a graph too many, and InputError where
+        gradients cannot be averaged before the update."""
         if update is None and not self._processes.world.alone:
             raise InputError(
                 f"job.step() was given one function in one of {self._processes.world.size} "

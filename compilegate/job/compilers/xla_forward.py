@@ -1,5 +1,4 @@
-"""A forward pass on an XLA device. The parity probe's model lies on the host: then the device
-computes on copies of it."""
+"""A forward pass on an XLA device, also of a model on the host, as the parity probe's."""
 
 from __future__ import annotations
 
@@ -15,12 +14,8 @@ from compilegate.job.compilers import xla_runtime as runtime
 
 
 class TracedForward:
-    """Calls the function on the device, wherever the model itself lies.
-
-    In training it lies on the device. The parity probe has it on the host: then the device computes
-    on copies of its weights and of the arguments, and what comes back has a backward pass to the
-    model's own parameters and to the arguments that want gradients.
-    """
+    """Calls the function on the device. Of a model on the host, the device computes on copies, and
+    results have a backward pass to the model's parameters and to arguments that want gradients."""
 
     def __init__(self, function: Callable[..., Any], model: Any, device: torch.device) -> None:
         """`function` is the forward pass of `model`, or calls it."""
@@ -89,10 +84,8 @@ class _Caller(torch.nn.Module):
 
 
 class _OnDevice(torch.autograd.Function):
-    """A forward pass and the backward pass of what it returned, each executed as one graph.
-
-    Gradients that went back to the host one by one would be a graph each. Those of a loss, where
-    there is one, are computed in the forward pass's graph, as in training.
+    """A forward and a backward pass, each executed as one graph: gradients that went back one by
+    one would be a graph each. Those of a single loss are part of the forward graph, as in training.
     """
 
     @staticmethod
@@ -161,11 +154,8 @@ def _like(output: Any, values: Any) -> Any:
 
 
 def _with_fixed_mask(model: Any, named: Dict[str, Any]) -> Dict[str, Any]:
-    """The named arguments with an attention mask that is used as it is.
-
-    From release 5 on, transformers asks of one with two dimensions whether it hides anything at
-    all. The answer has to come from the device, in the middle of every step.
-    """
+    """Give the attention mask four dimensions: transformers 5 asks of one with two whether it hides
+    anything, which the device would have to answer in every step."""
     transformers: Any = sys.modules.get("transformers")  # never imported: the model may not need it
     if transformers is None or int(transformers.__version__.split(".")[0]) < 5:
         return named

@@ -38,8 +38,8 @@ _DEBUG_FILE_VARIABLE = "PT_XLA_DEBUG_FILE"
 
 
 def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
-    """Set torch_xla up, import it, and return its version. Raises CompilerError where there is
-    none, none that fits this torch, or no device for it; `without_device` says what to do then."""
+    """Set torch_xla up, import it, and return its version. Raises CompilerError where it or its
+    device is missing; `without_device` says what to do then."""
     try:
         version = metadata.version("torch_xla")
     except metadata.PackageNotFoundError as error:
@@ -114,8 +114,8 @@ def device_batches(batches: Iterable[Any]) -> Iterable[Any]:
 
 
 def compiled(trace: Trace, name: str, most_graphs: int) -> Trace:
-    """`trace`, run as one graph. From 2.x on torch_xla refuses a graph too many before it compiles
-    it, and whatever would cut the step in two; before, there is only the end of the step."""
+    """`trace`, run as one graph. torch_xla 2 refuses a graph too many, and what would cut the step
+    in two, before it compiles."""
     torch_xla = import_module("torch_xla")
     if hasattr(torch_xla, "compile"):
         # It counts traces. The first lists the same operations in another order than the others,
@@ -139,19 +139,15 @@ def sync() -> None:
 
 
 def averaged(tensors: Any, processes: int) -> Any:
-    """The mean of a tensor over all processes, within the graph; of each in a list, in place. For
-    gradients it is the first half of `xm.optimizer_step`."""
+    """The mean of a tensor over all processes, within the graph; of each in a list, in place."""
     xm = _xm()
     return xm.all_reduce(xm.REDUCE_SUM, tensors, scale=1.0 / processes)
 
 
 def adamw(groups: List[Dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
-    """AdamW that leaves out an update which overflowed without asking the host, and counts its
-    steps on the device where it can.
-
-    Of a count on the host each step has other bias corrections, as numbers. Where one of them
-    happens to equal another number of the step, the two are one input: another graph.
-    """
+    """AdamW that skips an overflowed update without asking the host, and counts its steps on the
+    device where it can: a number counted on the host that equals another of the step would be
+    another graph."""
     try:
         kind: Any = import_module("torch_xla.amp.syncfree").AdamW
     except (ImportError, AttributeError):
@@ -169,8 +165,7 @@ def autocast(dtype: torch.dtype) -> ContextManager[Any]:
 
 
 def grad_scaler() -> Any:
-    """What scales the loss of fp16 on an XLA device. Raises CompilerError from 2.x on, where it is
-    gone with the GPUs."""
+    """The loss scaler of fp16. Raises CompilerError from torch_xla 2 on, which has none."""
     scaler = getattr(import_module("torch_xla.amp"), "GradScaler", None)
     if scaler is None:
         raise CompilerError(
@@ -181,8 +176,8 @@ def grad_scaler() -> Any:
 
 
 def peak_memory() -> Tuple[Optional[int], Optional[str]]:
-    """The most bytes that the steps held, by the device's own count, and whose they are; None where
-    nobody counted. The host's beside a baseline's bytes on a GPU would pass for a saving."""
+    """The most bytes that the steps held, by the device's own count, and whose; None where it does
+    not count. The host's would pass for a saving."""
     if hardware() == "CPU":
         return process_peak(), OF_PROCESS
     with contextlib.suppress(RuntimeError):  # clients need not count
@@ -223,8 +218,8 @@ _UNEXPECTED = re.compile(
 
 
 def cut_by(environment: Mapping[str, str]) -> str:
-    """The function, file and line that asked the device for a value in the middle of a step, by
-    torch_xla's report; empty where it does not tell. Before release 2 there is none."""
+    """The function, file and line that asked the device for a value within a step, by torch_xla's
+    report; empty where it has none."""
     path = environment.get(_DEBUG_FILE_VARIABLE)
     if not path or not os.path.isfile(path):
         return ""

@@ -1,8 +1,7 @@
-"""Facts to findings: what each compiler needs of a machine and lacks, what disturbs there, as text.
+"""What each compiler needs of a machine and lacks, from `Facts`, and as text. Pure.
 
-`Facts` holds what is seen: None stands for what could not be found out; bytes are bytes.
-A compiler's declaration, and a backend's entry, name their needs; NEEDS is the one table of them.
-A lack is a reason why a compiler cannot run; a remark is not, but a user should know it. Pure.
+A compiler's declaration and a backend's entry name their needs; NEEDS is the table of them. A lack
+is why a compiler cannot run; a remark is not, but a user should know it. None is unknown.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ class Facts:
     xla_configured: bool = False  # it is that of SageMaker Training Compiler, switched on
 
     tried: Mapping[str, Optional[str]] = field(default_factory=dict)
-    """By label, compilers that were given a small model to compile and take three steps with: why
-    one failed, in one sentence; None where its gradients are eager's."""
+    """By label, why a compiler failed to train a small model; None where its gradients are eager's.
+    """
 
 
 class Lack(NamedTuple):
@@ -246,8 +245,8 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
         "Unset {it}.",
     ),
 )
-"""Every need, by the name that declarations have for it, or REMARK; what of it is missing (nothing,
-or `it`, or a list of them); and the two texts of the Lack."""
+"""By the need's name or REMARK: what of it is missing (falsy, `it`, or a list of them), and the two
+texts of the Lack."""
 _DECIDING = (
     "torch",
     "neuron device",

@@ -1,11 +1,9 @@
-"""The examination of the machine that this process runs on; as a program, the doctor's job.
+"""The examination of this machine; as a program, the doctor's job.
 
-    python -m compilegate.job.doctor.program
-    python -m compilegate.job.doctor.program trial COMPILER cpu|cuda [BACKEND]
+    python -m compilegate.job.doctor.program [trial COMPILER cpu|cuda [BACKEND]]
 
-The job writes what it found into its output, and prints the text; it succeeds whatever it finds.
-What may crash, hang, or keep a GPU's memory while its process lives is asked in a process of its
-own: the same program with a question, which prints its answer as JSON.
+It writes what it found, prints the text, and succeeds whatever it finds. What may crash, hang or
+hold a GPU's memory runs in a process of its own: this program with a question, which prints JSON.
 """
 
 from __future__ import annotations
@@ -64,8 +62,8 @@ SECONDS = 240.0  # for torch's import from a cold disk, the start of eight GPUs,
 
 
 def examine(*, trying: bool = False) -> Examination:
-    """Look at everything, in some seconds; nothing is changed. `trying` has every compiler that
-    lacks nothing compile a small model as well, which takes up to a minute each."""
+    """Look at everything without changing anything, in seconds. `trying` also has every compiler
+    that can run train a small model, up to a minute each."""
     found = {name: version_of(name) for name in PACKAGES}
     packages = {name: version for name, version in found.items() if version is not None}
     torch = ask("torch") if "torch" in packages else {}

@@ -96,17 +96,13 @@ class ParityRecord:
     trained_parameters: Optional[int] = None  # numbers in those of the modules that train
     compared_parameters: Optional[int] = None  # with a gradient compared that was not all zero
     compared: Mapping[str, str] = field(default_factory=dict)
-    """By variant (exact, compiled, eager), the sha256 of the tensors that were compared (of large
-    ones a sample): no two jobs compare the same."""
+    """By variant (exact, compiled, eager), the sha256 of the compared tensors, or of samples."""
 
 
 @dataclass(frozen=True)
 class PairedSpeedRecord:
-    """How steps of the baseline and of this job's arm were timed in alternating blocks.
-
-    A block is some steps in a row of one of the two; a pair is a block of each, one after the
-    other. What is timed is forward, backward and the optimizer's update: no loader, no logging.
-    """
+    """How steps of the baseline and of this arm were timed in alternating blocks: forward, backward
+    and update, without loader. A pair is a block of each, one after the other."""
 
     seconds: float  # as in `ParityRecord`, and so is `obstacle`
     baseline_compiler: str
@@ -121,8 +117,8 @@ class CompileCacheRecord:
     """Whether the compiler started from what an earlier job had compiled."""
 
     state: str
-    """One of CACHE_STATES. ``warm``: every graph came from the cache. ``cold``: there was none, or
-    it lacked some. ``ignored``: there was one, and it was not used."""
+    """One of CACHE_STATES. ``warm``: every graph came from the cache. ``cold``: none was there, or
+    it lacked some. ``ignored``: it was not used."""
     reason: str  # why the state is what it is, and what was kept for the next job, in sentences
     key: str  # sha256 of all that decides whether a cache fits: graph, libraries and hardware
     hits: int  # compiled graphs, forward and backward counted apart, that were found in the cache
@@ -141,8 +137,8 @@ class Resumption:
     step: int  # the first step after it, from 0
     steady_from: int  # the first step after it that counts as steady
     lost_seconds: float
-    """Wall-clock seconds that the interruption cost: steps taken twice, the wait for a machine,
-    start-up, compilation. They are part of the job's train_seconds and total_seconds."""
+    """Wall-clock seconds that it cost (repeated steps, waiting, start-up, compilation); part of
+    train_seconds and total_seconds."""
 
 
 @dataclass(frozen=True)
@@ -166,10 +162,8 @@ class PaddedPositions:
 
 @dataclass(frozen=True)
 class PaddingRecord:
-    """How documents of different lengths were padded, and what that costs in the first epoch.
-
-    A position is one document's place for a token, computed whether a token stands there or not.
-    """
+    """How documents of different lengths were padded, and what that costs in the first epoch. A
+    position is one document's place for a token, padding included."""
 
     padding: str  # one of `compilegate.job.names.PADDINGS`
     lengths: Tuple[int, ...]  # that steps may have, ascending; empty with ``longest``
@@ -209,8 +203,8 @@ class Evidence:
     peak_memory_bytes: Optional[int] = None  # of the training, probes left out
     environment: Mapping[str, Scalar] = field(default_factory=dict)  # versions and hardware
     digests: Mapping[str, str] = field(default_factory=dict)
-    """sha256 in hexadecimal, by name. `data` and `model` are the job's to give; those of the
-    columns are filled in when the record is written (`column_digests`)."""
+    """sha256 by name. `data` and `model` are the job's to give; the columns' are filled in on
+    writing."""
     failure: Optional[str] = None  # why the arm could not be trained, in one sentence
     ending: Optional[str] = None  # how such a job ended: a name of `compilegate.job.endings`
     attempts: Tuple[str, ...] = ()  # how earlier starts of the training within it did
@@ -249,8 +243,8 @@ class Examples:
     ids: npt.NDArray[np.str_]  # (examples,) stable identifiers, unique
     labels: IntArray  # (examples,) index of the true class; 0 where there are `targets`
     scores: FloatArray
-    """(examples, classes) predicted probabilities; each row sums to one. No columns where the model
-    predicts numbers, or where its losses are all that is known of an example."""
+    """(examples, classes) predicted probabilities, whose rows sum to one; no columns where the
+    model predicts numbers or only losses are known."""
     losses: FloatArray  # (examples,) loss of each example; in nats where there are scores
     targets: Optional[FloatArray] = None  # (examples,) true values, of a model of numbers
     predictions: Optional[FloatArray] = None  # (examples,) there exactly when `targets` is
@@ -271,12 +265,9 @@ class TrainedOn:
 
 @dataclass(frozen=True)
 class ParityErrors:
-    """How far steps are from float64, at equal weights: one row per step, one column per tensor.
-
-    An error is the norm of the difference over the norm of the float64 tensor;
-    compilegate.job.probes.reference says what holds for gradients that are next to zero. None is
-    negative; one may be NaN or infinite.
-    """
+    """How far steps are from float64, at equal weights: one row per step, one column per tensor. An
+    error is the difference's norm over the float64 tensor's norm (`probes.reference` says what
+    holds near zero); it is not negative, and may be NaN or infinite."""
 
     tensors: npt.NDArray[np.str_]  # (tensors,) names: loss, logits, "gradient of PARAMETER"; unique
     eager: FloatArray  # (steps, tensors) eager against float64
@@ -295,8 +286,8 @@ class PairedBlocks:
 
 @dataclass(frozen=True)
 class EvidenceRecord:
-    """All of one evidence folder. Steps are of a job that measured itself and did not fail;
-    examples of such a one, unless it reported metrics alone, and of a model that was scored."""
+    """All of one evidence folder. Steps and examples are those of a job that measured itself and
+    did not fail."""
 
     evidence: Evidence
     steps: Optional[Steps]
@@ -341,7 +332,7 @@ _FRACTION = re.compile(
 
 
 def above_one(metric: str, value: float) -> bool:
-    """Whether a metric that is a fraction by its name (`accuracy`, `macro_f1`, `eval_auc`) has a
-    value that no fraction has, as a percentage would; False for what is no number."""
+    """Whether a metric that is a fraction by its name (`accuracy`, `macro_f1`) exceeds one, as a
+    percentage would."""
     fraction = _FRACTION.search(metric.lower().replace("/", "_").replace("-", "_"))
     return fraction is not None and value > 1.0 + 1e-6  # a rounding error is none

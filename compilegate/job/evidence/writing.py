@@ -56,8 +56,7 @@ def column_digests(
 
 
 def examples_digest(examples: Examples) -> str:
-    """The digest of each example's id, label, target and input in order: jobs that agree saw the
-    same examples."""
+    """The digest of each example's id, label, target and input in order."""
     digest = hashlib.sha256()
     optional = [each for each in (examples.targets, examples.inputs) if each is not None]
     rows = [examples.ids, examples.labels, *optional]
@@ -129,8 +128,7 @@ class TrainedRows:
     def add(
         self, ids: Any = None, inputs: Any = None, slices: Optional[Mapping[str, Any]] = None
     ) -> None:
-        """Take more of them in: `ids`, `inputs` or categories by column. Memory does not grow with
-        their number."""
+        """Take in more `ids`, `inputs`, or categories by column, in constant memory."""
         for name, values in {"ids": ids, "inputs": inputs}.items():
             if values is not None:
                 self._keep(name, hashed(values))
@@ -173,13 +171,11 @@ def write_evidence(
     paired: Optional[PairedBlocks] = None,
     trained_on: Optional[TrainedOn] = None,
 ) -> Path:
-    """Write the evidence folder, in place of an earlier one, and return it. A folder that has
-    `evidence.json` is whole: it is removed first and written last.
+    """Write the evidence folder in place of an earlier one. `evidence.json` is removed first and
+    written last, so a folder that has it is whole.
 
-    Digests of the columns are added to the evidence's own, where it does not name them itself.
-    Raises EvidenceError when a job that measured itself and did not fail lacks steps, or examples
-    and metrics both; when a table and its record in the evidence do not belong together; or if an
-    example id is not valid text.
+    Digests of the columns are added. Raises EvidenceError when a measured job lacks steps, or both
+    examples and metrics; when a table lacks its record; or if an example id is not valid text.
     """
     if evidence.origin == Origin.MEASURED and evidence.failure is None:
         if None in (steps, evidence.speed, evidence.compiler):

@@ -1,9 +1,8 @@
-"""Starts a training script of a workload's own, and writes what evidence the script does not write.
+"""Starts a workload's own training script, and writes the evidence that the script does not write.
 
-Variables of the request say which script is meant, in how many processes it runs on each machine,
-whether its failure is evidence (a candidate that cannot be trained must not keep the baseline from
-its release), and which metrics to catch where the script only prints them. The script gets its own
-arguments and no others; what its job is, it finds in a variable (`compilegate.job.script.told`).
+Variables of the request name the script, its processes on each machine, whether a failure is
+evidence, and which printed metrics to catch. The script gets its own arguments; its job is in a
+variable.
 """
 
 from __future__ import annotations

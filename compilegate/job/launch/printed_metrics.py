@@ -1,8 +1,7 @@
-"""Catches metrics in what a script prints: of each all values, of which the last one counts.
+"""Metrics caught in what a script prints: all values of each, of which the last counts.
 
-Each metric has a variable ``COMPILEGATE_PRINTED_NAME``, which holds the regular expression whose
-first group is the number. What the script prints in per cent is divided by 100, so that evidence
-holds fractions; a fraction above one is refused as soon as it is printed.
+``COMPILEGATE_PRINTED_NAME`` holds the regular expression whose first group is the number.
+Percentages are divided by 100; a fraction above one is refused as soon as it is printed.
 """
 
 from __future__ import annotations
@@ -86,9 +85,8 @@ def _thinned(values: Sequence[float]) -> Tuple[float, ...]:
 
 
 def printed_speed(values: Sequence[float]) -> float:
-    """Samples per second by all speeds that were printed, at least one, in order: what all but the
-    warm-up's come to, stalls included. The warm-up's are the first value, and those after it that
-    are as slow as compilation; in all arms alike. Of fewer than three the last one counts."""
+    """Samples per second by all printed speeds, stalls included, without the warm-up: the first
+    value and later ones as slow as compilation. Of fewer than three the last counts."""
     wrong = [value for value in values if not value > 0]  # NaN too; the gate has its reason
     if wrong:
         return wrong[0]

@@ -1,10 +1,9 @@
-"""Starts a training script on every GPU, in the images of PyTorch 1.10.2 and before: their training
-toolkit knows no other way. The script is the hyperparameter `training_script`, beside all others.
+"""Starts a training script on every GPU in images of PyTorch 1.10.2 and before. The script is the
+hyperparameter `training_script`.
 
-AWS's launcher, `torch_xla.distributed.sm_dist`, puts arguments into a shell's command line, and
-makes `--flag` of `--flag True` and nothing of `--flag False`. So it starts `script_process.py`,
-which finds the script's arguments in a variable. They come from the toolkit's variable, since the
-toolkit's arguments do not tell True from "True".
+AWS's launcher `torch_xla.distributed.sm_dist` makes `--flag` of `--flag True` and drops `--flag
+False`. So it starts `script_process.py`, which finds the arguments in a variable, taken from the
+toolkit's, since its command line does not tell True from "True".
 """
 
 from __future__ import annotations

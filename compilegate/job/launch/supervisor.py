@@ -1,12 +1,9 @@
-"""Runs the training of a job in a child process, and answers for every way in which that can end.
+"""Runs a job's training in a child process, and handles every way in which that can end.
 
-A compiler that generates native code can end the process with a signal, and the kernel or a person
-can kill it, which no ``except`` sees. The parent imports no torch and does not die with it. By the
-table of `compilegate.job.endings` it starts the training again, or gives the reason: to the
-platform, or to the evidence where the request says that a failure is recorded. A job that recorded
-its failure ends well, so that the baseline is released.
-
-The child's output passes through, requests to stop reach it, and it is ended at a deadline.
+Native code can end the process with a signal, and the kernel or a person can kill it. The parent
+imports no torch. By the table of `endings` it starts the training again, reports the failure, or
+records it as evidence, where the job then succeeds so that the baseline is released. Output passes
+through, requests to stop are passed on, and a deadline is kept.
 """
 
 from __future__ import annotations
@@ -67,8 +64,8 @@ class Launch:
     record: Optional[Callable[[Failure], None]] = None
     """Makes a failure evidence; without it the failure ends the job."""
     conclude: Optional[Callable[[PrintedMetrics, Tuple[str, ...]], None]] = None
-    """Writes the evidence of a script that only prints its metrics, from these and from how earlier
-    starts of it ended."""
+    """Writes the evidence of a script that only prints its metrics, from these and earlier endings.
+    """
 
 
 def supervise(launch: Launch) -> int:
@@ -115,8 +112,7 @@ def _concluded(launch: Launch, printed: Optional[PrintedMetrics], earlier: Tuple
 
 
 def _discard_compiled_code() -> None:
-    """Remove the archives that a process may have loaded its code from, so that the next one
-    compiles anew. Without `compilegate.job.cache`, which imports torch."""
+    """Remove loaded compile-cache archives: the training that crashed may have run their code."""
     archives = os.environ.get(names.COMPILE_CACHE_VARIABLE)
     for archive in sorted(Path(archives).glob("*.tar")) if archives else ():
         archive.unlink()
@@ -136,11 +132,7 @@ def _clear() -> None:
 
 
 class StopRequests:
-    """Requests to stop that reach this process from now on, passed on to the one that it waits for.
-
-    Made before a child is started: one that came in between would end this process alone, and leave
-    the child running with its output open.
-    """
+    """SIGTERM and SIGINT, passed on to the training from the supervisor's first moment."""
 
     def __init__(self) -> None:
         self.first = 0  # the signal that came first; 0 where none did
@@ -161,8 +153,8 @@ class StopRequests:
 
 
 _Ended = Tuple[Optional[endings.Ending], str, bool]
-"""How one start of the training ended, None as if all was well; the reason, in one sentence; and
-whether every arm would fail like that."""
+"""How one start of the training ended (None: well), the reason, and whether every arm would fail
+like that."""
 
 
 def _run(
@@ -171,8 +163,7 @@ def _run(
     printed: Optional[PrintedMetrics],
     earlier: Tuple[str, ...],
 ) -> _Ended:
-    """Run the training once. Where metrics are to be caught, all of its output is searched; it is
-    stopped when they turn out to be wrong."""
+    """Run the training once, and stop it where printed metrics turn out to be wrong."""
     killed_before = endings.killed_for_memory()
     command = [sys.executable, *launch.program]
     if launch.processes is not None:
@@ -228,8 +219,8 @@ def _run(
 
 
 def _ended_at_deadline(child: subprocess.Popen[bytes]) -> bool:
-    """Wait for its end. It is ended some time before the job's limit, at which the platform would
-    fail the whole execution: True."""
+    """Wait for its end. At the deadline, some time before the platform would fail the whole
+    execution, end it: True."""
     limit = os.environ.get(names.TIME_LIMIT_VARIABLE)
     seconds = None
     if limit:

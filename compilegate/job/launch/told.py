@@ -1,9 +1,8 @@
 """What a training script's process gets: the description of its job, and its own arguments.
 
-The request describes the job in `JOB_VARIABLE`, as far as that is known when it is made. The
-launcher adds the recipe, which is too long for a variable of a request. SageMaker passes every
-hyperparameter as `--name value`, by the name that a workload declares; `[program.arguments]` and
-`argument_style` say what the script gets instead.
+The request describes the job in `JOB_VARIABLE`; the launcher adds the recipe, which is too long for
+a request. SageMaker passes hyperparameters as `--name value` by declared names;
+`[program.arguments]` and `argument_style` say what the script gets instead.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _LAUNCHERS_OWN = "training_script"  # names the script for SageMaker's launcher 
 
 
 def job_text(environment: Mapping[str, str]) -> str:
-    """The job's description as JSON, from one variable or several: the service limits how long one
-    can be. Empty where there is no job."""
+    """The job's description as JSON, from one variable or several, since the service limits their
+    length. Empty where there is no job."""
     parts = (environment.get(names.job_variable(number)) or "" for number in itertools.count(1))
     return "".join(itertools.takewhile(bool, parts))
 
@@ -33,8 +32,7 @@ def job_text(environment: Mapping[str, str]) -> str:
 def script_environment(
     recipe: Mapping[str, Scalar], environment: Mapping[str, str]
 ) -> Dict[str, str]:
-    """The launcher's environment, with the whole description of the job in `JOB_VARIABLE`. Without
-    a job, the script runs as if by hand."""
+    """The launcher's environment, with the whole description of the job in `JOB_VARIABLE`."""
     found = {name: value for name, value in environment.items() if not _CONTINUED.fullmatch(name)}
     text = job_text(environment)
     if text:
@@ -43,8 +41,7 @@ def script_environment(
 
 
 def hyperparameters(arguments: Sequence[str]) -> Dict[str, Scalar]:
-    """The hyperparameters by declared name, with the values that were declared; without the number
-    of GPUs, which is the machine's."""
+    """The hyperparameters by declared name; without the number of GPUs, which is the machine's."""
     return {name: _scalar(value) for name, value in _named(arguments) if name != names.GPUS}
 
 

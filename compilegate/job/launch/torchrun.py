@@ -1,9 +1,8 @@
-"""torch's own launcher on every machine of a job, and why one of its processes failed.
+"""torch's launcher on every machine of a job, and why one of its processes failed.
 
-The job itself starts torchrun, so that the same thing runs on every platform. When one process
-fails, torchrun ends the others and says only that it did. So the one that fails leaves a note for
-the supervisor. For one that a signal killed, torchrun's own process (`main`) leaves it; by then
-another may have noted that it lost its connection. torch, which may be why, is imported to run it.
+When one process fails, torchrun ends the others and says only that it did. So the failing one
+leaves a note for the supervisor; for one that a signal killed, torchrun's own process (`main`)
+does.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ _PEER_GONE = (  # in the words of gloo and NCCL
     "remote process exited",
 )
 PORT = "29500"
-"""The port at which several machines meet, where none is given: on SageMaker a job has its machines
-to itself. Here jobs share one, and the local target gives each a free port."""
+"""Where several machines meet, by default: on SageMaker a job has its machines to itself."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +44,8 @@ class FailureNote:
 
 
 def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
-    """In a process that a supervisor started: write the note. False in any other process.
-
-    What failed first is the reason, and other processes fail because of it: a later note takes its
-    place only where the first says no more than that another process was gone.
-    """
+    """Write the note, in a process that a supervisor started; else return False. The first note
+    stays, unless it says only that another process was gone."""
     if not environment.get(FAILURE_NOTE_VARIABLE):
         return False
     path = Path(environment[FAILURE_NOTE_VARIABLE])
@@ -84,8 +79,8 @@ def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
 def torchrun_command(
     processes: int, program: Sequence[str], environment: Mapping[str, str]
 ) -> List[str]:
-    """What runs `program` (a script or ``-m NAME``, then its arguments) in so many processes on
-    this machine, which meet those of the job's other machines."""
+    """What runs `program` (a script or ``-m NAME``, then its arguments) in that many processes on
+    this machine, together with the job's other machines."""
     machines = hosts(environment)
     if len(machines) > 1:
         meeting = [

@@ -1,10 +1,8 @@
-"""What a machine has to compute with beside its processor: GPUs, or Trainium. Needs no torch.
+"""A machine's GPUs or Trainium, by its driver, without torch; where a process computes is
+`place_of`.
 
-Where a process computes is another fact (`place_of`): a compiler that keeps the accelerator to
-itself leaves torch's own device on the host. So the driver is asked here, and no framework.
-
-A machine may be described instead, in `MACHINE_VARIABLE`: then this one's processor stands in for
-its accelerator, and whatever asks for the machine gets the described one::
+A machine may be described in `MACHINE_VARIABLE` instead; this one's processor then computes in
+place of its accelerator::
 
     {"accelerator": "V100", "kind": "cuda", "count": 1, "memory_gib": 16, "capability": "7.0"}
 """
@@ -109,8 +107,8 @@ def describing(accelerators: Optional[Accelerators]) -> str:
 
 @functools.lru_cache(maxsize=None)
 def _found(visible: Optional[str]) -> Optional[Accelerators]:
-    """Those of this machine that CUDA_VISIBLE_DEVICES leaves; a GPU before anything else. Several
-    kinds have all their names, and the least memory and capability."""
+    """The accelerators that CUDA_VISIBLE_DEVICES leaves. Several kinds have all their names, and
+    the least memory and capability."""
     rows = nvidia_smi(("index", "uuid", "name", "memory.total", "compute_cap")).rows
     chosen = visible_gpus(rows, visible)
     if chosen:
@@ -132,8 +130,8 @@ def _found(visible: Optional[str]) -> Optional[Accelerators]:
 
 
 def visible_gpus(gpus: Sequence[_Gpu], visible: Optional[str]) -> List[_Gpu]:
-    """Those of the GPUs, by index or uuid, that CUDA_VISIBLE_DEVICES leaves; all where it is not
-    set. As in CUDA, a name of no GPU hides those after it."""
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, by index or uuid. As in CUDA, an unknown name
+    hides those after it."""
     if visible is None:
         return list(gpus)
     chosen = []
@@ -153,11 +151,9 @@ def place_of(
     hardware: Optional[str] = None,
     computes_on: Sequence[str] = (CUDA,),
 ) -> str:
-    """HOST, one of KINDS, or what torch calls another device.
-
-    `hardware` is what XLA says that its device is. `computes_on`: the kinds of accelerator that the
-    compiler can use. Of a described machine, this one's processor stands in for such a one.
-    """
+    """HOST, one of KINDS, or torch's name of another device. `hardware` is XLA's name of its
+    device; `computes_on` are the compiler's kinds, which this processor stands in for on a
+    described machine."""
     place = device_type if hardware is None else _XLA_HARDWARE.get(hardware, hardware.lower())
     has = machine.accelerators
     if place == HOST and machine.described and has and has.kind in computes_on:
@@ -172,8 +168,7 @@ def declared_gpus(environment: Mapping[str, str]) -> int:
 
 
 def name_gpus(environment: MutableMapping[str, str]) -> None:
-    """Set GPU_NUM_DEVICES, unless somebody has: where it is missing, torch_xla 1.x ends with
-    "Missing XLA configuration"."""
+    """Set GPU_NUM_DEVICES unless it is set: torch_xla 1.x needs it ("Missing XLA configuration")."""
     if declared_gpus(environment):
         environment.setdefault(GPU_COUNT_VARIABLE, str(declared_gpus(environment)))
 
@@ -181,9 +176,8 @@ def name_gpus(environment: MutableMapping[str, str]) -> None:
 def require_gpus(
     environment: Mapping[str, str], place: str, torch: str, cuda: Optional[str]
 ) -> None:
-    """Raises ArmError where the machine has GPUs and the process computes on the host: every arm
-    would, and a gate that compares them would never know. `torch` is its release, and `cuda` the
-    one that it was built for."""
+    """Raise ArmError where the machine has GPUs and the process computes on the host: every arm
+    would, and no gate would know. `cuda` is what torch was built for."""
     declared = declared_gpus(environment)
     if place != HOST or not declared:
         return

@@ -1,9 +1,5 @@
-"""Several processes train one model: each takes its share of every batch, gradients are averaged.
-
-A step of N processes computes what one process computes on the N shares together: the seed decides
-the order of the examples for all, shares are equal, and so the mean of the shares' gradients is the
-gradient of the whole.
-"""
+"""Several processes train one model: each takes an equal share of every batch, and gradients are
+averaged, so that a step computes what one process would on all shares together."""
 
 from __future__ import annotations
 
@@ -31,8 +27,8 @@ def joined(world: World, device: torch.device) -> Iterator[None]:
 
 
 def take_own_gpu(world: World) -> None:
-    """Have what this process asks of "the GPU" go to its own: NCCL hangs where two share one.
-    Raises InputError where the machine has too few GPUs, if it has any."""
+    """Make the process's own GPU torch's current one: NCCL hangs where two share one. Raises
+    InputError where the machine has too few."""
     if world.alone or not torch.cuda.is_available():
         return
     gpus = torch.cuda.device_count()
@@ -45,8 +41,8 @@ def take_own_gpu(world: World) -> None:
 
 
 def is_sharded(module: torch.nn.Module) -> bool:
-    """Whether its parameters, gradients or their updates are divided among the processes, as by
-    FSDP or DeepSpeed: none of them can compute a step of it alone."""
+    """Whether parameters, gradients or updates are divided among processes, as by FSDP or
+    DeepSpeed, so that one alone cannot compute a step."""
     return any(
         hasattr(each, "unshard") or hasattr(each, "_fsdp_wrapped_module")
         for each in module.modules()
@@ -58,8 +54,8 @@ def is_sharded(module: torch.nn.Module) -> bool:
 
 
 def mean_loss(loss: torch.Tensor, world: World) -> torch.Tensor:
-    """The mean of the processes' losses: that of the whole batch. One that is not finite makes it
-    so in every process, and all stop in the same step. Nothing waits for its value."""
+    """The mean of the processes' losses, not waited for. One that is not finite makes it so in all,
+    which stop in the same step."""
     total = loss.detach().clone()
     torch.distributed.all_reduce(total)
     return total.double() / world.size
@@ -85,8 +81,7 @@ def told_last_step() -> Optional[int]:
 def average_through_host(
     parameters: Iterable[torch.nn.Parameter], loss: float, world: World
 ) -> float:
-    """Replace each gradient by its mean over all processes, averaged in host memory: it is on a
-    device that this process has to itself. Returns the mean of the losses."""
+    """Replace each gradient by its mean over all processes, in host memory; returns the mean loss."""
     gradients = {each: each.grad.cpu() for each in parameters if each.grad is not None}
     together = torch.cat([*(each.flatten() for each in gradients.values()), torch.tensor([loss])])
     torch.distributed.all_reduce(together)

@@ -1,8 +1,5 @@
-"""What a job ran on, for the evidence: versions, hardware, and how torch was set to compute.
-
-float32 is not always float32: a GPU may multiply in TF32, which has ten bits of the mantissa, and a
-CPU in bfloat16. cuDNN may try its algorithms out (benchmark) and take another one in another job,
-and some operations have a slower variant that repeats itself. Whoever compares arms has to know.
+"""What a job ran on, for the evidence: versions, hardware, load, and how torch was set to compute.
+float32 may mean TF32 on a GPU and bfloat16 on a CPU, and cuDNN may choose algorithms at run time.
 """
 
 from __future__ import annotations
@@ -22,8 +19,8 @@ EXACT = "ieee"  # as torch calls plain float32
 def describe_machine(
     machine: Machine, place: Optional[str], environment: Mapping[str, str]
 ) -> Dict[str, Scalar]:
-    """Versions of what decides the arithmetic, and what the machine has, alike for every process
-    on it. `place` is where this one computes; None is a program without torch."""
+    """Versions that decide the arithmetic, and the hardware, alike for every process on it. `place`
+    is where this one computes; None without torch."""
     has = machine.accelerators
     found: Dict[str, Scalar] = {
         "python": platform.python_version(),
@@ -53,8 +50,7 @@ def describe_machine(
 
 
 def arithmetic_settings(environment: Mapping[str, str]) -> Dict[str, Scalar]:
-    """How torch is set in this process, whatever it computes on. The `float32_` ones are `ieee`,
-    `tf32` or `bf16`."""
+    """How torch is set in this process. The `float32_` settings are `ieee`, `tf32` or `bf16`."""
     import torch  # noqa: PLC0415 - as above
 
     backends: Any = torch.backends
@@ -86,8 +82,7 @@ def arithmetic_settings(environment: Mapping[str, str]) -> Dict[str, Scalar]:
 
 
 def _precision_set(place: Any) -> Optional[str]:
-    """By the names that torch has from 2.9 on; None where it has none. `none` is no setting, in the
-    place itself as in those that it follows."""
+    """By torch's names since 2.9; None where there are none. `none` is no setting."""
     try:
         precision: Optional[str] = getattr(place, "fp32_precision", None)
     except AssertionError:  # torch 1.13's way of saying that its matmul has no such attribute
@@ -108,8 +103,7 @@ _STARTED = _ticks()
 
 
 def checkup() -> Dict[str, Scalar]:
-    """What else the machine did since this module was imported, as every job does at its start:
-    why step times scatter. Arms are not compared by it: a load is never the same twice."""
+    """What else the machine did since this module was imported: why step times scatter."""
     found: Dict[str, Scalar] = {"processors": os.cpu_count() or 1}  # which the load is of
     if hasattr(os, "getloadavg"):
         found["load"] = os.getloadavg()[0]

@@ -1,9 +1,6 @@
-"""What the probes need of a training script: the first calls of what it compiles.
-
-A script's loss may be computed anywhere, of anything. So a call is kept with what went in, what
-surrounded it, and the gradients that came back to its output. Replaying it is a forward pass and a
-vector-Jacobian product, whatever the loss was.
-"""
+"""The first calls of what a training script compiles, kept for the probes: inputs, surroundings,
+and the gradients that came back to the output. Replaying a call is a forward pass and a
+vector-Jacobian product, whatever the loss was."""
 
 from __future__ import annotations
 
@@ -51,11 +48,8 @@ class NoRoomError(ObstacleError):
 
 
 def attempted(measure: Callable[[], _Found]) -> Tuple[Optional[_Found], Optional[str]]:
-    """What was measured, or why it could not be.
-
-    This is the one place where exceptions of the probes end: they come from any kernel of any
-    library, and no training must be lost to a measurement.
-    """
+    """What was measured, or why it could not be. Exceptions of the probes end here, whatever they
+    are: no training must be lost to a measurement."""
     try:
         return measure(), None
     except ObstacleError as error:
@@ -67,8 +61,8 @@ def attempted(measure: Callable[[], _Found]) -> Tuple[Optional[_Found], Optional
 
 @contextlib.contextmanager
 def no_new_graphs(compiler: Compiler) -> Iterator[None]:
-    """Raise ObstacleError for graphs that are compiled within: other code was looked at than what
-    trained. Compilers of whole steps have to compile anew."""
+    """Raise ObstacleError for graphs compiled within: other code was looked at than what trained.
+    Compilers of whole steps have to compile anew."""
     graphs = compiler.graphs()
     yield
     if compiler.graphs() != graphs and not compiler.compiles_whole_steps:
@@ -126,10 +120,10 @@ class Call:
     random: Generators  # before the call
     autocast: Autocast
     cotangents: Dict[str, Optional[torch.Tensor]] = field(default_factory=dict)
-    """For each tensor of the output that can have a gradient, named as `named_output_tensors` does,
-    the one that the script's backward pass brought; None where none came."""
+    """By name of `named_output_tensors`, the gradient that the backward pass brought; None where
+    none came."""
     places: Tuple[torch.device, ...] = ()
-    """Where its tensors were, in their order, while they are set aside in the host's memory."""
+    """Where its tensors were, in order, while they are in the host's memory."""
     obstacle: Optional[str] = None
     """Why a replay of it would not show what trained; None where it does."""
 
@@ -155,7 +149,7 @@ class Compiled:
 
     def keep_call(self, step: int, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Call:
         """Keep a call that is about to be made. One that cannot be copied is an obstacle to the
-        probes, and none to the training."""
+        probes only."""
         call = Call(step, (), {}, Generators(), Autocast.now(self.device))
         copies = Copies()
         try:
@@ -168,9 +162,8 @@ class Compiled:
         return call
 
     def with_calls_back(self) -> Compiled:
-        """The same, with each call that was set aside brought back.
-
-        Raises ObstacleError where one of them would not show what trained."""
+        """The same, with its calls back on their devices. Raises ObstacleError where one would not
+        show what trained."""
         for call in self.calls:
             if call.obstacle is not None:
                 raise ObstacleError(call.obstacle)
@@ -189,8 +182,7 @@ def set_aside(call: Call) -> Call:
 
 
 def brought_back(call: Call) -> Call:
-    """The call with each tensor on the device that it was set aside from: some stay on the host,
-    such as the lengths of sequences."""
+    """The call with each tensor on the device that it was taken from."""
     if not call.places:
         return call
     places = iter(call.places)
@@ -198,10 +190,8 @@ def brought_back(call: Call) -> Call:
 
 
 def await_cotangents(call: Call, output: Any) -> None:
-    """Have the script's backward pass leave with `call` what it brings to each tensor of `output`.
-
-    Several backward passes through one output add up, as gradients do.
-    """
+    """Have the script's backward passes leave with `call`, added up, what they bring to the tensors
+    of `output`."""
     tensors = {name: each for name, each in named_output_tensors(output) if each.requires_grad}
     call.cotangents = dict.fromkeys(tensors)
 
@@ -225,8 +215,8 @@ def await_cotangents(call: Call, output: Any) -> None:
 
 
 def named_output_tensors(output: Any, path: str = "") -> List[Tuple[str, torch.Tensor]]:
-    """The floating tensors anywhere in what a function returned, in a fixed order, with where each
-    lies: `logits`, `0`, `states.1`; empty for a tensor alone."""
+    """The floating tensors anywhere in a function's result, with their paths: `logits`, `0`,
+    `states.1`; empty for a tensor alone."""
     if isinstance(output, torch.Tensor):
         return [(path, output)] if output.is_floating_point() or output.is_complex() else []
     if isinstance(output, (list, tuple)):
@@ -240,10 +230,7 @@ def named_output_tensors(output: Any, path: str = "") -> List[Tuple[str, torch.T
 
 
 class Copies:
-    """Copies of tensors, one for each: what was one tensor is one again, as guards demand.
-
-    They are detached, and want gradients where the originals do.
-    """
+    """Detached copies of tensors, one for each, that want gradients where the originals do."""
 
     def __init__(self, convert: Optional[Convert] = None) -> None:
         """`convert` makes a new tensor of one; without it, copies are equal in all."""
@@ -263,9 +250,8 @@ _MOST_BASE_BYTES = 256_000_000
 
 
 def same_layout(tensor: torch.Tensor) -> torch.Tensor:
-    """A detached copy with the very strides, which `clone` does not keep where elements overlap or
-    have gaps between them; and a view where the tensor is one, since with dynamic shapes guards
-    look at the tensor behind a view, too."""
+    """A detached copy with the same strides, overlaps and gaps included; a view where the tensor is
+    one, since guards of dynamic shapes look behind views."""
     own, base = tensor.detach(), tensor._base
     copy = own.clone()
     if tensor.layout is not torch.strided or type(tensor) is not torch.Tensor or not own.numel():
@@ -290,8 +276,8 @@ def _can_be_made_again(base: torch.Tensor, view: torch.Tensor) -> bool:
 
 
 def with_tensors(value: Any, changed: Convert) -> Any:
-    """The same value with each tensor changed, also in lists, tuples, dictionaries and objects that
-    hold tensors. What holds no other tensor than before is the same object."""
+    """The value with each tensor changed, also in containers and objects that hold tensors. What
+    does not change is the same object."""
     if isinstance(value, torch.Tensor):
         return changed(value)
     if isinstance(value, dict):
@@ -327,8 +313,8 @@ def tensors_in(value: Any) -> List[torch.Tensor]:
 
 
 def attributes_of(value: Any) -> Dict[str, Any]:
-    """The attributes of an object that holds tensors, as batches of a script's own class and caches
-    do; none of anything else."""
+    """The attributes of an object that holds tensors, as batches of a script's own class; empty for
+    anything else."""
     if isinstance(value, (type, torch.nn.Module, types.ModuleType)) or callable(value):
         return {}
     fields = getattr(value, "__dict__", None)

@@ -1,14 +1,9 @@
 """The parity probe: does compiled code compute what eager code computes?
 
-Right after a job's first steps it replays the calls that were captured in them, at the weights that
-the model has by then: eager, in float64 (the reference), compiled, and eager again. Recorded is how
-far each lies from the reference, for each tensor of the output, the gradient of every parameter,
-and the changes of buffers. The gate judges what is recorded. This module judges it at once with
-the default limits, and where compiled code departs it starts the search for a repro.
-
-    parity = probe_parity(compiled, compiler=compiler, folder=evidence_folder)
-    ...
-    record = parity.collected()  # at the end of the job
+After the first steps it replays the captured calls at the current weights: eager, in float64 (the
+reference), compiled, and eager again. Recorded is how far each is from the reference, for each
+output tensor, parameter gradient and buffer change. The gate judges the record; the job judges it
+at once with the default limits, and starts a search for a repro where compiled code departs.
 """
 
 from __future__ import annotations
@@ -44,13 +39,11 @@ from compilegate.job.probes.reference import GRADIENT, Errors, judge
 from compilegate.job.probes.replay import Replay, Replayed
 from compilegate.job.probes.search import Search, Wrong, first_departing
 
-SEARCH_SECONDS = 60.0
-"""How much of a processor the search for what departs first may use."""
-_SHOWN = 5
-"""How many departing tensors are printed."""
+SEARCH_SECONDS = 60.0  # how much of a processor the search for what departs first may use
+_SHOWN = 5  # how many departing tensors are printed
 SAMPLED = 1024
-"""Numbers of a tensor that its digest is of, evenly over it: to fetch a large model from a device
-several times would take longer than the comparison."""
+"""Numbers of a tensor that its digest covers: fetching a large model takes longer than the
+comparison."""
 
 
 @dataclasses.dataclass
@@ -86,12 +79,11 @@ def probe_parity(
     declared: str = "fp32",
     search_seconds: float = SEARCH_SECONDS,
 ) -> Parity:
-    """Compare the captured calls of compiled functions with eager ones, and print what was found.
+    """Compare the captured calls with eager ones, and print the outcome.
 
-    Judged is in the precision that the calls had; where that does not show, it is the arm's,
-    `declared`. Where they depart, a search for a repro below `folder`, the job's evidence, is
-    started, which uses `search_seconds` of a processor. Weights, buffers, gradients, random numbers
-    and the compiler's counts are afterwards what they were. Nothing is raised.
+    The precision is that of the calls, or `declared` where it does not show. Where they depart, a
+    search for a repro starts below `folder`, which uses `search_seconds` of a processor. The
+    training's state is afterwards what it was. Raises nothing.
     """
     began = time.perf_counter()
     table = _Table(compiler, [each for each in compiled if each.calls], declared)
@@ -143,8 +135,8 @@ class _Rows(NamedTuple):
 
     function: Compiled
     title: str
-    """What stands before the tensors' names: the function where there are several, and which kind
-    of call where its calls return different tensors."""
+    """What stands before the tensors' names, where there are several functions or kinds of calls.
+    """
     calls: List[Dict[str, Errors]]
 
 
@@ -154,14 +146,11 @@ class _Table:
     def __init__(self, compiler: Compiler, called: Sequence[Compiled], declared: str) -> None:
         self._compiler, self._called, self._declared = compiler, called, declared
         self._rows: List[_Rows] = []
-        self._reordered = False
-        """Whether eager runs in the order of compilers, too."""
+        self._reordered = False  # whether eager runs in the order of compilers, too
         self.precision = declared
-        self.digests: Dict[str, hashlib._Hash] = {}
-        """By variant, of what it computed."""
+        self.digests: Dict[str, hashlib._Hash] = {}  # By variant, of what it computed
         self.compared: Dict[int, int] = {}
-        """By parameter, how many numbers it has that had a gradient. One of zero shows nothing: nor
-        does it train."""
+        """By parameter, how many numbers had a gradient that was not all zero."""
 
     @property
     def _limit(self) -> float:
@@ -188,8 +177,8 @@ class _Table:
         return errors
 
     def _measured(self) -> Tuple[List[Optional[str]], ParityErrors]:
-        """Replay the calls: what each computed its products in, and one table for all functions.
-        One that was called less often than others repeats its rows."""
+        """Replay the calls: what each computed its products in, and one table of all. A function
+        that was called less often repeats its rows."""
         self._rows, self.digests = [], {}
         products: List[Optional[str]] = []
         for compiled in self._called:

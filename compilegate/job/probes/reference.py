@@ -1,8 +1,5 @@
-"""A function in float64, eager and compiled, forward and backward: how each is run, and compared.
-
-The parity probe and the scripts that show what is compiled wrongly have this file in common. The
-scripts contain it, so it needs nothing but torch.
-"""
+"""A function in float64, eager and compiled, forward and backward: how each is run and compared.
+Repro scripts contain this file, so it needs nothing but torch."""
 
 from __future__ import annotations
 
@@ -21,12 +18,10 @@ GRADIENT, INPUT_GRADIENT, BUFFER = "gradient of ", "gradient of input ", "buffer
 AFTERWARDS = " afterwards"
 """Behind the name of an input that the function writes into: how much it changed."""
 SMALLEST_SHARE = 1e-3
-"""A gradient's error is relative to the gradient's norm, or to this share of the norm of all
-gradients together where that is more; so is that of a buffer's change. Some are zero in exact
-arithmetic, as the gradient of a key bias in attention (softmax forgives a constant) or the mean
-behind a normalisation: what a variant has there is rounding alone."""
-HUGE = 3.4e38
-"""Numbers of this size are infinite ones: masks of the least number of a precision."""
+"""A gradient's error is relative to its norm, or to this share of the norm of all gradients where
+that is more, and so is a buffer change's: some gradients are zero in exact arithmetic (a key bias
+in attention), and a variant has rounding alone there."""
+HUGE = 3.4e38  # numbers of this size are infinite ones: masks of the least number of a precision
 COARSE = 0.02
 """Where eager errs by more than this share of a buffer's change, its value is the scale."""
 
@@ -63,11 +58,9 @@ def judge(
     compiled: Tensors,
     sizes: Dict[str, float],
 ) -> Dict[str, Errors]:
-    """The errors of each tensor, by name. `again` is the first of `eagers` once more, and `sizes`
-    are the norms of buffers, by name of their change.
-
-    What one changes and another does not (a buffer, an input) has a change of zero there.
-    """
+    """The errors of each tensor. `again` is the first of `eagers` once more; `sizes` are norms of
+    buffers by name of their change. What one variant changes and another does not has a change of
+    zero there."""
     changes = {
         name: each
         for one in (compiled, eagers[0], exact)
@@ -106,8 +99,8 @@ def error(found: Optional[torch.Tensor], exact: Optional[torch.Tensor], scale: f
 def is_lost(
     found: Optional[torch.Tensor], eager: Optional[torch.Tensor], exact: torch.Tensor
 ) -> bool:
-    """Whether a tensor is exactly zero that eager computes, however small it is: eager's is nearer
-    to the exact one than zero is."""
+    """Whether a tensor is exactly zero where eager's, however small, is nearer to the exact one
+    than zero."""
     if found is None or found.any() or eager is None or not eager.any():
         return False
     return error(eager, exact, norm(wide(exact))) < 0.5
@@ -164,12 +157,9 @@ _CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function
 
 
 def _within(mode: Any, func: Any, args: Sequence[Any], named: Dict[str, Any]) -> Any:
-    """Call a function so that the mode sees what it calls: one that is written in Python, as
-    attention with dropout is, hides that.
-
-    Such a function first asks whether there is a mode, and would hand the call back to it. So its
-    first question, and no other, is answered with no.
-    """
+    """Call a function of torch so that the mode sees what it calls. One written in Python asks
+    first whether there is a mode, and would hand the call back to it: that one question is answered
+    with no."""
     home = vars(torch.nn.functional)
     own = {name: home[name] for name in _CHECKS if name in home}
     if home.get(getattr(func, "__name__", "")) is not func or not hasattr(func, "__code__"):
@@ -286,17 +276,13 @@ def _dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
 
 
 _MOST_ADDITIONS = {"cpu": 2**14, "cuda": 2**8}
-"""A sum of more rows adds their blocks: each addition takes a microsecond, or a kernel's launch.
-A GPU's loops are shorter, since its threads share them."""
+"""A sum of more rows adds their blocks: each addition takes a microsecond, or a kernel's launch."""
 
 
 @contextlib.contextmanager
 def in_turn() -> Iterator[None]:
     """Add float32 numbers one after another, as compiled loops do, where eager adds them in pairs.
-
-    Where thousands of almost equal numbers are added, as the gradient of a bias before a mean over
-    a sequence, that errs by a hundred times as much, and nothing is wrong.
-    """
+    Of thousands of almost equal numbers that errs a hundred times as much, and nothing is wrong."""
     if _Mode is contextlib.nullcontext:  # torch before 1.13 has no such mode either
         yield
         return
@@ -350,12 +336,11 @@ def exactly(
     usual: torch.dtype = torch.float32,
     attention: Optional[torch.dtype] = None,
 ) -> Iterator[None]:
-    """Have code that names a precision compute in float64 all the same, without autocast.
+    """Compute in float64 even where code names a precision, without autocast.
 
-    Random numbers are drawn in eager's types, one after another of `drawn`, and where that is not
-    known in the `usual` one: drawn in float64 they would be others. On a GPU that goes for
-    attention that drops, which is one kernel in lower precisions and draws by itself; eager's
-    computes in `attention`, or the usual type. Its rounding is then the reference's, too.
+    Random numbers are drawn in eager's types, one after another of `drawn`, or the `usual` one: in
+    float64 they would be others. On a GPU, attention with dropout is one kernel that draws by
+    itself, and runs in `attention` or the usual type; its rounding is then the reference's too.
     """
     default = torch.get_default_dtype()
     with contextlib.ExitStack() as stack:
@@ -410,8 +395,8 @@ def attended(args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> to
 def _by_group(
     rows: torch.Tensor, matrices: torch.Tensor, *, offs: Any = None, bias: Any = None, **_: Any
 ) -> torch.Tensor:
-    """Each expert's rows by its matrix, as torch.nn.functional.grouped_mm: that takes no float64.
-    Rows after the last offset are no expert's, and are zero here."""
+    """Each expert's rows by its matrix, as grouped_mm, which takes no float64. Rows after the last
+    offset are zero."""
     rows, matrices = rows.double(), matrices.double()
     if offs is None or rows.dim() != 2 or matrices.dim() != 3:
         raise NotImplementedError(
@@ -428,11 +413,7 @@ def _by_group(
 def _dropped(
     name: str, args: Sequence[Any], named: Dict[str, Any], low: torch.dtype
 ) -> torch.Tensor:
-    """Dropout of the elements, or channels, that a GPU drops in eager: which they are depends on
-    the type.
-
-    The arguments are those of torch.nn.functional.dropout, or of torch's function of that name.
-    """
+    """Dropout of what a GPU drops in eager, which depends on the type; the arguments are dropout's."""
     given = dict(zip(("input", "p", "training", "inplace"), args), **named)
     tensor: torch.Tensor = given["input"]
     share: float = given.get("p", 0.5)
@@ -445,8 +426,7 @@ def _dropped(
 
 
 def channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    """A detached copy of an image or a kernel with its channels last, as compilers lay them out.
-    Eager's convolutions round otherwise then. A copy of any other tensor."""
+    """A detached copy; of an image or a kernel with channels last, as compilers lay them out."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     own = tensor.detach()
     if own.layout is not torch.strided or own.dim() not in formats:
@@ -476,8 +456,8 @@ class How(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One tensor: its norm in float64, eager and compiled; and how far the latter two are from
-    float64, relative to its scale."""
+    """One tensor: its norms in float64, eager and compiled, and the errors of the latter two
+    relative to its scale."""
 
     exact: float
     eager: float
@@ -518,8 +498,8 @@ def compared(
     cotangents: Tensors,
     how: How,
 ) -> Dict[str, Row]:
-    """Outputs, gradients and changed inputs of a function by name. `cotangents` are what the
-    backward pass starts from, by the names of outputs."""
+    """Outputs, gradients and changed inputs of a function by name. `cotangents`, by output, are
+    where the backward pass starts."""
     drawn: List[Draw] = []
 
     def run(
@@ -571,11 +551,8 @@ def passes(
     starts: Callable[[Tensors], List[Tuple[torch.Tensor, torch.Tensor]]],
     wanted: Tensors,
 ) -> Tensors:
-    """A forward and a backward pass: what it computes, how what is `watched` changes, and the
-    gradients of what is `wanted`, by name. `starts` are outputs with the gradients that come back.
-
-    No gradient at all is a gradient of zero, in whichever variant it happens. Nothing is left in
-    `grad`.
+    """A forward and a backward pass: results, changes of what is `watched`, and gradients of what
+    is `wanted`, by name; a missing gradient is zero. `starts` pairs outputs with their gradients.
     """
     # By value: some operations write into buffers without a trace.
     before = {name: each.clone() for name, each in watched().items()}

@@ -70,8 +70,8 @@ class Replayed(NamedTuple):
 
 
 class Replay:
-    """Replays calls of one function. Within the context its module's state is preserved, and tensor
-    hooks of its parameters are taken off: they are no part of what is compiled."""
+    """Replays calls of one function. Within the context its module's state is preserved, and hooks
+    of its parameters are off."""
 
     def __init__(self, compiled: Compiled, compiler: Compiler) -> None:
         """Raises ObstacleError for a module whose parameters lie on several devices."""
@@ -94,8 +94,7 @@ class Replay:
             (name, each) for name, each in self._module.named_parameters() if each.requires_grad
         ]
         self._reference: Optional[_Exchanged] = None
-        self._place = self._device
-        """Where float64 is computed."""
+        self._place = self._device  # where float64 is computed
         self._drawn: List[Draw] = []
 
     def __enter__(self) -> Replay:
@@ -149,11 +148,11 @@ class Replay:
         return self._run(self._function.compiled, call, self._parameters, same_layout, around)
 
     def exact(self, call: Call) -> Replayed:
-        """Eager in float64, without autocast: on the module's device, or else in the host's memory.
-        Random numbers are those of the last eager call, which comes before.
+        """Eager in float64, on the module's device or else the host, with the random numbers of the
+        last eager call.
 
-        Raises ObstacleError where it is not to be had, and where the call draws random numbers that
-        the compiler does not share; NoRoomError where memory does not suffice.
+        Raises ObstacleError where float64 is not to be had or the compiler draws other random
+        numbers; NoRoomError for lack of memory.
         """
         host = torch.device("cpu")
         try:
@@ -267,15 +266,13 @@ class Replay:
 
 
 def _images_channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy of an image or kernel; any other tensor itself, so that a large language model is not
-    held once more."""
+    """A channels-last copy of an image or kernel; any other tensor itself, to save memory."""
     return channels_last(tensor) if tensor.dim() in (4, 5) else tensor
 
 
 class _Exchanged:
-    """A module's tensors, converted, to be lent to it for the time of a call. So a function that
-    uses the module computes with others, also with tied weights, and with tensors that are no
-    parameters; nothing but tensors has to be copied."""
+    """A module's tensors, converted, and given to it for the time of a call: so functions that use
+    the module compute with others, tied weights included."""
 
     def __init__(self, module: torch.nn.Module, convert: Convert) -> None:
         self._module, self._convert = module, convert
@@ -293,10 +290,7 @@ class _Exchanged:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Exchange the module's tensors. Buffers start from their own values each time.
-
-        Whoever enters puts back attributes that the call sets itself; see `PreservedState`.
-        """
+        """Exchange the module's tensors. Buffers start from their own values each time."""
         made = dict(self._made)
 
         def exchange(tensor: torch.Tensor) -> torch.Tensor:
@@ -331,8 +325,8 @@ _TABLES = frozenset(vars(torch.nn.Module()))
 
 
 def _require_precision(captured: Autocast) -> None:
-    """Raises ObstacleError where torch has no eager in a call's precision. Before 2.3 the autocast
-    of a CPU knows bf16 alone: for fp16 it raises an error, or warns and is off."""
+    """Raise ObstacleError where torch has no eager in a call's precision, as fp16 on a CPU before
+    2.3."""
     place = torch.device(captured.device_type)
     try:
         with captured.again():
@@ -395,8 +389,7 @@ def _bounded(most_bytes: int, what: str) -> Iterator[None]:
 
 
 def free_bytes(device: torch.device) -> int:
-    """How much memory could be allocated on a device, or in the host; a large number where
-    nothing says."""
+    """How much memory could be allocated on a device or in the host; a large number where unknown."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + int(unused)

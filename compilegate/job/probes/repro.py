@@ -1,5 +1,4 @@
-"""Parts of a captured graph, and a script that shows what one of them computes and needs nothing
-but torch."""
+"""Parts of a captured graph, and a script that shows what one of them computes, with torch alone."""
 
 from __future__ import annotations
 
@@ -49,8 +48,8 @@ class Operation(NamedTuple):
 def operations_of(
     graph: fx.GraphModule, names: Mapping[str, str]
 ) -> Tuple[List[Operation], Dict[str, torch.Tensor]]:
-    """A captured graph, so that it can be pickled, and the tensors that it holds as constants,
-    which become its inputs. Some nodes have other `names` in it. Raises ObstacleError."""
+    """A captured graph in a form that can be pickled, and its constants, which become inputs.
+    `names` renames nodes. Raises ObstacleError."""
     found: List[Operation] = []
     constants: Dict[str, torch.Tensor] = {}
 
@@ -154,8 +153,8 @@ def results_of(graph: fx.Graph) -> List[fx.Node]:
 def part_of(
     graph: fx.Graph, first: int, last: int, results: Optional[Sequence[fx.Node]] = None
 ) -> fx.Graph:
-    """The steps from `first` on, before `last`, as a graph of their own, whose inputs have the
-    names of what they use. It returns a tuple of what the rest uses, or of the given `results`."""
+    """Steps `first` to before `last` as a graph of its own, whose inputs have the names of what
+    they use. It returns what the rest uses, or `results`."""
     own = dict.fromkeys(steps_of(graph)[first:last])
     if results is None:
         results = [each for each in own if any(user not in own for user in each.users)]
@@ -224,8 +223,8 @@ class Case:
     cotangents: Dict[str, torch.Tensor]
 
     def wrong(self, how: How) -> Dict[str, Row]:
-        """Run it in float64, eager and compiled: the tensors that are compiled wrongly, beyond the
-        limit where eager is exact enough to tell."""
+        """Run it in float64, eager and compiled: the tensors beyond the limit where eager is exact
+        enough to tell."""
         function = fx.GraphModule({}, self.part)
         names = [each.name for each in results_of(self.part)]
         rows = compared(function, self._inputs(), names, self.cotangents, how)
@@ -236,8 +235,7 @@ class Case:
         }
 
     def write(self, how: How, labels: Mapping[str, str], title: str, folder: Path) -> None:
-        """Write the script that shows it, and its tensors, into a folder. `labels` are the model's
-        names of inputs."""
+        """Write the script and its tensors into a folder. `labels` are the model's names of inputs."""
         inputs = self._inputs()
         stored = {"inputs": inputs, "cotangents": self.cotangents}
         stored = {

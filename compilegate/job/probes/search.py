@@ -1,13 +1,10 @@
-"""Look for the smallest part of a model that is compiled wrongly, beside the training.
-
-The job hands over the graph that is compiled wrongly, its inputs, and the gradients that came back,
-and starts a process of the lowest priority:
+"""The search for the smallest part of a model that is compiled wrongly, in a process of lowest
+priority beside the training:
 
     python -m compilegate.job.probes.search FOLDER
 
-which keeps the job's counts, caches and memory what they are, and can be ended. It leaves whatever
-it finds in the folder at once, so that it may be stopped at any time; the job collects that at its
-end.
+The job hands over the graph, its inputs and the gradients that came back. The process leaves each
+find in the folder at once, so it may be stopped at any time; the job collects at its end.
 """
 
 from __future__ import annotations
@@ -60,8 +57,7 @@ from compilegate.job.probes.repro import (
     title_of,
 )
 
-REPRO_FOLDER = "parity_repro"
-"""Where the script lies, below the evidence folder."""
+REPRO_FOLDER = "parity_repro"  # where the script lies, below the evidence folder
 HANDED_OVER, FOUND, LOG = "handed_over.pt", "found.json", "search.log"
 _MOST_BYTES = 512_000_000
 _WAITED = 6.0
@@ -71,8 +67,7 @@ _OF_PROCESSES = frozenset(
 )
 """Variables by which processes that train together find each other; the search trains nothing."""
 _LEAST_SHARE = 0.01
-"""A part shows the defect if it errs at least by this share of what the whole graph errs by; less
-may be rounding at a kink."""
+"""A part shows the defect if it errs by at least this share of the whole graph's error."""
 _MOST_TITLES = 5
 
 
@@ -93,11 +88,8 @@ class Wrong:
 
 
 def first_departing(compiled: Compiled, wrong: Sequence[Wrong]) -> str:
-    """What the tensors that depart tell by themselves, in one sentence.
-
-    Outputs come before gradients. Gradients are computed from the output back: the first one that
-    departs is that of the last parameter, in the order of the modules, whose gradient does.
-    """
+    """What the departing tensors show by themselves, in one sentence: outputs come before
+    gradients, and of gradients the last parameter's is computed first."""
     forward = [each for each in wrong if not each.name.startswith(GRADIENT)]
     if forward:
         return f"The compiled {forward[0]} departs: the forward pass is wrong."
@@ -125,9 +117,8 @@ class Search:
         folder: Path,
         seconds: float,
     ) -> None:
-        """Start to search, and to write a script that shows it below `folder`. It uses `seconds` of
-        a processor, and where the machine is busy takes up to six times that. Raises ObstacleError
-        where there is nothing to search in."""
+        """Start to search, and to write a script below `folder`, with `seconds` of a processor.
+        Raises ObstacleError where there is nothing to search in."""
         self._work, self._seconds = folder / REPRO_FOLDER, seconds
         hand_over(compiled, compiler, wrong, precision, self._work, seconds=seconds)
         self._ends = time.monotonic() + _WAITED * seconds
@@ -204,8 +195,8 @@ def hand_over(
     *,
     seconds: float,
 ) -> None:
-    """Leave the graph that is compiled wrongly for the search, which may use `seconds` of a
-    processor. Raises ObstacleError."""
+    """Leave the wrong graph for the search, which may use `seconds` of a processor. Raises
+    ObstacleError."""
     again = getattr(compiler, "again", dict)()
     if not again:
         raise ObstacleError("its compiler is no backend of torch.compile")
@@ -317,8 +308,7 @@ class _Finder:
         self._job = os.getppid()
         self._tried: Dict[Tuple[int, int], bool] = {}
         self._best: Optional[Found] = None
-        self._wanting: Set[str] = set()
-        """The values within that gradients come back to."""
+        self._wanting: Set[str] = set()  # the values within that gradients come back to
 
     def run(self) -> None:
         """Find the smallest part that can be found."""
@@ -368,8 +358,8 @@ class _Finder:
         return dict(zip((each.name for each in results), found))
 
     def _case(self, first: int, last: int) -> Optional[Case]:
-        """A part with its inputs as they are where it begins; None where they are not of the kind
-        that a function is given."""
+        """A part with its inputs as they are where it begins; None where these are not of a
+        function's kind."""
         part = part_of(self.graph, first, last)
         wanted = {each.name for each in part.nodes if each.op == "placeholder"}
         values = {name: each for name, each in self.values.items() if name in wanted}
@@ -419,8 +409,8 @@ class _Finder:
         return True
 
     def _guesses(self) -> List[Tuple[int, int]]:
-        """Parts that are likely to show it, small ones first. Where outputs are wrong: beginnings.
-        Else those around the last step that uses a parameter whose gradient is wrong."""
+        """Likely parts, small ones first: beginnings where outputs are wrong, else those around the
+        last step that uses a parameter whose gradient is wrong."""
         reaches = [2**power for power in range(len(self._steps).bit_length())]
         users = [
             place

@@ -1,12 +1,8 @@
 """The paired speed probe: how much faster is this job's step than the baseline's, here and now?
 
-Jobs are timed at different times, beside different neighbours, and their ratio has all of that in
-it. So after training, blocks of the baseline's step and of the job's own step take turns in one
-process: what slows the machine down for longer than a block slows both. What is timed is the
-captured steps taken again, at equal weights, with optimizers whose state is thrown away. The gate
-judges the ratios of the pairs.
-
-    record, blocks = probe_speed(compiled, optimizers, compiler=compiler, ..., seconds=20.0)
+Jobs run at different times beside different neighbours. So after training, blocks of the baseline's
+step and of the job's own take turns in one process, on the captured steps, at equal weights, with
+optimizers whose state is thrown away. The gate judges the ratios of the pairs.
 """
 
 from __future__ import annotations
@@ -42,21 +38,16 @@ from compilegate.job.probes.state import PreservedState, captured_modes
 
 SHARE_OF_TRAINING = 0.05
 MOST_SECONDS = 60.0
-"""What the probe may take where the workload does not say: a share of the training's time, and no
-more than this."""
+"""What the probe may take by default: a share of the training's time, and no more than this."""
 BLOCK_SECONDS = 0.05
-"""A block's length: long beside the timer, one synchronisation and a turn of the scheduler; short
-beside the time in which a machine's load changes."""
+"""Long beside the timer and a turn of the scheduler; short beside changes of a machine's load."""
 SHORTEST_BLOCK_SECONDS = 0.002
 """Where there is little time, blocks are shorter, but not shorter than this."""
 LEAST_PAIRS, MOST_PAIRS = 6, 200
 """Fewer pairs say nothing; more of them add little. Both are even: pairs come in twos."""
 _RATE = 1e-6
-"""The learning rate's factor while steps are timed. The work is the same, and the weights stay
-where they are: the same gradients, over and over, would carry them far away."""
-WARM_UP_SHARE = 0.1
-"""The share of its time in which the probe takes a round of the captured steps on both sides; where
-they take longer, it does with the first of them."""
+"""The learning rate's factor while steps are timed: the work is the same, and weights stay put."""
+WARM_UP_SHARE = 0.1  # the share of its time for a warm-up round of the captured steps on both sides
 
 
 def seconds_allowed(declared: Optional[float], train_seconds: float) -> float:
@@ -91,14 +82,9 @@ def probe_speed(
 ) -> Tuple[PairedSpeedRecord, Optional[PairedBlocks]]:
     """Time the captured steps as this job takes them, and in turns as its baseline would.
 
-    `compiled` are the functions that the job compiled with `compiler`, and `optimizers` those that
-    stepped in training. `seconds` bound all of it, preparations included, but for the blocks that
-    are under way. `seed` decides which block of a pair comes first. Blocks take `block_seconds`
-    where there is time, and there are `most_pairs` pairs of them at most.
-
-    Weights, buffers, gradients, training modes, the optimizers and the random generators are
-    afterwards what they were before. Where there is nothing to compare, the record says why and
-    there are no blocks. Nothing is raised.
+    `optimizers` are those that stepped in training. `seconds` bound all of it but the blocks under
+    way; `seed` decides which block of a pair comes first. The training's state is afterwards what
+    it was. Where there is nothing to compare, the record says why. Raises nothing.
     """
     began = time.perf_counter()
 
@@ -169,9 +155,8 @@ _Steps = List[List[Tuple[Compiled, Call]]]
 
 
 def _captured_steps(compiled: Sequence[Compiled]) -> _Steps:
-    """The calls of each captured step, function by function. Where a step made more than were
-    kept, as one that accumulates gradients does, those stand for the others. Raises ObstacleError
-    where there are none."""
+    """The calls of each captured step. Where a step made more than were kept, as in gradient
+    accumulation, those stand for the others. Raises ObstacleError without any."""
     found: _Steps = []
     for number in sorted({call.step for each in compiled for call in each.calls}):
         found.append([])
@@ -189,8 +174,8 @@ def _captured_steps(compiled: Sequence[Compiled]) -> _Steps:
 
 
 def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> List[List[_Again]]:
-    """The same steps as the baseline would take them: uncompiled, with its batch size and in its
-    precision. Raises ObstacleError where they cannot be made of what was captured."""
+    """The same steps uncompiled, with the baseline's batch size and precision. Raises ObstacleError
+    where they cannot be made of what was captured."""
     if None not in (candidate.padding, baseline.padding) and candidate.padding != baseline.padding:
         raise ObstacleError(
             f"the baseline's padding is {baseline.padding!r} and this job's {candidate.padding!r}, "
@@ -220,8 +205,7 @@ def _require_autocast(steps: _Steps, ours: str, theirs: str) -> None:
 
 
 def _under(theirs: str, call: Call, ours: str) -> Call:
-    """The call under the baseline's autocast; a part that the script takes out of its own autocast
-    stays out."""
+    """The call under the baseline's autocast; a part outside of the script's autocast stays out."""
     before = call.autocast
     if before.precision != ours:
         return call
@@ -231,8 +215,7 @@ def _under(theirs: str, call: Call, ours: str) -> Call:
 
 
 def _with_batch(call: Call, old: int, new: int) -> Call:
-    """The call with batches of another size: every tensor with `old` rows is cut to `new`, or
-    repeated."""
+    """The call with batches of another size: tensors with `old` rows are cut to `new`, or repeated."""
     inputs = tensors_in([call.arguments, call.named])
     if not any(each.dim() and each.shape[0] == old for each in inputs):
         raise ObstacleError(
@@ -295,8 +278,8 @@ class _Again:
             torch.autograd.backward(starts, [*self._gradients.values()])
 
     def _fitting(self, gradient: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-        """With other batches, what counts by examples is longer or shorter: (batch x length,
-        classes) as well as (batch, classes)."""
+        """Cut or repeat what counts by examples: (batch x length, classes) as well as (batch,
+        classes)."""
         if gradient.shape != output.shape:
             if (
                 gradient.dim() != output.dim()
@@ -367,11 +350,9 @@ class _Timer:
                 getattr(torch, device.type).synchronize()
 
     def _planned(self, block_seconds: float) -> Tuple[int, int, float]:
-        """Warm up caches and allocators on both sides, and plan the longest blocks up to the wanted
-        ones of which at least `LEAST_PAIRS` pairs fit. How many steps a block has, how many before
-        it are not timed (caches still hold what the other side used), and what a pair of blocks
-        takes in seconds, all that is around them included. Raises ObstacleError where there is no
-        time for them."""
+        """Warm up both sides, and plan the longest blocks of which `LEAST_PAIRS` pairs fit: steps
+        of a block, untimed steps before it, and seconds of a pair. Raises ObstacleError where there
+        is no time for them."""
         self._begin()
         quickest = self._take(0, 1)
         if self._left() > 0:  # the very first step is slower than any other
@@ -418,8 +399,8 @@ class _Timer:
             )
 
     def timed(self, block_seconds: float, most_pairs: int, seed: int) -> Tuple[int, PairedBlocks]:
-        """Time pairs of blocks, until there are enough or the time is over; how many steps each
-        block has, too."""
+        """Time pairs of blocks until there are enough or the time is over; and the steps of a
+        block."""
         count, lead_in, pair_seconds = self._planned(block_seconds)
         chance = np.random.default_rng(seed)
         first: List[bool] = []

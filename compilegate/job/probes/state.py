@@ -1,12 +1,11 @@
-"""The state of a training, preserved: afterwards all of it is, bit for bit, what it was.
+"""The state of a training, preserved: afterwards it is, bit for bit, what it was.
 
     with PreservedState(modules, optimizers, inputs=calls) as state:
         ...              # take steps; weights, buffers and the optimizers' state change
         state.restore()  # as they were on entering
-        ...
 
-Tensors are restored in place: what was compiled for them, or captured as a CUDA graph, holds them
-by their address. What has not changed is not written to: dynamo's guards look at modules.
+Tensors are restored in place, since compiled code holds their addresses; unchanged ones are not
+written to, since dynamo's guards look at modules.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _STEP_HOOKS_OF_ALL = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hoo
 
 
 class PreservedState:
-    """A context in which modules and optimizers may be called and trained, as if it had never been.
+    """A context in which modules and optimizers may be called and trained without effect on the
+    training.
 
-    Kept are attributes, parameters, buffers and gradients of the modules, all that the optimizers
-    hold, the tensors of `inputs`, each in any nest of containers, and the random generators. On
-    entering, gradients are set aside and the hooks around optimizer steps are taken off, since a
-    script counts or averages in them.
+    Kept are the modules' attributes, parameters, buffers and gradients, the optimizers' state, the
+    tensors of `inputs` and the random generators. Gradients are set aside, and hooks around
+    optimizer steps taken off, since scripts count or average in them.
     """
 
     def __init__(
@@ -108,8 +107,7 @@ class PreservedState:
             self._copy()
 
     def _keep(self, value: Any, seen: Set[int]) -> None:
-        """Collect the tensors and generators of a nest, and how its containers get back what they
-        held."""
+        """Collect the tensors and generators of a nest, and how its containers are restored."""
         if isinstance(value, torch.Tensor):
             self._originals[id(value)] = value
             return
@@ -130,8 +128,8 @@ class PreservedState:
             self._keep(each, seen)
 
     def _copy(self) -> None:
-        """Raises NoRoomError where there is no memory for the copies: the system would end the
-        process. They are in the host's memory where there is too little on their own device."""
+        """Copy to the host where the device has too little room. Raises NoRoomError where the host
+        has too little."""
         tensors = [
             each
             for each in self._originals.values()
@@ -176,8 +174,8 @@ def _size(tensor: torch.Tensor) -> int:
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:
-    """Whether several of its elements are one place in memory, as expand makes them: nobody can
-    write into it."""
+    """Whether several elements are one place in memory, as expand makes them: nobody can write
+    there."""
     if tensor.layout != torch.strided:
         return False
     return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride()))

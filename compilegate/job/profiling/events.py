@@ -1,8 +1,5 @@
-"""What torch.profiler saw, as the figures of a typical step.
-
-Medians over steps, where `key_averages` has means: one call that loses the processor to another
-program would be charged to its operator.
-"""
+"""What torch.profiler saw, as the figures of a typical step. Medians over steps: a mean charges an
+operator for one call that lost the processor."""
 
 from __future__ import annotations
 

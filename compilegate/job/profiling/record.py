@@ -1,8 +1,5 @@
-"""What a profiled process writes down, as types.
-
-It holds what was seen and counted. What follows from it is for `compilegate.diagnose` to say.
-All times are seconds of one step.
-"""
+"""What a profiled process writes down, as types; `compilegate.diagnose` says what follows. Times
+are seconds of one step."""
 
 from __future__ import annotations
 
@@ -54,8 +51,8 @@ class ProfiledTime:
 
 @dataclass(frozen=True)
 class Place:
-    """A line of somebody's program where something happened: a value was asked for, torch left the
-    graph that it compiles or compiled one anew."""
+    """A line of the program where a value was asked for, or torch left a graph or compiled one
+    anew."""
 
     where: str  # ``train.py:42``
     count: int

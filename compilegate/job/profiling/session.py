@@ -1,9 +1,5 @@
-"""Where the time of a training step goes, measured inside the training process.
-
-A profiled process takes a few dozen steps and ends: some warm up, most are timed by the job's clock
-alone, and some go under torch.profiler. `compilegate.diagnose` reads what is written here; `script`
-starts a script that does not import `compilegate.job`.
-"""
+"""Where the time of a training step goes, measured in the training process: a few dozen steps, some
+to warm up, most timed by the job's clock, some under torch.profiler; then it ends."""
 
 from __future__ import annotations
 
@@ -94,8 +90,8 @@ class Session:
         self.padding: Optional[PaddingRecord] = None
 
     def start(self) -> None:
-        """Listen to torch: to its loaders, and to the first optimizer, whose update ends the step
-        of a program that has no clock."""
+        """Listen to loaders and to the first optimizer, whose update ends the step of a program
+        without a clock."""
         from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: PLC0415
         from torch.utils.data import dataloader  # noqa: PLC0415
 

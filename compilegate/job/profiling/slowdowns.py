@@ -1,5 +1,5 @@
-"""What slows steps and shows without a profiler: the host asks for a tensor's value, torch breaks a
-graph or compiles one again, of which dynamo says in its log where and why."""
+"""What slows steps and shows without a profiler: reads of a tensor's value, graph breaks and
+recompilations, of which dynamo logs where and why."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def asked_each_step(asked: Iterable[Tuple[str, int]], steps: int) -> Tuple[float
 
 
 class SynchronisationWatch:
-    """While it watches, counts such calls by line, in wrappers around torch's methods. torch has
-    been imported: programs without it never start to watch."""
+    """Counts reads of tensor values by line, in wrappers around torch's methods. Needs torch
+    imported."""
 
     def __init__(self) -> None:
         self._originals: Dict[str, Any] = {}

@@ -1,7 +1,5 @@
-"""A training script's job, as the script calls it: `from compilegate import job`.
-
-The functions act on the one job of the process, which the first of them starts.
-"""
+"""The functions of `from compilegate import job`, which act on the one job of the process; the
+first call starts it."""
 
 from __future__ import annotations
 
@@ -38,14 +36,14 @@ def start(
     shapes: int = 1,
     told: Optional[Told] = None,
 ) -> Job:
-    """Start the job of this process. No random generator is seeded or moved: an arm's process was
-    seeded before its script's first line, and a script that is started by hand seeds itself.
+    """Start the job of this process. No random generator is seeded: an arm's process was seeded
+    before its script's first line.
 
-    The arguments say what holds where the job was not told: in a script that is started by hand.
-    `seed` is the one that it took, for the evidence. `log_every` is how many steps' losses are
-    fetched together from a GPU; `shapes`, how many shapes the steps have, where texts are padded to
-    a few lengths: each is a graph of its own, and no recompilation. `told` takes the place of the
-    environment. Raises InputError where the job was started before, or was told nonsense.
+    The arguments hold where the job was not configured, as in a script started by hand: `seed` is
+    the one it took; `log_every`, how many steps' losses are fetched together from a GPU; `shapes`,
+    how many shapes the steps have, each a graph of its own and no recompilation. `told` takes the
+    place of the environment. Raises InputError where the job was started before or its
+    configuration is invalid.
     """
     global _started  # noqa: PLW0603 - a process has one job
     if _started is not None:

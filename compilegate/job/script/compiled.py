@@ -1,7 +1,5 @@
 """What a job compiles: its compiler, the functions within steps and outside, the compile cache.
-
-Imports torch: a program without it compiles nothing.
-"""
+Imports torch."""
 
 from __future__ import annotations
 
@@ -55,18 +53,14 @@ ACCELERATOR_EVALUATES, HOST_EVALUATES = EVALUATION_PLACES
 
 
 class Dispatch:
-    """What stands in for a compiled function: the compiler's in a training step, eager elsewhere.
-
-    Evaluation would be another graph, of other shapes and without gradients. It runs as the script
-    wrote it, for every arm alike. The first calls are kept, for the probes.
-    """
+    """Stands in for a compiled function: compiled in a training step, eager elsewhere, since an
+    evaluation would be another graph. Keeps the first calls for the probes."""
 
     def __init__(
         self, part: Compiled, course: Course, *, keeps: int, traced: Optional[Autocast]
     ) -> None:
-        """`keeps`: the probes will ask for the calls of so many steps, the first that have any: not
-        every function is called in every step, nor from the first one on. `traced`: whole steps
-        are, with their forward pass under this on the host."""
+        """`keeps`: for how many steps, the first that have any, the probes want the calls.
+        `traced`: whole steps are traced, with their forward pass under this on the host."""
         self.part = part
         self.failures = course.failures
         self.__wrapped__ = part.eager  # whoever reads a forward pass's signature finds it
@@ -126,11 +120,9 @@ class Dispatch:
         return True
 
     def _is_evaluated(self, step: int) -> bool:
-        """Whether a call without gradients in this step is an evaluation, and no part of it.
-
-        A teacher's is a part: it is never called with gradients. So is that of a model in training
-        mode, as a generator whose images the critic learns from, if it comes in every step.
-        """
+        """Whether a call without gradients in this step is an evaluation. A teacher's is not: it is
+        never called with gradients. Nor is one in training mode that comes in every step, as a
+        GAN's generator."""
         if not self.compiled_calls and step > 0:
             return False
         if not self.part.module.training:
@@ -142,8 +134,8 @@ class Dispatch:
 
     @harmless
     def _kept(self, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Optional[Call]:
-        """The call, where it is kept. Of a traced one no operation is allowed, which would be
-        traced and make the first steps another graph: its inputs are kept as they are."""
+        """The call, where it is kept; of a traced one the inputs as they are, since copying would
+        be traced."""
         step, part = self._course.step, self.part
         if not self._has_room(step, _bytes_of((arguments, named))):
             return None
@@ -196,8 +188,7 @@ class Dispatch:
         return self.keeps and self._steps_kept >= self._steps_to_keep
 
     def keep_no_more(self) -> None:
-        """The first probe has seen the calls. They stay for the next one, in the host's memory: the
-        device's is the training's."""
+        """Keep the calls in host memory for the next probe."""
         self.keeps = False
         calls = self.part.calls
         if self._kept_bytes > MOST_BYTES_FOR_SPEED:
@@ -216,8 +207,8 @@ class Compilation:
     """The functions that a job has compiled, by one compiler."""
 
     def __init__(self, told: Told, launched: World, course: Course) -> None:
-        """Raises CompilerError where the compiler is not available here, and InputError where there
-        is no GPU for this process."""
+        """Raises CompilerError where the compiler is not available, and InputError without a GPU
+        for this process."""
         self._told = told
         self._course = course
         self._launched = launched
@@ -244,8 +235,7 @@ class Compilation:
 
     @property
     def torchs_own(self) -> torch.device:
-        """Where a model belongs whose operations run at once. Of a described machine, whatever
-        that has, this one's processor takes its place."""
+        """The device of a model whose operations run at once; the CPU for a described machine."""
         if self.machine.described is not None or not torch.cuda.is_available():
             return torch.device("cpu")
         return torch.device("cuda", self._launched.local_rank)
@@ -366,14 +356,13 @@ class Compilation:
         return torch.nn.parallel.DistributedDataParallel(model, **options)
 
     def ready(self, *, over: bool = False) -> List[Dispatch]:
-        """The functions whose calls wait for the first probe: those of enough steps, or all that
-        there are once the training is over."""
+        """The functions whose calls wait for the first probe: those of enough steps, or all at the
+        end."""
         waiting = [each for each in self.dispatches if each.keeps]
         return [each for each in waiting if each.has_kept_enough or (over and each.part.calls)]
 
     def uncalled(self) -> List[str]:
-        """For each function that was compiled and is not called in the training, what to do: the
-        job would be judged for eager's work."""
+        """For each compiled function that no training step called, what to do."""
         return [
             f"{each.part.name} was given to job.compile() and never called within a training step; "
             "call the model that job.compile() returned, inside of the loop over "
@@ -383,8 +372,7 @@ class Compilation:
         ]
 
     def require_fresh_gradients(self) -> None:
-        """Raises CompilerError where a backward pass is about to add to gradients that it would
-        overwrite: they would be wrong, and nothing would say so."""
+        """Raise CompilerError where a backward pass would add to gradients that it overwrites."""
         if not self.compiler.overwrites_gradients:
             return
         for each in self.parts:
@@ -474,12 +462,8 @@ def copied_as_defined(module: Any) -> Any:
 
 
 def _install(module: Module, dispatch: Dispatch) -> None:
-    """Have the module call `dispatch` instead of its own forward pass. It stays the same object:
-    what holds it, its parameters' names and its class go on as they were.
-
-    Accelerate may have put mixed precision around the forward pass. That stays around `dispatch`,
-    so that the probes see it. Raises InputError where it cannot be told what was put there.
-    """
+    """Have the module, still the same object, call `dispatch` as its forward pass. Accelerate's
+    mixed precision stays around it. Raises InputError where that was wrapped in an unknown way."""
     if _ACCELERATE_KEEPS not in vars(module):
         module.forward = dispatch  # of this object: it hides the method of its class
         return
@@ -527,8 +511,8 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _settle(module: Module, named: Dict[str, Any]) -> None:
-    """Say what transformers' classifiers conclude from their first labels, by the rule that they
-    have. They note it in their configuration, which would be a recompilation in the second step."""
+    """Set the `problem_type` that transformers' classifiers derive from their first labels: setting
+    it in the first step would recompile the second."""
     config: Any = getattr(module, "config", None)
     labels = named.get("labels")
     if "Classification" not in type(module).__name__ or not isinstance(labels, torch.Tensor):

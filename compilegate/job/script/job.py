@@ -1,8 +1,5 @@
-"""One training job, as its script sees it.
-
-It is made of a clock (`steps.Course`), compiled functions (`compiled.Compilation`), the probes and
-the evidence that it writes when the script ends.
-"""
+"""One training job, as its script sees it: a clock, compiled functions, probes, and the evidence
+that it writes when the script ends."""
 
 from __future__ import annotations
 
@@ -174,13 +171,13 @@ class Job:
 
     @property
     def evaluation_device(self) -> torch.device:
-        """Where the trained model is to be evaluated: in one place for all arms of a workload. That
-        is the GPU, unless a compiler of one of its arms keeps it to itself; then the CPU."""
+        """Where to evaluate the trained model: the same place for all arms, a GPU unless one of
+        their compilers keeps it to itself."""
         return self._compiling().evaluates_on
 
     def evaluated(self, device: torch.device, precision: str = "fp32") -> None:
         """A model that the job did not compile, such as the saved one, is evaluated there and in
-        that precision. Of a compiled one the job knows."""
+        that precision."""
         self._evaluation = self._compiling().evaluation_place(device), precision
 
     def autocast(self) -> ContextManager[Any]:
@@ -196,8 +193,7 @@ class Job:
 
     @property
     def peak_memory_bytes(self) -> Optional[int]:
-        """The most memory that the steps held so far, of what they compute on; None where nobody
-        counts it."""
+        """The most memory that the steps held so far; None where nobody counts it."""
         return self._probes.peak_memory(self._compiling())[0]
 
     # What it compiles.
@@ -208,11 +204,10 @@ class Job:
         """Compile a model, or any function that returns a loss or outputs, as the arm says.
 
         A module stays the same object: its forward pass is the compiled one within a training step,
-        and its own elsewhere. Of a function, the compiled one is returned; `module` holds the
-        parameters that it computes with, where that is not plain. `graph` says what decides the
-        compiled code besides the compiler and its options, for jobs that may share it; without it,
-        that is all that the job was told. Raises InputError for what cannot be compiled,
-        CompilerError where the compiler is not available here.
+        and its own elsewhere. Of a function, the compiled one is returned; `module` holds its
+        parameters, where that is not plain. `graph` says what decides the compiled code, for jobs
+        that may share it; by default the whole configuration. Raises InputError for what cannot be
+        compiled, CompilerError where the compiler is not available.
         """
         compilation = self._compiling()
         keeps = self._probes.steps_to_keep if compilation.world.first else 0
@@ -220,23 +215,18 @@ class Job:
         return compilation.compile(function, module, keeps=keeps, graph=graph)
 
     def distributed(self, model: Any, **options: Any) -> Any:
-        """The model as the job's processes train it together.
+        """The model as the job's processes train it together: wrapped in DistributedDataParallel
+        with these `options`, unless FSDP has divided it.
 
-        Where there are several it is wrapped in DistributedDataParallel: they start from the first
-        one's weights, and have the mean of their gradients. One that FSDP divides among them stays
-        as it is. The loss of a step is the mean of theirs. All of them have the arm's seed, so that
-        they shuffle alike: a script whose processes are to draw other dropout masks seeds them by
-        `world.rank`. A compiler that takes whole steps averages by itself, see `step`. `options`
-        are those of DistributedDataParallel, such as ``find_unused_parameters=True`` for a model of
-        which some steps leave parameters out. Raises InputError where torch.distributed was not
-        initialised.
+        A step's loss is the mean of the processes'. All have the arm's seed; a script that wants
+        other dropout masks in each seeds by `world.rank`. A compiler of whole steps averages by
+        itself, see `step`. Raises InputError where torch.distributed was not initialised.
         """
         return self._compiling().distributed(model, **options)
 
     def compiled_by(self, framework: Any) -> None:
-        """The script's framework compiles its steps by itself; it has the methods `graphs` and
-        `record` of a compiler, and `obstacle`: why the probes cannot replay what it compiled, or
-        None where it compiled nothing."""
+        """The framework compiles the steps itself. It has a compiler's `graphs` and `record`, and
+        `obstacle`: why the probes cannot replay its code, or None."""
         self._framework = framework
         obstacle = framework.obstacle()
         if obstacle is not None:
@@ -247,11 +237,11 @@ class Job:
     def steps(
         self, loader: Optional[Iterable[Any]] = None, *, accumulate: int = 1, ragged: str = "drop"
     ) -> LoaderSteps:
-        """The loader's batches, each a training step, or `accumulate` of them together; without a
-        loader, steps without end. Where steps are traced (XLA), batches come on the device.
+        """The loader's batches, each a training step, or `accumulate` of them together; endless
+        without a loader. Where steps are traced (XLA), batches come on the device.
 
-        A last batch that is smaller would be a graph of its own, so it is left out, unless `ragged`
-        is "keep". A script that is started by hand, without a compiler, gets all of them.
+        A smaller last batch would be another graph and is left out, unless `ragged` is "keep" or
+        the script was started by hand without a compiler.
         """
         if ragged not in ("drop", "keep"):
             raise InputError(f"job.steps(ragged={ragged!r}), expected 'drop' or 'keep'")
@@ -272,13 +262,12 @@ class Job:
     def step(
         self, take: Optional[Callable[[], Any]] = None, update: Optional[Callable[[], Any]] = None
     ) -> Any:
-        """``with job.step():`` a training step; or ``job.step(function)``, which calls it in one
-        and returns what it returns: a loss, perhaps, which is then the step's.
+        """``with job.step():`` a training step; or ``job.step(function)``, which returns the
+        function's result: a loss becomes the step's.
 
-        A compiler that takes whole steps makes one graph of such a function; nothing in it may look
-        at a value. Where several processes train, give it two functions: `take` calls `backward`
-        and returns the loss, and `update`, which is called next, changes the weights. Such a
-        compiler averages gradients and losses in between.
+        A compiler of whole steps makes one graph of the function, which may not look at a value.
+        With several processes give it two functions: `take` calls `backward` and returns the loss,
+        `update` changes the weights; gradients are averaged in between.
         """
         course = self._course
         if take is None:
@@ -301,8 +290,8 @@ class Job:
         self._course.end()
 
     def loop(self, *, accumulate: int = 1, batch_size: Optional[int] = None) -> Course:
-        """The steps of a loop that is not the script's own, for callbacks. `batch_size` is what a
-        process takes at once, `accumulate` how often it does before the weights change."""
+        """The steps of a framework's loop, for callbacks. A process takes `batch_size` at once,
+        `accumulate` times before the weights change."""
         self._accumulate = accumulate
         self._course.batch_size = batch_size or self._course.batch_size
         return self._course
@@ -313,13 +302,11 @@ class Job:
         return self._course.step
 
     def loss(self, value: Any) -> None:
-        """The loss of this step: a tensor or a number. Only needed where it is not what `backward`
-        is called on."""
+        """Set the loss of this step, a tensor or a number, where `backward` is not called on it."""
         self._course.say_loss(value)
 
     def latest_loss(self) -> Optional[float]:
-        """That of the last step whose loss is known without waiting for a device. Raises
-        NonFiniteLossError."""
+        """The last loss that is known without waiting for a device. Raises NonFiniteLossError."""
         return self._course.losses.latest
 
     def losses(self) -> Sequence[float]:
@@ -327,25 +314,25 @@ class Job:
         return self._course.losses.values()
 
     def checkpoint(self) -> ContextManager[Dict[str, Any]]:
-        """``with job.checkpoint() as state:`` between two steps: write a checkpoint with `state` in
-        it, which is JSON: what was measured so far. See `resume`. Raises NonFiniteLossError."""
+        """``with job.checkpoint() as state:`` between two steps: write a checkpoint that holds
+        `state`, a JSON object, for `resume`. Raises NonFiniteLossError."""
         return self._course.checkpoint()
 
     def resume(
         self, state: Optional[Mapping[str, Any]] = None, *, ignored: Optional[str] = None
     ) -> None:
-        """Go on from a checkpoint, before the first step: `state` is what `checkpoint` gave; None
-        where there is none to go on from, of which `ignored` may say why. Raises InputError."""
+        """Go on from a checkpoint, before the first step: `state` from `checkpoint`, or None, of
+        which `ignored` says why. Raises InputError."""
         self._course.go_on_from(state, ignored)
 
     def settings(self, **values: Scalar) -> None:
-        """What the script decided itself and decides the result, such as how many of its steps are
-        warm-up: for the evidence, beside what the job was told. The gate compares it among arms."""
+        """Record what the script itself decided, such as its warm-up steps. The gate compares it
+        among arms."""
         self._settings.update(values)
 
     def shapes(self, count: int) -> None:
-        """The steps have so many shapes, each a graph of its own and no recompilation; as
-        `start(shapes=...)`, before the first step."""
+        """The steps have `count` shapes, each a graph of its own; as `start(shapes=...)`, before
+        the first step."""
         self._course.declared_shapes = count
 
     def padding(self, record: PaddingRecord) -> None:
@@ -379,12 +366,10 @@ class Job:
 
         `ids` name them, the same in every job. Classes: `labels` (indices from 0) and `scores`
         (probabilities) or `logits`, a row for each example. Numbers: `targets` and `predictions`.
-        `losses`, one for each example, follow from these unless they are given; a language model
-        has nothing else. `slices` are categories, by column name. `inputs` are what the model is
-        given of each (texts, or rows of an array), and only their hashes are kept: equal ones count
-        as one example, and those of the training data are found. An evaluation after more training
-        replaces the one before, and so does one that begins with the same id. Raises InputError for
-        what is missing or does not fit.
+        `losses`, one for each, follow from these or are given, as by a language model. `slices` are
+        categories, by column name. `inputs` are what the model is given (texts, or rows of an
+        array); their hashes are kept, to count equal ones once and to find training data. A later
+        evaluation replaces an earlier one. Raises InputError for what is missing or does not fit.
         """
         if self._rows_at_step != self._course.step or self._rows.begins_with(ids):
             self._rows, self._rows_at_step = ExampleRows(), self._course.step
@@ -395,9 +380,8 @@ class Job:
 
     @harmless
     def positions(self, count: int) -> npt.NDArray[np.str_]:
-        """Ids of the next `count` examples by their place in the evaluation, for validation data
-        that always come in the same order. An evaluation of the same data replaces the one before,
-        with or without training in between."""
+        """Ids of the next `count` examples by their place, for validation data that always come in
+        the same order. Another evaluation of the same data replaces the first."""
         if self._rows_at_step != self._course.step:
             self._rows, self._rows_at_step = ExampleRows(), self._course.step
         first, self._rows.by_place = self._rows.rows, True
@@ -424,11 +408,9 @@ class Job:
 
     @harmless
     def trained_on(self, *, ids: Any = None, inputs: Any = None, slices: Any = None) -> None:
-        """What the training examples are: their `ids`, by the names that `examples` gives, their
-        `inputs`, their categories (`slices`, by column name), or some of these; all at once or
-        batch by batch. Hashes are kept, and no more than a sample of very many. By them the gate
-        finds validation examples that were trained on, and groups (patients, customers) that
-        have examples in both. Raises InputError where none is given."""
+        """What the training examples are: their `ids`, `inputs` or categories (`slices`), at once
+        or batch by batch. Hashes are kept, of very many a sample; with them the gate finds
+        validation examples that were trained on. Raises InputError where none is given."""
         if ids is None and inputs is None and slices is None:
             raise InputError(
                 "job.trained_on() was given neither ids nor inputs nor slices; expected one"
@@ -437,12 +419,11 @@ class Job:
 
     def save(self, model: Any) -> None:
         """Save the trained model for the release: a module, or a function that is called with the
-        folder and writes the model's files into it.
+        folder and writes the model's files.
 
-        A module is saved as safetensors, without what was put around it to compile or distribute
-        it, and holds afterwards what the file holds. It has to be what was evaluated: raises
-        InputError where it was trained on in between. Saving again replaces the model. Every
-        process calls this; the first one writes.
+        A module is saved as safetensors, without wrappers, and holds afterwards what the file
+        holds. It has to be what was evaluated: raises InputError where it was trained on in
+        between. Every process calls this; the first one writes.
         """
         if self.failures.broken is None:
             if not self._course.step:
@@ -464,9 +445,8 @@ class Job:
         self._evaluated, self._ended = self._state(), time.time()
 
     def finish(self) -> None:
-        """Run the last probe and write the evidence. Happens by itself when the script ends, and
-        then once. Raises InputError where the job was not told enough, and where a baseline was not
-        measured, without which nothing can be judged."""
+        """Run the last probe and write the evidence; the script's end does it otherwise. Raises
+        InputError where something is missing, and where a baseline was not measured."""
         if self._finished:
             return
         self._finished = True
@@ -488,12 +468,9 @@ class Job:
         self._write_evidence()
 
     def fail(self, error: Optional[BaseException] = None) -> bool:
-        """The script fails: what an earlier job compiled may be why, and no later one gets it.
-
-        Where the job was told to record failures, and `error` is one of its arm, the evidence says
-        so; returns whether. What InputError says would fail in every arm. Of torchrun's processes
-        one fails first, and who started them records it.
-        """
+        """End a failing job: its loaded cache is discarded. Where failures are recorded and `error`
+        is its arm's, write that as evidence; returns whether. Of torchrun's processes the
+        supervisor records the first that fails."""
         self._finished = True
         self._distrust_cache()
         alone = self.world.alone or (self._launched.alone and isinstance(error, ArmError))
@@ -507,8 +484,8 @@ class Job:
         return True
 
     def compare_speed(self) -> None:
-        """Run the paired speed probe now, and not when the job is finished: for a framework that
-        moves its model away when the training is over."""
+        """Run the paired speed probe now instead of in `finish`: for a framework that moves its
+        model away after training."""
         if not self.world.first or self._compilation is None:
             return
         with self.failures.aside("the probe of paired speed"):
@@ -519,8 +496,8 @@ class Job:
     # What the steps ask for.
 
     def _compiling(self, *, by_torch: bool = True) -> Compilation:
-        """`by_torch`: whether it is sure by now that torch computes the steps, and not another
-        framework beside it. Raises ArmError where that should be on a GPU and is not."""
+        """The compilation, made if needed. `by_torch`: torch surely computes the steps. Raises
+        ArmError where that should be on a GPU and is not."""
         if self._compilation is None:
             from compilegate.job.script.compiled import Compilation  # noqa: PLC0415 - torch
 
@@ -574,9 +551,8 @@ class Job:
         return self.graphs_compiled()
 
     def after_step(self) -> None:
-        """What follows a step, and is part of none. Raises InputError after the first one in an arm
-        that has a compiler, where nothing was given to it; SystemExit where the arithmetic is wrong
-        and the job is not to go on."""
+        """Probe, after the first steps. Raises InputError where nothing was given to the arm's
+        compiler; SystemExit where the arithmetic is wrong and the job is to end."""
         if not self._probes_wait:
             return
         compilation, step = self._compilation, self._course.own_step
@@ -663,8 +639,8 @@ class Job:
     # What a script has to do, and is told where it does not.
 
     def require_compiled_calls(self, *, later: bool = False) -> None:
-        """A job whose compiled code was never called would be judged for eager's work. Raises
-        InputError where that is so. `later`: calls may still come."""
+        """Raise InputError where compiled code was never called: the job would be judged for
+        eager's work. `later`: calls may still come."""
         compilation = self._compilation
         if self.compiler == "eager" or self._framework is not None:
             return
@@ -685,8 +661,8 @@ class Job:
                 )
 
     def _trained_in(self) -> Tuple[str, bool]:
-        """The precision of the steps, as far as it shows and else the arm's; and whether autocast
-        around what is compiled makes it so."""
+        """The precision of the steps, or the arm's where it does not show; and whether autocast
+        makes it so."""
         called = [each for each in self._dispatches if each.compiled_calls]
         known = [each.precision for each in called if each.precision is not None]
         if len(known) < len(called) or not called:
@@ -816,8 +792,7 @@ class Job:
             self._compilation.cache.discard_loaded()
 
     def _state(self) -> State:
-        """That of the modules that the job compiles; nothing of divided ones, whose parameters are
-        put together anew for each call."""
+        """The state of the compiled modules; empty for sharded ones."""
         if any(each.is_sharded for each in self._dispatches):
             return {}
         return {

@@ -36,19 +36,17 @@ CALLS_LOOKED_AT = 64  # calls of each compiled function whose shapes are remembe
 
 Seconds = npt.NDArray[np.float64]  # (steps,) wall-clock seconds of each
 ByProcess = Sequence[Sequence[int]]
-"""By process of the job (one, unless it was interrupted), a number for each of its steps: how many
-graphs it had compiled by the end of it, or which declared shape it has. Steps of several declared
-shapes compile a graph for each; a shape that nobody declared is none of these."""
+"""For each process of the job (one, unless interrupted), a number for each of its steps: graphs
+compiled by its end, or its declared shape."""
 
 
 def steady_starts(graphs: ByProcess, shapes: ByProcess) -> List[int]:
-    """For each process of a run, the index of its first steady step among all steps of the run.
+    """For each process of a run, the index of its first steady step among all steps.
 
-    A steady step lies `WARM_UP_STEPS` after the last step of the process's first half that compiled
-    anything, and after every step that compiled a declared shape as it first occurred. A first step
-    is never steady, eager or not: the optimizer allocates its state in it. Another compilation in
-    the second half is a recompilation and does not move the start. A process that was interrupted
-    early may have no steady step: its start is then its end. The last one is always left one.
+    It lies `WARM_UP_STEPS` after the last step of the process's first half that compiled anything,
+    and after every step that compiled a declared shape as it first occurred. The first step is
+    never steady: the optimizer allocates its state in it. A process that was interrupted early may
+    have none; the last one always has one.
     """
     starts, taken = [], 0
     for each, of_steps in zip(graphs, shapes):
@@ -62,8 +60,8 @@ def steady_starts(graphs: ByProcess, shapes: ByProcess) -> List[int]:
 
 
 def late_graphs(graphs: ByProcess, shapes: ByProcess) -> List[List[int]]:
-    """By process, for each step, the graphs compiled in it that came too late.
-    A declared shape that occurs for the first time may take as many as the first step."""
+    """By process and step, the graphs compiled too late. A declared shape may take as many as the
+    first step when it first occurs."""
     found = []
     for each, of_steps in zip(graphs, shapes):
         expected = np.zeros(len(each), dtype=int)
@@ -81,8 +79,7 @@ def compile_seconds(
     early: Seconds, steady: Seconds, shapes: Tuple[npt.ArrayLike, npt.ArrayLike]
 ) -> float:
     """Wall-clock seconds that compilation added, loading the compiler included: the early steps'
-    excess over the median of steady ones of their shape, or of all where none has it. `shapes` are
-    those of early and steady steps."""
+    excess over the median of steady ones of their shape, or of all."""
     usual = np.full(len(early), np.median(steady))
     before, after = map(np.asarray, shapes)
     for shape in np.intersect1d(before, after):
@@ -94,9 +91,8 @@ class Measured:
     """The steps of a job and what they show."""
 
     def __init__(self, course: Course, *, second_graph: bool) -> None:
-        """`second_graph`: whether the second step of a process may compile a graph: where a whole
-        step is one, that in which the optimizer makes its state is another. Raises
-        NonFiniteLossError."""
+        """`second_graph`: the second step may compile one, as where a whole step is a graph and the
+        optimizer makes its state. Raises NonFiniteLossError."""
         self.steps = Steps(np.array(course.losses.values()), np.array(course.seconds()))
         self._shapes = np.array(course.shapes)
         graphs, shapes = course.by_process(course.graphs), course.by_process(course.shapes)
@@ -126,8 +122,8 @@ class Measured:
         self._waits = min(waited / seconds, 1.0) if seconds else 0.0
 
     def samples_per_second(self, batch_size: int) -> float:
-        """Over all the steady steps' time, not by the median step: stalls and slow steps are paid
-        for too. `batch_size` is of all processes."""
+        """Over all the steady steps' time: stalls and slow steps are paid for too. `batch_size` is
+        of all processes."""
         steady = self.steps.seconds[self._steady]
         return float(batch_size * len(steady) / steady.sum())
 
@@ -191,8 +187,8 @@ class Slowdowns:
     def found(
         self, *, declared_shapes: float, graphs: Optional[GraphLog], compiled_again: bool
     ) -> List[Hindrance]:
-        """What was seen. `declared_shapes`: how many shapes need no remark. `compiled_again`: steps
-        had graphs that came too late; those of declared shapes do not."""
+        """What was seen. `declared_shapes` need no remark, and nor do recompilations unless
+        `compiled_again`: graphs came too late."""
         self._stop()
         found: List[Hindrance] = []
         count, lines = asked_each_step(self._asked, STEPS_LOOKED_AT)

@@ -1,7 +1,5 @@
-"""A job's probes: parity right after the first steps, paired speed after the training.
-
-Neither is part of what the job measures. The peak of its memory is taken before and after them.
-"""
+"""A job's probes: parity after the first steps, paired speed after the training. Neither is part of
+what the job measures; the peak of its memory is taken before and after them."""
 
 from __future__ import annotations
 
@@ -63,9 +61,8 @@ class Probes:
     def compare_arithmetic(
         self, compilation: Compilation, ready: Sequence[Dispatch], precision: str
     ) -> None:
-        """Run the parity probe, unless it is off, on the calls that were kept of these functions,
-        and again of those that were ready before: there is one record. They stay for the next
-        probe; no more are kept. `precision` is the arm's."""
+        """Run the parity probe on the kept calls of these functions and, again, of those that were
+        ready before. No more calls are kept. `precision` is the arm's."""
         left = compilation.compiler.left_to_eager
         if compilation.is_sharded:
             self.have_an_obstacle(SHARDED, precision)
@@ -99,8 +96,8 @@ class Probes:
         self.parity, self.errors = self._found.record, self._found.errors
 
     def collect(self) -> None:
-        """Wait for the search for a repro that runs beside the training, and record what it found.
-        Where the captured graph by itself is right, it is not wrong after all."""
+        """Wait for the search for a repro, and record what it found: a graph that is right by
+        itself is not wrong."""
         found, self._found = self._found, None
         if found is None:
             return
@@ -137,8 +134,8 @@ class Probes:
     def peak_memory(
         self, compilation: Optional[Compilation]
     ) -> Tuple[Optional[int], Optional[str]]:
-        """The most memory that the training held, and whose; None where nobody counted it, and
-        where the probes' cannot be left out."""
+        """The most memory that the training held, and whose; None where nobody counts or probes
+        cannot be left out."""
         now, of = _peak_memory(compilation)
         if self._peak is None or now is None:
             return None, None

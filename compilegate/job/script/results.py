@@ -36,10 +36,9 @@ def state_of(module: Module) -> State:
 def save_into(folder: Path, model: Any, *, write: bool = True) -> Optional[str]:
     """Write the model's files and return the sha256 of all of them.
 
-    A module becomes `model.safetensors`, beside its configuration where it can save itself
-    (`save_pretrained`), and holds afterwards what the file holds. A function is called with the
-    folder, and writes them. Processes that do not `write` take part, where each holds a part of the
-    module. Raises InputError for anything else.
+    A module becomes `model.safetensors`, with its configuration where it has `save_pretrained`, and
+    holds afterwards what the file holds. Processes that do not `write` take part where each holds a
+    part. Raises InputError for anything but a module or a function.
     """
     is_module = hasattr(model, "state_dict") and hasattr(model, "named_parameters")
     whole = whole_state(model) if is_module else None
@@ -61,8 +60,8 @@ def save_into(folder: Path, model: Any, *, write: bool = True) -> Optional[str]:
 
 
 def whole_state(model: Any) -> Optional[Dict[str, Any]]:
-    """The state of a module of which each process holds a part, whole in the first process's
-    memory and perhaps empty in the others; None of any other. All processes have to call this."""
+    """The state of a sharded module, whole in the first process's memory; None of any other. All
+    processes have to call this."""
     from compilegate.job.machine.distribution import is_sharded  # noqa: PLC0415 - torch
 
     if not is_sharded(model):
@@ -157,8 +156,7 @@ class ExampleRows:
         inputs: Any = None,
         **columns: Any,
     ) -> None:
-        """Take a batch in; `columns` as `Job.examples` has them. Raises InputError where something
-        is missing or does not fit."""
+        """Take in a batch. Raises InputError where something is missing or does not fit."""
         if ids is None:
             raise _wrong(
                 "no ids",
@@ -216,11 +214,9 @@ def _joined(batches: List[Columns]) -> Columns:
 
 
 def _latest_beginning(columns: Columns, starts: List[int]) -> int:
-    """The row at which the latest evaluation begins: one of `starts`, or 0.
-
-    A model that has not changed makes the same of the same examples: where all rows so far come
-    once more, it is evaluated again. Rows that are all alike show nothing.
-    """
+    """The row at which the latest evaluation begins: one of `starts`, or 0. An unchanged model
+    makes the same of the same examples, so rows that come once more are an evaluation again; rows
+    that are all alike show nothing."""
     compared = [each for name, each in columns.items() if name != "ids" and each.size]
     first = 0
     for start in starts:
@@ -247,8 +243,8 @@ def examples_of(**columns: Any) -> Examples:
 
 
 def example_metrics(examples: Examples) -> Dict[str, float]:
-    """What can be said of examples in one number each: accuracy as a fraction, log_loss in nats; of
-    numbers the root mean squared error; else the mean loss."""
+    """One number for each of the model's kind: accuracy and log_loss (nats), rmse, or the mean
+    loss."""
     if examples.scores.shape[1]:
         right = examples.scores.argmax(axis=1) == examples.labels
         return {"accuracy": float(right.mean()), "log_loss": float(examples.losses.mean())}
@@ -282,8 +278,7 @@ def _completed(given: Columns, rows: int) -> Columns:
 
 
 def _scores(given: Columns) -> Tuple[FloatArray, FloatArray]:
-    """(rows, classes) probabilities and their logarithms. A row's sum is one, not just nearly, as
-    in single precision."""
+    """(rows, classes) probabilities and their logarithms; rows sum to one in double precision."""
     name = "logits" if "logits" in given else "scores"
     table = given[name].astype(np.float64)
     if table.ndim != 2 or table.shape[1] < 2:

@@ -1,8 +1,5 @@
-"""A script's training as steps: what counts as one, how long it takes, and its loss.
-
-Nothing here may change the training. A hook that fails is recorded by `Failures`, and the training
-goes on. Needs no torch where the script does not use it.
-"""
+"""A script's training as steps: what counts as one, its time and its loss. A hook that fails is
+recorded, and the training goes on. Needs no torch where the script does not use it."""
 
 from __future__ import annotations
 
@@ -46,8 +43,7 @@ _Marks = List[Any]
 
 
 class Failures:
-    """The one place where an exception of ours ends: it is recorded, said in one line, and the
-    training goes on."""
+    """Where exceptions of ours end: recorded, printed in one line, and the training goes on."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
@@ -63,9 +59,9 @@ class Failures:
 
 
 def harmless(hook: _Hook) -> _Hook:
-    """A method that the training calls on its way, of a class that has `failures`: it returns None
-    where it fails, and does nothing once one has. A refusal (CompilegateError) passes: it names
-    what the script has to change."""
+    """A method called by the training, of a class with `failures`: it returns None where it fails,
+    and does nothing after that. A refusal (CompilegateError) passes: it says what to change in the
+    script."""
 
     @functools.wraps(hook)
     def guarded(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -87,19 +83,17 @@ def harmless(hook: _Hook) -> _Hook:
 
 
 class Clock:
-    """Times steps, one after the other, without disturbing them.
+    """Times steps without disturbing them.
 
-    A GPU runs behind the program. To wait for it in each step would hide how operations overlap,
-    and flatter whatever asks for fewer. So the GPU notes the time itself (events), and the notes
-    are read when it has long passed them. A wait for a batch then counts only as far as the GPU has
-    nothing to do meanwhile.
+    A GPU runs behind the program, and waiting for it in each step would hide overlap. So it notes
+    the time itself (events), read when long passed. A wait for a batch counts as far as the GPU is
+    idle.
     """
 
     READ_TOGETHER = 256  # events that wait to be read. Each holds a little memory of the driver.
 
     def __init__(self, device: Optional[torch.device] = None, cuda: Any = None) -> None:
-        """`device` is where the steps compute; None without torch. `cuda` stands in for torch.cuda,
-        and has its interface."""
+        """`device` is where the steps compute; None without torch. `cuda` stands in for torch.cuda."""
         self._device = device
         self._cuda: Any = None
         if device is not None and device.type == "cuda":
@@ -169,12 +163,9 @@ class Clock:
 
 
 class Losses:
-    """The loss of each step: the sum of those that it called `backward` on, or what it says.
-
-    A loss on a GPU or an XLA device is a promise. To ask for its value in every step is a round
-    trip, during which nothing else is started. So values are fetched every `log_every` steps, and
-    looked at when they have arrived.
-    """
+    """The loss of each step: the sum of those that `backward` was called on, or what the script
+    says. A loss on a device is a promise: values are fetched together every `log_every` steps, and
+    looked at when they have arrived."""
 
     def __init__(self, log_every: int) -> None:
         self._log_every = log_every
@@ -187,8 +178,8 @@ class Losses:
         """Makes of a loss the mean of all processes'; None where this one's own counts."""
 
     def saw(self, loss: torch.Tensor) -> None:
-        """The step calls `backward` on this. Raises NonFiniteLossError on a CPU, where its value is
-        known: nothing is updated by it."""
+        """Add a loss that `backward` is called on. Raises NonFiniteLossError on a CPU, before any
+        update."""
         if self._said or loss.numel() != 1:
             return
         known = self._known(loss if self.mean is None else self.mean(loss.detach()))
@@ -199,8 +190,8 @@ class Losses:
         self.current, self._said = self._known(loss), True
 
     def end_step(self) -> None:
-        """The step is over. Raises InputError where it had no loss, and NonFiniteLossError for an
-        earlier one's that has come."""
+        """Raises InputError where the step had no loss, and NonFiniteLossError for an earlier
+        one's."""
         loss = self.current
         self.abandon_step()
         if loss is None:
@@ -228,8 +219,8 @@ class Losses:
         return self._values[-1] if self._values else None
 
     def values(self, earlier: Sequence[float] = ()) -> List[float]:
-        """Those of each step, after the `earlier` ones of another process. Waits for what is not
-        known yet. Raises NonFiniteLossError."""
+        """Those of each step, after the `earlier` ones of another process; waits for them. Raises
+        NonFiniteLossError."""
         self._values[:0] = earlier
         self._fetch()
         self._take_arrived(wait=True)
@@ -294,8 +285,8 @@ _watching: List[Course] = []
 
 
 def watch_backward(course: Course) -> None:
-    """From here on, `course` sees each loss that `backward` is called on within a step; of one that
-    a GradScaler made larger, what it was."""
+    """Let `course` see each loss that `backward` is called on within a step, unscaled where a
+    GradScaler scaled it."""
     import torch  # noqa: PLC0415 - programs without torch have steps, too
 
     watched_before, _watching[:] = bool(_watching), [course]
@@ -332,12 +323,12 @@ def watch_backward(course: Course) -> None:
 
 
 class Course:
-    """The steps of a script, one after the other: their times, their losses, and what was compiled
-    in them; over all processes of the job, where its machine was taken away."""
+    """The steps of a script: their times, losses and graphs, over all processes of an interrupted
+    job."""
 
     def __init__(self, job: Job, *, log_every: int, shapes: int, started: float) -> None:
-        """`shapes`: how many shapes the steps are declared to have, each a graph of its own.
-        `started`: when the job's first process started, as `time.time` counts."""
+        """`shapes`: how many shapes the steps are declared to have. `started`: when the job's first
+        process started, as `time.time`."""
         self._job = job
         self.failures = job.failures
         self.losses = Losses(log_every)
@@ -350,8 +341,7 @@ class Course:
         self.graphs: List[int] = []  # compiled within steps, by the end of each
         self.shapes: List[int] = []  # the declared shape of each step, by number
         self.returns: List[Tuple[int, float]] = []
-        """The first step of each process but the first, where the job was interrupted, and the
-        seconds since the checkpoint: steps taken twice, the wait for a machine, start-up."""
+        """Of each process but the first: its first step, and the seconds since the checkpoint."""
         self.checkpoints: Optional[CheckpointRecord] = None  # without what `returns` has
         self._clock: Any = None
         self._graphs_before = self._graphs_in_steps = 0
@@ -372,8 +362,8 @@ class Course:
 
     @harmless
     def begin(self, *, assumed: bool = False) -> None:
-        """A step begins. `assumed`: unless the script says itself where one begins; then that step
-        takes this one's place, its wait for a batch included. Raises InputError within another."""
+        """Begin a step. `assumed`: unless the script itself begins one, which then takes its place.
+        Raises InputError within another."""
         if self.in_step:
             if assumed or not self._assumed:
                 raise InputError(
@@ -427,8 +417,8 @@ class Course:
 
     @harmless
     def see_shapes(self, function: str, shapes: Any) -> None:
-        """What is compiled is called with these. One more than declared counts as the first: what
-        is compiled for it is a recompilation."""
+        """What is compiled is called with these. A shape beyond the declared ones counts as the
+        first."""
         if self.declared_shapes > 1:
             known, shape = self._known_shapes, str(shapes)
             if shape not in known and len(known) < self.declared_shapes:
@@ -480,22 +470,21 @@ class Course:
         return self.declared_shapes > 1
 
     def awaits(self) -> None:
-        """From here on the loop waits for the batch of its next step; what it did since the last
-        one, such as an evaluation, is part of none."""
+        """Wait for the next step's batch; what was done since the last step is part of none."""
         self.abandon()
         self.begin(assumed=True)
         self.begin_wait()
 
     def begins(self, *, waited: bool = True) -> None:
-        """A step has its batch, and begins to compute. It has waited since `awaits`, unless it
-        fetches its batch only now."""
+        """Begin to compute a step, after the wait since `awaits` unless it fetches its batch only
+        now."""
         self.begin()
         if waited:
             self.end_wait()
 
     def ends(self) -> bool:
-        """The step is over; returns whether the compiler compiled in it. The wait for the next
-        batch begins. Raises InputError where it had no loss, and NonFiniteLossError."""
+        """End a step and wait for the next batch; whether the compiler compiled in it. Raises
+        InputError where it had no loss, and NonFiniteLossError."""
         self.end()
         before, now = [0, 0, *self.graphs][-2:]
         self.awaits()
@@ -542,8 +531,7 @@ class Course:
         }
 
     def go_on_from(self, state: Optional[Mapping[str, Any]], ignored: Optional[str]) -> None:
-        """See `Job.resume`. What follows is another process's, which compiles anew. Raises
-        InputError."""
+        """See `Job.resume`. What follows compiles anew. Raises InputError."""
         self.checkpoints = CheckpointRecord(0, 0.0, ignored)
         if state is None:
             return
@@ -570,11 +558,9 @@ class Course:
 
 
 class LoaderSteps:
-    """``for batch in job.steps(loader):`` each iteration is a step, or part of one.
-
-    It has the loader's length and attributes. Where the loop says itself what a step is
-    (`job.step()` inside), that is what counts, together with the wait for its batch.
-    """
+    """``for batch in job.steps(loader):`` each iteration is a step, or part of one. It has the
+    loader's length and attributes. Where the loop has `job.step()` inside, that is the step, with
+    the wait for its batch."""
 
     def __init__(
         self, loader: Any, job: Job, course: Course, *, accumulate: int, drops: bool
@@ -673,11 +659,8 @@ _DEEPEST = 4  # levels of a batch that are looked at: objects may refer to each 
 
 
 class BatchSizes:
-    """How many examples the batches of a loader have.
-
-    Most are tensors with a row for each example, or hold such. Others are lists with an item for
-    each, whose tensors have lengths of their own. A loader that `declared` a size shows which.
-    """
+    """How many examples a loader's batches have: the rows of a tensor, or a list's items where
+    tensors have lengths of their own; the size that the loader `declared` shows which."""
 
     def __init__(self, declared: Any = None) -> None:
         self._declared = declared if type(declared) is int else None

@@ -1,9 +1,8 @@
-"""What a job was told: its arm, its seed, its compiler and its folders.
+"""A job's configuration: its arm, seed, compiler and folders.
 
-The launcher of a training script says it in one variable, COMPILEGATE_JOB; SageMaker's own say
-where the folders are. Without that variable a script runs by itself: eager, or with the compiler
-that COMPILEGATE_COMPILER names (`inductor`, or `torch-compile:BACKEND`), and writes into a folder
-beside it.
+The launcher sets COMPILEGATE_JOB; SageMaker's variables name the folders. Without it a script runs
+by itself: eager, or with the compiler of COMPILEGATE_COMPILER (`inductor`, or
+`torch-compile:BACKEND`), and writes into a folder beside it.
 """
 
 from __future__ import annotations
@@ -79,8 +78,8 @@ class Told:
         compiler: Optional[CompilerRecord] = None,
         environment: Optional[Mapping[str, Scalar]] = None,
     ) -> Evidence:
-        """Evidence that there is no model, and why. Needs no torch, which may be why. `ending` and
-        `attempts` as `Evidence` has them; the rest is what is known by then."""
+        """Evidence that there is no model, and why; needs no torch, which may be the reason.
+        `ending` and `attempts` as in `Evidence`."""
         data = {} if self.data_digest is None else {"data": self.data_digest}
         return Evidence(
             job=self.job,
