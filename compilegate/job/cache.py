@@ -19,7 +19,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import IO, Any, Mapping, Sequence
 
 import torch
 
@@ -61,7 +61,7 @@ class CacheKey:
         """One archive for each kind of machine, so that kinds that take turns keep theirs."""
         return f"{settings_digest(self.hardware)[:16]}.tar"
 
-    def differences(self, found: Mapping[str, Mapping[str, Any]]) -> List[str]:
+    def differences(self, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """How an archive's key differs from this one; empty if it does not."""
         was, now = (
             {name: json.dumps(value) for part in key.values() for name, value in part.items()}
@@ -88,10 +88,10 @@ class CacheFolder:
     """A folder that only the compiler uses, for one job."""
 
     path: Path
-    left_out: Tuple[str, ...] = ()  # subfolders not to keep
-    binaries: Tuple[str, ...] = ()  # suffixes of files that are slow to make
+    left_out: tuple[str, ...] = ()  # subfolders not to keep
+    binaries: tuple[str, ...] = ()  # suffixes of files that are slow to make
 
-    def files(self) -> Dict[str, Path]:
+    def files(self) -> dict[str, Path]:
         """The files to keep, by their `/`-separated path in the folder, in order of the paths."""
         return {
             path.relative_to(self.path).as_posix(): path
@@ -107,8 +107,8 @@ class Origin:
     """The job that made a cache, what compiling took it from nothing, and when (ISO 8601, UTC)."""
 
     job: str
-    compile_seconds: Optional[float]
-    first_step_seconds: Optional[float]
+    compile_seconds: float | None
+    first_step_seconds: float | None
     created: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat())
 
 
@@ -123,7 +123,7 @@ class CompileCache:
         self._folder = folder
         self._state = "cold"
         self._reason = "Nothing was loaded."
-        self._loaded: Optional[Origin] = None
+        self._loaded: Origin | None = None
         self._loaded_files: Mapping[str, Path] = {}
         self._loaded_bytes = 0
         self._load_seconds = 0.0
@@ -189,7 +189,7 @@ class CompileCache:
                     f"compile cache: {self._path.name} was removed: its code may be why", flush=True
                 )
 
-    def _save(self, files: Mapping[str, Path], origin: Origin) -> Tuple[int, str]:
+    def _save(self, files: Mapping[str, Path], origin: Origin) -> tuple[int, str]:
         """(size of the archive, a sentence on it); the size is zero where none was kept."""
         if not files:
             return 0, "Nothing was compiled that could be kept."
@@ -351,7 +351,7 @@ def key_here(
     return CacheKey({**graph, "device": device.type, **settings}, libraries, hardware_of(device))
 
 
-def hardware_of(device: torch.device) -> Dict[str, Scalar]:
+def hardware_of(device: torch.device) -> dict[str, Scalar]:
     """What compiled code depends on in this machine, as far as this process may use it."""
     gpu = capability = None
     if device.type == "cuda":

@@ -11,7 +11,7 @@ import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping, Optional
+from typing import Mapping
 
 ARM, MACHINE, NEED = "arm", "machine", "need"
 
@@ -62,7 +62,7 @@ def of_signal(number: int, memory_ran_out: bool) -> Ending:
     return TERMINATED
 
 
-def of_exception(text: str) -> Optional[Ending]:
+def of_exception(text: str) -> Ending | None:
     """How a process ended whose last words are `NAME: MESSAGE`; None where they are not."""
     if _GPU_MEMORY.search(text):
         return NO_GPU_MEMORY

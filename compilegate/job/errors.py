@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Mapping, Optional, Tuple
+from typing import Mapping
 
 
 class CompilegateError(Exception):
@@ -17,13 +17,13 @@ class CompilegateError(Exception):
         super().__init__(*problems)
 
     @property
-    def problems(self) -> Tuple[str, ...]:
+    def problems(self) -> tuple[str, ...]:
         return tuple(str(problem) for problem in self.args)
 
     def __str__(self) -> str:
         return "; ".join(self.problems)
 
-    def within(self, place: object) -> "CompilegateError":
+    def within(self, place: object) -> CompilegateError:
         """The same error, each problem with the name of the file that it was found in."""
         return type(self)(*(f"{place}: {problem}" for problem in self.problems))
 
@@ -39,7 +39,7 @@ class ArmError(CompilegateError):
 class NonFiniteLossError(ArmError):
     """The training loss became NaN or infinite. On a CPU the weights were not updated with it."""
 
-    def __init__(self, *problems: str, step: Optional[int] = None) -> None:
+    def __init__(self, *problems: str, step: int | None = None) -> None:
         """`step` is the number of the first step with such a loss, from 0."""
         super().__init__(*problems)
         self.step = step

@@ -12,11 +12,11 @@ import secrets
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Iterator, List, Mapping, Optional
+from typing import IO, Any, Iterator, Mapping
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What the system says when a disk, or somebody's share of it, is full."""
-_OF_THIS_PROCESS: List[str] = []
+_OF_THIS_PROCESS: list[str] = []
 
 
 def remove_at_end(path: str) -> None:
@@ -81,7 +81,7 @@ def lock(path: Path) -> IO[bytes]:
     return held
 
 
-def try_lock(path: Path, *, shared: bool = False, wait: bool = False) -> Optional[IO[bytes]]:
+def try_lock(path: Path, *, shared: bool = False, wait: bool = False) -> IO[bytes] | None:
     """The open file that holds the lock `path`, exclusively or `shared`; None where another process
     holds it. Whoever inherits the file holds the lock as well."""
     import fcntl  # noqa: PLC0415  no training script needs it, and Windows has none

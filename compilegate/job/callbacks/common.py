@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Mapping
 
 from compilegate.job.errors import InputError
 from compilegate.job.script import Job
@@ -24,7 +24,7 @@ def require_agreement(job: Job, name: str, value: Any, called: str, remedy: str)
     raise InputError(f"the job's {name} is {declared}, and {called} is {value}; say {remedy}")
 
 
-def scalars(values: Optional[Mapping[str, Any]]) -> Dict[str, float]:
+def scalars(values: Mapping[str, Any] | None) -> dict[str, float]:
     """Those that are finite numbers."""
     found = {}
     for name, value in (values or {}).items():

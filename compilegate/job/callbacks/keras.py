@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, Dict, Optional
+from typing import Any
 
 import keras
 
@@ -33,7 +33,7 @@ class KerasCallback(keras.callbacks.Callback):
     def __init__(self) -> None:
         super().__init__()
         self._job: Job = current(precision=_precision())
-        self._loop: Optional[Course] = None  # while it trains
+        self._loop: Course | None = None  # while it trains
         self._fitted = False
         self._first = self._batches = 0
         self._total = 0.0
@@ -109,7 +109,7 @@ class KerasCallback(keras.callbacks.Callback):
             self._loop, self._fitted = None, True
             self._save()
 
-    def _loss_of(self, logs: Dict[str, Any], batches: int) -> float:
+    def _loss_of(self, logs: dict[str, Any], batches: int) -> float:
         """The loss of the last batches, of whose epoch Keras gives the mean so far."""
         if "loss" not in logs:
             raise InputError(
@@ -124,7 +124,7 @@ class KerasCallback(keras.callbacks.Callback):
         self._total = shown * self._batches
         return (self._total - before) / batches
 
-    def _record(self, logs: Dict[str, Any]) -> None:
+    def _record(self, logs: dict[str, Any]) -> None:
         found = {name: each for name, each in scalars(logs).items() if name.startswith("val_")}
         if found:
             self._job.metrics(**found)
@@ -170,7 +170,7 @@ class Compilation:
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
         """`ran` needs TensorFlow's mark that XLA must compile; JAX always compiles by XLA."""
         backend = keras.config.backend()
-        proof: Dict[str, Scalar] = {
+        proof: dict[str, Scalar] = {
             "keras": str(keras.version()),
             "backend": backend,
             "jit_compile": bool(self._model.jit_compile),
@@ -189,7 +189,7 @@ class Compilation:
             recompilations=recompilations,
         )
 
-    def obstacle(self) -> Optional[str]:
+    def obstacle(self) -> str | None:
         """Keras's compiled steps hold their own weights."""
         if self._compiler == "eager":
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from compilegate.job.callbacks.common import require_agreement, scalars
 from compilegate.job.errors import InputError
@@ -42,9 +42,9 @@ class LightningCallback(lightning.Callback):
     def __init__(
         self,
         *,
-        compile: Optional[Callable[[Any], Union[Any, Sequence[Any]]]] = None,
-        examples: Optional[Examples] = None,
-        save: Optional[Callable[[Any], Any]] = None,
+        compile: Callable[[Any], Any | Sequence[Any]] | None = None,
+        examples: Examples | None = None,
+        save: Callable[[Any], Any] | None = None,
     ) -> None:
         """`compile(module)` returns the submodules to compile; by default the only one with
         parameters, or the module's own `forward`. `examples(module, batch)` returns a validation
@@ -54,7 +54,7 @@ class LightningCallback(lightning.Callback):
         self._choose = compile
         self._examples = examples
         self._save = save
-        self._loop: Optional[Course] = None  # while it trains
+        self._loop: Course | None = None  # while it trains
         self._global_step = -1
         self._begun = self._disturbed = self._fitted = False
 
@@ -131,7 +131,7 @@ class LightningCallback(lightning.Callback):
         job = self._job
         if trainer.sanity_checking:
             return
-        found: Dict[str, Any] = {}
+        found: dict[str, Any] = {}
         if self._examples is not None:
             with preserved_generators():  # in every process: a sharded module takes all
                 found = dict(self._examples(pl_module, batch))
@@ -232,7 +232,7 @@ def _require_agreement(job: Job, trainer: Any, module: Any) -> None:
     require_agreement(job, "seed", _seed(), "seed_everything's", remedy)
 
 
-def _seed() -> Optional[int]:
+def _seed() -> int | None:
     """What the script gave `seed_everything`."""
     seed = os.environ.get("PL_GLOBAL_SEED")
     return None if seed is None else int(seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Union
+from typing import Any, Callable, Dict, Mapping, Sequence
 
 import torch
 import transformers
@@ -39,9 +39,9 @@ class TrainerCallback(transformers.TrainerCallback):
         self,
         *,
         eval_dataset: Any = None,
-        ids: Union[str, Sequence[Any], None] = None,
-        slices: Optional[Mapping[str, Sequence[Any]]] = None,
-        examples: Optional[Examples] = None,
+        ids: str | Sequence[Any] | None = None,
+        slices: Mapping[str, Sequence[Any]] | None = None,
+        examples: Examples | None = None,
         ragged: str = "drop",
     ) -> None:
         """`eval_dataset` replaces the Trainer's. `ids` name its examples: a column or a sequence;
@@ -56,11 +56,11 @@ class TrainerCallback(transformers.TrainerCallback):
         self._slices = slices or {}
         self._examples = examples
         self._ragged = ragged
-        self._started: Optional[Job] = None
-        self._loop: Optional[Course] = None  # while it trains
+        self._started: Job | None = None
+        self._loop: Course | None = None  # while it trains
         self._dropping = False
         self._trained = False
-        self._prefixes: Set[str] = set()
+        self._prefixes: set[str] = set()
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The Trainer was made: the job starts, and the training data get their last batch."""
@@ -238,7 +238,7 @@ class TrainerCallback(transformers.TrainerCallback):
             generator=torch.Generator(),
         )
 
-    def _id_column(self, dataset: Any) -> Optional[Sequence[Any]]:
+    def _id_column(self, dataset: Any) -> Sequence[Any] | None:
         ids = self._ids
         if not isinstance(ids, str):
             return ids
@@ -332,7 +332,7 @@ _IGNORED = -100  # the label of a position that has none
 _SAME_LOSS = 1e-4  # relative difference of a loss that was computed twice in float32
 
 
-def _outcome(model: Any, batch: Dict[str, Any], labels_name: str) -> Dict[str, Any]:
+def _outcome(model: Any, batch: dict[str, Any], labels_name: str) -> dict[str, Any]:
     """Columns of `compilegate.job.examples`: `labels` and `logits`, `targets` and `predictions`, or
     else `losses`, the model's own for each example. Raises InputError without a loss."""
     outputs = model(**batch)
@@ -351,12 +351,10 @@ def _outcome(model: Any, batch: Dict[str, Any], labels_name: str) -> Dict[str, A
     return {"losses": _losses_one_by_one(model, batch)}
 
 
-def _sequence_losses(
-    own: Any, logits: torch.Tensor, labels: torch.Tensor
-) -> Optional[torch.Tensor]:
+def _sequence_losses(own: Any, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor | None:
     """Mean loss of each sequence. Whether position t predicts label t or t + 1 is what agrees with
     the model's loss of the batch; None where neither or both do."""
-    found: List[torch.Tensor] = []
+    found: list[torch.Tensor] = []
     for shift in (0, 1) if own is not None else ():
         wanted = labels[:, shift:]
         shown = logits[:, : logits.shape[1] - shift].float().transpose(1, 2)
@@ -368,7 +366,7 @@ def _sequence_losses(
     return found[0] if len(found) == 1 else None
 
 
-def _losses_one_by_one(model: Any, batch: Dict[str, Any]) -> List[float]:
+def _losses_one_by_one(model: Any, batch: dict[str, Any]) -> list[float]:
     size = next(len(each) for each in batch.values() if isinstance(each, torch.Tensor))
     losses = []
     for row in range(size):

@@ -15,7 +15,7 @@ import io
 import json
 import os
 import sys
-from typing import Dict, Iterator, List, Mapping, TextIO
+from typing import Iterator, Mapping, TextIO
 
 from compilegate.job.compilers import xla_runtime as runtime
 from compilegate.job.compilers.declaration import CONFIGURED, Settings
@@ -59,7 +59,7 @@ class TrainingCompiler(Xla):
             super().__init__(settings)
         require_configured(os.environ)
 
-    def _own_proof(self) -> Dict[str, Scalar]:
+    def _own_proof(self) -> dict[str, Scalar]:
         return {
             CONFIGURED: os.environ[CONFIGURED],
             "configured_by": "an earlier import" if self._imported_before else "this job's import",
@@ -95,7 +95,7 @@ def debug_mode(environment: Mapping[str, str]) -> bool:
 
 
 @contextlib.contextmanager
-def overhear(stream: TextIO) -> Iterator[List[str]]:
+def overhear(stream: TextIO) -> Iterator[list[str]]:
     """Keep the compiler's lines of standard output. A logger made meanwhile keeps the listener,
     which passes everything on."""
     listener = _Listener(stream)
@@ -106,7 +106,7 @@ def overhear(stream: TextIO) -> Iterator[List[str]]:
 class _Listener(io.TextIOBase):
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.heard: List[str] = []
+        self.heard: list[str] = []
 
     def write(self, text: str) -> int:
         self.heard += (
@@ -143,7 +143,7 @@ class Neuron(Xla):
                 "NeuronCore; take an ml.trn1 instance"
             )
 
-    def _own_proof(self) -> Dict[str, Scalar]:
+    def _own_proof(self) -> dict[str, Scalar]:
         return {
             "torch_neuronx": version_of("torch_neuronx") or "unknown",
             "neuronx_cc": version_of("neuronx-cc") or "unknown",

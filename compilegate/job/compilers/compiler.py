@@ -6,17 +6,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from types import MappingProxyType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    ContextManager,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Tuple,
-)
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Iterable, Iterator, Tuple
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +44,7 @@ class Compiler:
         return False
 
     @property
-    def left_to_eager(self) -> Optional[str]:
+    def left_to_eager(self) -> str | None:
         """Which compiled functions run in eager mode, and why; None where none does."""
         return None
 
@@ -67,11 +57,11 @@ class Compiler:
         """The device on which the steps of a model from `host` compute."""
         return host
 
-    def hardware(self) -> Optional[str]:
+    def hardware(self) -> str | None:
         """What that device is in XLA's words; None where it is torch's own."""
         return None
 
-    def peak_memory(self, device: torch.device) -> Tuple[Optional[int], Optional[str]]:
+    def peak_memory(self, device: torch.device) -> tuple[int | None, str | None]:
         """The most bytes that the training held, and whose (one of MEMORY_OF); None: not known."""
         from compilegate.job.machine.memory import peak_memory  # noqa: PLC0415
 
@@ -91,8 +81,8 @@ class Compiler:
         return batches
 
     def take_step(
-        self, step: int, take: Callable[[], Any], update: Optional[Callable[[], Any]]
-    ) -> Tuple[Any, Any]:
+        self, step: int, take: Callable[[], Any], update: Callable[[], Any] | None
+    ) -> tuple[Any, Any]:
         """Take step `step` (from 0): `take` calls `backward` and returns the loss, `update` changes
         the weights. Returns what `take` did, and the mean loss of all processes where this averaged
         it."""
@@ -104,7 +94,7 @@ class Compiler:
     def end_step(self) -> None:
         """Execute what a step has traced, if it traces."""
 
-    def cache_folder(self) -> Optional[CacheFolder]:
+    def cache_folder(self) -> CacheFolder | None:
         """An empty folder in which the compiler will keep its output, to be filled before
         `compile`; None when no other process could use that."""
         return None
@@ -169,7 +159,7 @@ Watch = Callable[[Any, Forward, Tuple[Any, ...]], Any]
 """Takes a graph as torch.compile captured it, its compiled form and a call's arguments; returns the
 call's result."""
 
-_watches: List[Watch] = []
+_watches: list[Watch] = []
 
 
 def watched(graph: Any, run: Forward) -> Forward:

@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Union
+from typing import Any, Iterator, Mapping, Union
 
 from compilegate.job.errors import InputError
 from compilegate.job.machine.accelerators import CUDA, NEURON
@@ -28,10 +28,10 @@ class Option:
 
     name: str  # as a hyperparameter and in the evidence
     key: str  # in a workload, under `[arms.NAME]`
-    default: Optional[Setting]
+    default: Setting | None
     """Its type is the option's. None: a truth that the compiler decides unless the arm does."""
     description: str
-    choices: Tuple[str, ...] = ()  # the allowed texts
+    choices: tuple[str, ...] = ()  # the allowed texts
     pattern: str = ""  # those as a regular expression, where there are too many to list
     table: bool = False  # of plain values, by key; it travels as JSON, see `table_text`
     at_least: int = 0  # bounds of a whole number
@@ -74,7 +74,7 @@ def table_text(table: Mapping[str, Any]) -> str:
     return json.dumps(table, sort_keys=True, separators=(",", ":"))
 
 
-def _read_table(text: str) -> Dict[str, Any]:
+def _read_table(text: str) -> dict[str, Any]:
     table = json.loads(text)
     if isinstance(table, str):  # nobody decoded it on the way, see `hyperparameter_of`
         table = json.loads(table)
@@ -97,10 +97,10 @@ class StackTable:
     """The table `[arms.NAME.COMPILER]`: which of AWS's images an arm takes."""
 
     description: str
-    frameworks: Tuple[str, ...]  # what a script may be written in; the first is the default
+    frameworks: tuple[str, ...]  # what a script may be written in; the first is the default
     version: str  # the framework's, by default
     transformers: bool = False  # whether there are images with Hugging Face's Transformers
-    options: Tuple[Option, ...] = ()  # what else it has: settings of jobs, not of the compiler
+    options: tuple[Option, ...] = ()  # what else it has: settings of jobs, not of the compiler
 
 
 @dataclass(frozen=True)
@@ -110,17 +110,17 @@ class Declaration:
     name: str  # in workloads and in the evidence
     implementation: str  # its class, as `module.Class` of this package
     image: str  # the folder in `containers/` that an arm's jobs run in by default
-    proof: Tuple[str, ...]  # what its record in the evidence shows at least, by name
-    needs: Tuple[str, ...] = ()  # of a machine, by the names of `compilegate.job.doctor.needs`
-    options: Tuple[Option, ...] = ()
-    stack: Optional[StackTable] = None
+    proof: tuple[str, ...]  # what its record in the evidence shows at least, by name
+    needs: tuple[str, ...] = ()  # of a machine, by the names of `compilegate.job.doctor.needs`
+    options: tuple[Option, ...] = ()
+    stack: StackTable | None = None
     """Which of AWS's images an arm may take; None where the image's folder alone decides."""
-    any_shape: Union[bool, Option] = False
+    any_shape: bool | Option = False
     """Whether one graph serves steps of any shape. An option: unless that is false."""
-    computes_on: Tuple[str, ...] = (CUDA,)  # kinds of accelerator; without one, the host
+    computes_on: tuple[str, ...] = (CUDA,)  # kinds of accelerator; without one, the host
     keeps_accelerator: bool = False  # whether torch itself can compute nothing there meanwhile
 
-    def settings(self, given: Settings) -> Dict[str, Any]:
+    def settings(self, given: Settings) -> dict[str, Any]:
         """A value for each option: the given one, or the default. Raises InputError."""
         defaults = {each.name: each.default for each in self.options}
         for name in given:
@@ -135,7 +135,7 @@ class Declaration:
             raise InputError(problem)
         return settings
 
-    def problem(self, settings: Settings) -> Optional[str]:
+    def problem(self, settings: Settings) -> str | None:
         """Why these settings do not go together, with a remedy; None if they do."""
         return next(_problems(settings), None) if BACKEND in self.options else None
 
@@ -160,18 +160,18 @@ class Backend:
     """What is known of one backend of torch.compile before anything runs."""
 
     name: str
-    install: Optional[str] = "torch itself"  # what brings it; None of one that is not listed
-    module: Optional[str] = None  # what to import before torch knows it
-    draws_as_eager: Optional[bool] = None  # its dropout; None: it has to be tried
+    install: str | None = "torch itself"  # what brings it; None of one that is not listed
+    module: str | None = None  # what to import before torch knows it
+    draws_as_eager: bool | None = None  # its dropout; None: it has to be tried
     keeps_output: bool = False  # whether another job can use that, by Inductor's cache
     takes_mode: bool = False
     takes_options: bool = True
     takes_dynamic: bool = True
-    only_on: Optional[str] = None  # the type of device that the model has to be on
-    strict_variables: Tuple[Tuple[str, str], ...] = ()
-    strict_options: Tuple[Tuple[str, bool], ...] = ()
+    only_on: str | None = None  # the type of device that the model has to be on
+    strict_variables: tuple[tuple[str, str], ...] = ()
+    strict_options: tuple[tuple[str, bool], ...] = ()
     """Environment variables and options that keep it from falling back to eager mode in silence."""
-    needs: Tuple[str, ...] = ()  # of a machine beyond torch.compile, by `doctor.needs`
+    needs: tuple[str, ...] = ()  # of a machine beyond torch.compile, by `doctor.needs`
     compiles: bool = True  # an arm may name it only then
 
 
@@ -226,7 +226,7 @@ def known(name: str) -> Backend:
     return next((each for each in _BACKENDS if each.name == name), unlisted)
 
 
-def usable() -> Tuple[Backend, ...]:
+def usable() -> tuple[Backend, ...]:
     """Those that are listed and that an arm may name."""
     return tuple(each for each in _BACKENDS if each.compiles)
 
@@ -423,6 +423,6 @@ def declarations() -> Mapping[str, Declaration]:
     return _DECLARED
 
 
-def compiler_options() -> Dict[str, Option]:
+def compiler_options() -> dict[str, Option]:
     """The options of all compilers by name; one that several have is the same in all."""
     return {option.name: option for each in _DECLARED.values() for option in each.options}

@@ -7,7 +7,7 @@ messages of torch 2.13 (`_inductor/exc.py`, `_dynamo/exc.py`), Triton and torch_
 from __future__ import annotations
 
 import re
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple
 
 from compilegate.job.errors import CompilegateError, CompilerError, first_line, one_sentence
 
@@ -101,7 +101,7 @@ _OF_LIBRARIES = (RuntimeError, ImportError, OSError, MemoryError)
 """A script's own ValueError may use the same words as a compiler."""
 
 
-def cause_of(error: BaseException) -> Optional[Cause]:
+def cause_of(error: BaseException) -> Cause | None:
     """The first known cause that an error, or one that led to it, gives away."""
     text = "\n".join(
         f"{type(each).__module__}.{type(each).__qualname__}: {each}" for each in _chain(error)
@@ -136,7 +136,7 @@ def explained(error: BaseException) -> str:
     return sentence if cause is None else f"{sentence}; {cause.name}: {cause.remedy}"
 
 
-def _chain(error: BaseException) -> List[BaseException]:
+def _chain(error: BaseException) -> list[BaseException]:
     """The error and what it wraps; torch keeps a backend's in `inner_exception`."""
     found = [error]
     while True:

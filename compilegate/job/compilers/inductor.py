@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping
 
 import torch
 import torch._inductor.config
@@ -19,9 +19,7 @@ from compilegate.job.files import remove_at_end
 from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
 
 
-def backend(
-    mode: str, options: Mapping[str, Any], *, dynamic: Optional[bool]
-) -> Callable[..., Any]:
+def backend(mode: str, options: Mapping[str, Any], *, dynamic: bool | None) -> Callable[..., Any]:
     """Inductor with a mode's settings and options on top. Raises CompilerError for an option that
     it lacks."""
     try:

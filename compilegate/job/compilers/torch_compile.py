@@ -9,7 +9,7 @@ import importlib
 import json
 import logging
 import os
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Iterator, Mapping
 
 import torch
 import torch._dynamo.config
@@ -44,9 +44,9 @@ class TorchCompile(Compiler):
         super().__init__(settings)
         self._chosen: str = settings.get("backend", INDUCTOR)
         self._mode: str = settings["compile_mode"]
-        self._options: Dict[str, Any] = json.loads(settings.get("backend_options", "{}"))
+        self._options: dict[str, Any] = json.loads(settings.get("backend_options", "{}"))
         self._known = known(self._chosen)
-        self._dynamic: Optional[bool] = settings["dynamic_shapes"]
+        self._dynamic: bool | None = settings["dynamic_shapes"]
         if not self._known.takes_dynamic:
             self._dynamic = False
         if self._chosen == INDUCTOR:
@@ -85,11 +85,11 @@ class TorchCompile(Compiler):
         )
 
     @property
-    def left_to_eager(self) -> Optional[str]:
+    def left_to_eager(self) -> str | None:
         """Those functions that torch did not capture, or whose limit of graphs it reached."""
         return "; ".join(self._left.reasons[:_MOST_REASONS]) or None
 
-    def cache_folder(self) -> Optional[CacheFolder]:
+    def cache_folder(self) -> CacheFolder | None:
         """Inductor's own folder, for it and for any backend that may build on it."""
         if not self._known.keeps_output:
             return None
@@ -136,7 +136,7 @@ class TorchCompile(Compiler):
     def graphs(self) -> int:
         return self._backend.graphs
 
-    def again(self) -> Dict[str, Any]:
+    def again(self) -> dict[str, Any]:
         """How a fresh process compiles alike, as `reference.compiled_by` takes it."""
         return {
             "backend": self._chosen,
@@ -152,7 +152,7 @@ class TorchCompile(Compiler):
         backend, frames = self._backend, counters["frames"]
         called = backend.calls - self._calls_aside
         recorded = self._chosen != CUDAGRAPHS or backend.skipped < backend.graphs
-        proof: Dict[str, Scalar] = {
+        proof: dict[str, Scalar] = {
             "torch": str(torch.__version__),
             "backend": self._chosen,
             "graph_calls": called,
@@ -199,7 +199,7 @@ class TorchCompile(Compiler):
         """The function compiled as a whole, or the model's repeated blocks in it. Recurrent layers
         stay eager: dynamo does not capture them."""
         recurrent = [each for each in model.modules() if isinstance(each, torch.nn.RNNBase)]
-        replaced: Dict[Any, Forward] = {}
+        replaced: dict[Any, Forward] = {}
         if self._settings["regional"]:
             replaced = {each: self._compiled(each.forward) for each in _repeated_blocks(model)}
         elif not any(getattr(function, "__self__", function) is each for each in recurrent):
@@ -256,7 +256,7 @@ class CountedBackend:
         """Forget what was compiled, as `torch.compiler.reset` asks of a backend."""
         getattr(self.function, "reset", lambda: None)()
 
-    def __call__(self, graph: Any, inputs: List[Any]) -> Forward:
+    def __call__(self, graph: Any, inputs: list[Any]) -> Forward:
         # Backends change the graph that they are given. Parameters are not copied.
         captured = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
         skips = _cudagraph_skips()
@@ -329,7 +329,7 @@ def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[
             f"backend {backend.name!r} cannot be loaded ({type(error).__name__}: "
             f"{first_line(error)}); {remedy}"
         ) from error
-    bound: Dict[str, Any] = {} if mode == "default" else {"mode": mode}
+    bound: dict[str, Any] = {} if mode == "default" else {"mode": mode}
     table = {**options, **dict(backend.strict_options)}
     if table:
         bound["options"] = table
@@ -337,14 +337,14 @@ def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[
 
 
 def _draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
-    """Whether compiled dropouts drop what eager's do from one seed; False where the backend fails."""
+    """Whether compiled dropouts drop what eager's do; False where the backend fails."""
 
     def dropped(values: torch.Tensor) -> torch.Tensor:
         once = torch.nn.functional.dropout(values, 0.5)
         twice = torch.nn.functional.dropout(once + values, 0.25)
         return torch.stack([once, twice])
 
-    def zeros(function: Forward, seed: int) -> Tuple[bool, ...]:
+    def zeros(function: Forward, seed: int) -> tuple[bool, ...]:
         torch.manual_seed(seed)
         return tuple((function(values) == 0).flatten().tolist())
 
@@ -369,7 +369,7 @@ class _LeftToEager(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.reasons: List[str] = []
+        self.reasons: list[str] = []
         logging.getLogger("torch._dynamo.convert_frame").addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -378,7 +378,7 @@ class _LeftToEager(logging.Handler):
             self.reasons.append(", ".join(each.strip() for each in text.split("\n")[:3]))
 
 
-def _not_captured() -> Dict[str, int]:
+def _not_captured() -> dict[str, int]:
     """How often torch has given each reason for code that it could not capture, in this process."""
     return {**counters["graph_break"], **counters["unimplemented"]}
 
@@ -401,7 +401,7 @@ def _allow_graphs_of_one_more(functions: int) -> None:
     setattr(config, name, getattr(config, name) * functions // (functions - 1))
 
 
-def _repeated_blocks(model: Any) -> List[Any]:
+def _repeated_blocks(model: Any) -> list[Any]:
     """The blocks of the model's largest list of modules of one class, which share one graph;
     nothing is fused across them. Raises CompilerError without such a list."""
     lists = [
@@ -443,7 +443,7 @@ def _without_bases(function: Forward) -> Forward:
     that gradients flow to stay as they are."""
 
     def called(*arguments: Any, **named: Any) -> Any:
-        own: Dict[int, torch.Tensor] = {}
+        own: dict[int, torch.Tensor] = {}
 
         def alone(value: Any) -> Any:
             if not isinstance(value, torch.Tensor) or value.requires_grad or value._base is None:

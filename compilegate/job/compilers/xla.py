@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Iterable, Sequence
 
 import torch
 
@@ -42,10 +42,10 @@ class Xla(Compiler):
         super().__init__(settings)
         self._version = runtime.start(os.environ, without_device=self.without_device)
         self._graphs_before_steps = Compilations.now().graphs
-        self._seed: Optional[int] = None
+        self._seed: int | None = None
         self._processes = Processes(ALONE, through_host=False)
-        self._steps: Optional[TracedSteps] = None
-        self._forwards: List[TracedForward] = []
+        self._steps: TracedSteps | None = None
+        self._forwards: list[TracedForward] = []
 
     @property
     def shares_random_numbers(self) -> bool:
@@ -62,10 +62,10 @@ class Xla(Compiler):
     def device(self, host: torch.device) -> torch.device:
         return runtime.device()
 
-    def hardware(self) -> Optional[str]:
+    def hardware(self) -> str | None:
         return runtime.hardware()
 
-    def peak_memory(self, device: torch.device) -> Tuple[Optional[int], Optional[str]]:
+    def peak_memory(self, device: torch.device) -> tuple[int | None, str | None]:
         return runtime.peak_memory()
 
     def forget_peak_memory(self, device: torch.device) -> bool:
@@ -80,7 +80,7 @@ class Xla(Compiler):
         self._execute_preparations()
         return runtime.device_batches(batches)
 
-    def take_step(self, step: int, take: Take, update: Optional[Take]) -> Tuple[Any, Any]:
+    def take_step(self, step: int, take: Take, update: Take | None) -> tuple[Any, Any]:
         """Takes steps of one graph each, or of two, see `TracedSteps`."""
         if self._steps is None:
             self._execute_preparations()
@@ -135,12 +135,12 @@ class Xla(Compiler):
         runtime.sync()
         self._graphs_before_steps += Compilations.now().graphs - before
 
-    def _own_proof(self) -> Dict[str, Scalar]:
+    def _own_proof(self) -> dict[str, Scalar]:
         """What a compiler that builds on XLA proves beyond XLA's own counts."""
         return {}
 
 
-def numbered(what: str, texts: Iterable[str]) -> Dict[str, Scalar]:
+def numbered(what: str, texts: Iterable[str]) -> dict[str, Scalar]:
     """`recompilation 1` and so on."""
     return {f"{what} {number}": each for number, each in enumerate(texts, start=1)}
 
@@ -196,7 +196,7 @@ class TracedSteps:
         self,
         processes: Processes,
         forwards: Sequence[TracedForward],
-        seed: Optional[int],
+        seed: int | None,
         most_graphs: int,
     ) -> None:
         """`seed` is this process's own; None leaves the device's generator to the script."""
@@ -206,8 +206,8 @@ class TracedSteps:
         self._result: Any = None
         self._mean: Any = None
         self._graphs = 0
-        self._shapes: Set[str] = set()
-        self.recompilations: List[str] = []  # each later step's number, and what was new in it
+        self._shapes: set[str] = set()
+        self.recompilations: list[str] = []  # each later step's number, and what was new in it
         if processes.through_host:
             self._gradients = runtime.compiled(self._trace_gradients, "gradients", most_graphs)
             self._update = runtime.compiled(self._trace_update, "update", most_graphs)
@@ -217,7 +217,7 @@ class TracedSteps:
         self._most_graphs = most_graphs * (2 if processes.through_host else 1)
         self._compiled_before = Compilations.now().graphs
 
-    def take(self, step: int, take: Take, update: Optional[Take]) -> Tuple[Any, Any]:
+    def take(self, step: int, take: Take, update: Take | None) -> tuple[Any, Any]:
         """See `Compiler.take_step`. Raises CompilerError for a graph too many, and InputError where
         gradients cannot be averaged before the update."""
         if update is None and not self._processes.world.alone:
@@ -237,7 +237,7 @@ class TracedSteps:
         self._count_graphs(step)
         return self._result, self._mean
 
-    def _trace_whole(self, step: int, take: Take, update: Optional[Take]) -> None:
+    def _trace_whole(self, step: int, take: Take, update: Take | None) -> None:
         self._trace_gradients(step, take)
         size = self._processes.world.size
         if size > 1:
@@ -247,7 +247,7 @@ class TracedSteps:
             self._mean = runtime.averaged(self._result.detach(), size)
         self._trace_update(update)
 
-    def _in_two_graphs(self, step: int, take: Take, update: Optional[Take]) -> None:
+    def _in_two_graphs(self, step: int, take: Take, update: Take | None) -> None:
         self._gradients(step, take)
         loss = self._result.item()
         self._mean = average_through_host(self._parameters(), loss, self._processes.world)
@@ -260,7 +260,7 @@ class TracedSteps:
             runtime.seed(self._seed + (step + 1) * SEEDS_OF_A_STEP)
         self._result = take()
 
-    def _trace_update(self, update: Optional[Take]) -> None:
+    def _trace_update(self, update: Take | None) -> None:
         if update is not None:
             update()
 
@@ -284,7 +284,7 @@ class TracedSteps:
                 f"{self._most_graphs}; shapes and constants must be the same in all steps"
             )
 
-    def _explained(self, error: RuntimeError) -> Optional[CompilerError]:
+    def _explained(self, error: RuntimeError) -> CompilerError | None:
         """The error in terms of the step, if its cause is known."""
         message = str(error)
         if _CUT in message:

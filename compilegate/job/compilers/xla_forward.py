@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -39,7 +39,7 @@ class TracedForward:
         inputs = {
             index: each for index, each in enumerate(leaves) if isinstance(each, torch.Tensor)
         }
-        returned: List[Any] = []
+        returned: list[Any] = []
 
         def compute(copies: Sequence[torch.Tensor]) -> Sequence[Any]:
             weights = dict(zip(trained, copies))
@@ -56,7 +56,7 @@ class TracedForward:
         return _like(output, tree_unflatten(back, form))
 
     def _on_device(
-        self, trained: Dict[str, torch.Tensor], arguments: Sequence[Any], named: Dict[str, Any]
+        self, trained: dict[str, torch.Tensor], arguments: Sequence[Any], named: dict[str, Any]
     ) -> Any:
         weights = {
             name: trained[name] if name in trained else each.to(self._device)
@@ -94,7 +94,7 @@ class _OnDevice(torch.autograd.Function):
         compute: Callable[[Sequence[torch.Tensor]], Sequence[Any]],
         device: torch.device,
         *tensors: torch.Tensor,
-    ) -> Tuple[torch.Tensor, ...]:
+    ) -> tuple[torch.Tensor, ...]:
         copies = [each.detach().to(device).requires_grad_(each.requires_grad) for each in tensors]
         with torch.enable_grad():
             outputs = [each for each in compute(copies) if isinstance(each, torch.Tensor)]
@@ -113,7 +113,7 @@ class _OnDevice(torch.autograd.Function):
 
     @staticmethod
     def backward(  # pyrefly: ignore[bad-override-param-name]
-        context: Any, *outer: Optional[torch.Tensor]
+        context: Any, *outer: torch.Tensor | None
     ) -> Any:
         came = {index: each for index, each in enumerate(outer) if each is not None}
         if list(came) == [context.loss]:
@@ -124,9 +124,7 @@ class _OnDevice(torch.autograd.Function):
         return (None, None, *(None if each is None else each.cpu() * scale for each in found))
 
 
-def _gradients(
-    context: Any, starts: Mapping[int, torch.Tensor]
-) -> Sequence[Optional[torch.Tensor]]:
+def _gradients(context: Any, starts: Mapping[int, torch.Tensor]) -> Sequence[torch.Tensor | None]:
     """On the device: one for each copy, of what came back to these outputs; None where none is."""
     found = iter(
         torch.autograd.grad(
@@ -153,7 +151,7 @@ def _like(output: Any, values: Any) -> Any:
     return type(output)(**values) if plain else values
 
 
-def _with_fixed_mask(model: Any, named: Dict[str, Any]) -> Dict[str, Any]:
+def _with_fixed_mask(model: Any, named: dict[str, Any]) -> dict[str, Any]:
     """Give the attention mask four dimensions: transformers 5 asks of one with two whether it hides
     anything, which the device would have to answer in every step."""
     transformers: Any = sys.modules.get("transformers")  # never imported: the model may not need it

@@ -10,18 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
-from typing import (
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    MutableMapping,
-    Optional,
-    Tuple,
-)
+from typing import Any, Callable, ContextManager, Iterable, Mapping, MutableMapping
 
 import torch
 
@@ -144,7 +133,7 @@ def averaged(tensors: Any, processes: int) -> Any:
     return xm.all_reduce(xm.REDUCE_SUM, tensors, scale=1.0 / processes)
 
 
-def adamw(groups: List[Dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
+def adamw(groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
     """AdamW that skips an overflowed update without asking the host, and counts its steps on the
     device where it can: a number counted on the host that equals another of the step would be
     another graph."""
@@ -175,7 +164,7 @@ def grad_scaler() -> Any:
     return scaler()
 
 
-def peak_memory() -> Tuple[Optional[int], Optional[str]]:
+def peak_memory() -> tuple[int | None, str | None]:
     """The most bytes that the steps held, by the device's own count, and whose; None where it does
     not count. The host's would pass for a saving."""
     if hardware() == "CPU":

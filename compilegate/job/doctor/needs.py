@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from dataclasses import asdict, dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from compilegate.job.compilers import declarations
 from compilegate.job.compilers.declaration import BACKEND, INDUCTOR, usable
@@ -25,7 +25,7 @@ class TorchDevice:
 
     name: str
     capability: str = ""
-    error: Optional[str] = None  # what a sum on it failed with; None where it computes
+    error: str | None = None  # what a sum on it failed with; None where it computes
 
 
 @dataclass(frozen=True)
@@ -36,35 +36,35 @@ class Facts:
     cpu: str
     cores: int  # that this process may run on
     memory_bytes: int
-    shared_memory_bytes: Optional[int]  # of /dev/shm, where a loader's workers put their batches
+    shared_memory_bytes: int | None  # of /dev/shm, where a loader's workers put their batches
     free_disk_bytes: int  # where temporary files go: compilers keep their kernels there
-    cxx: Optional[str]  # the C++ compiler that inductor takes for a CPU's kernels
-    cc: Optional[str]  # the C compiler that Triton takes
+    cxx: str | None  # the C++ compiler that inductor takes for a CPU's kernels
+    cc: str | None  # the C compiler that Triton takes
     python_headers: bool  # there is Python.h
     packages: Mapping[str, str]  # the versions of those that matter to a compiler
-    driver: Optional[str] = None  # the version of NVIDIA's
-    driver_error: Optional[str] = None  # why nvidia-smi does not answer beside a GPU or a driver
-    gpus: Tuple[str, ...] = ()  # those that the driver shows, in words
+    driver: str | None = None  # the version of NVIDIA's
+    driver_error: str | None = None  # why nvidia-smi does not answer beside a GPU or a driver
+    gpus: tuple[str, ...] = ()  # those that the driver shows, in words
     gpus_declared: int = 0  # how many SageMaker says that this instance has (SM_NUM_GPUS)
     neuron_devices: int = 0  # that the kernel shows
-    instance_type: Optional[str] = None  # the SageMaker instance that this is; None elsewhere
-    image: Optional[str] = None
+    instance_type: str | None = None  # the SageMaker instance that this is; None elsewhere
+    image: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)  # that switch something on or off
 
     # As torch's import and its first steps on a device show it.
-    torch: Optional[str] = None  # its version
-    torch_error: Optional[str] = None  # why it could not be imported, or how its process ended
-    cuda: Optional[str] = None  # the CUDA that it was built for; None in a build without
-    cuda_error: Optional[str] = None  # what CUDA's start failed with
-    devices: Tuple[TorchDevice, ...] = ()  # not any where CUDA does not start
-    triton: Optional[str] = None  # Triton's version, where it can be imported
-    triton_error: Optional[str] = None  # why it cannot, where it is installed
+    torch: str | None = None  # its version
+    torch_error: str | None = None  # why it could not be imported, or how its process ended
+    cuda: str | None = None  # the CUDA that it was built for; None in a build without
+    cuda_error: str | None = None  # what CUDA's start failed with
+    devices: tuple[TorchDevice, ...] = ()  # not any where CUDA does not start
+    triton: str | None = None  # Triton's version, where it can be imported
+    triton_error: str | None = None  # why it cannot, where it is installed
 
     # As the import of torch_xla shows it.
-    xla_error: Optional[str] = "it is not installed"  # or why its import or its device fails
+    xla_error: str | None = "it is not installed"  # or why its import or its device fails
     xla_configured: bool = False  # it is that of SageMaker Training Compiler, switched on
 
-    tried: Mapping[str, Optional[str]] = field(default_factory=dict)
+    tried: Mapping[str, str | None] = field(default_factory=dict)
     """By label, why a compiler failed to train a small model; None where its gradients are eager's.
     """
 
@@ -76,7 +76,7 @@ class Lack(NamedTuple):
     do: str  # one sentence, as an instruction
 
 
-def _no_cuda(facts: Facts) -> Optional[Lack]:
+def _no_cuda(facts: Facts) -> Lack | None:
     """Why torch does not compute on a GPU that the machine has; None where it does."""
     there = facts.gpus_declared or facts.gpus or facts.driver_error
     if not facts.torch or facts.devices or not there:
@@ -95,16 +95,16 @@ def _no_cuda(facts: Facts) -> Optional[Lack]:
     )
 
 
-def _version(text: Optional[str]) -> Tuple[int, ...]:
+def _version(text: str | None) -> tuple[int, ...]:
     """Its first two numbers; empty for none."""
     return tuple(int(each) for each in re.findall(r"\d+", text or "")[:2])
 
 
-def _older(text: Optional[str], than: Tuple[int, ...]) -> bool:
+def _older(text: str | None, than: tuple[int, ...]) -> bool:
     return (0,) < _version(text) < than
 
 
-def _set(*variables: str) -> Callable[[Facts], List[str]]:
+def _set(*variables: str) -> Callable[[Facts], list[str]]:
     """Those of these variables that are switched on."""
     return lambda facts: [it for it in variables if facts.variables.get(it, "") not in ("", "0")]
 
@@ -114,7 +114,7 @@ INSTANCE_WITH_ONE = (
 )
 REMARK = "remark"  # not a need: what disturbs measurements, or will stop a job that starts
 
-NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
+NEEDS: tuple[tuple[str, Callable[[Facts], Any], str, str], ...] = (
     (
         "torch",
         lambda facts: facts.torch is None and (facts.torch_error or "none is installed"),
@@ -182,12 +182,7 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
         "a GPU",
         INSTANCE_WITH_ONE,
     ),
-    (
-        "gpu of xla",
-        lambda facts: not facts.gpus,
-        "a GPU",
-        INSTANCE_WITH_ONE,
-    ),
+    ("gpu of xla", lambda facts: not facts.gpus, "a GPU", INSTANCE_WITH_ONE),
     (
         "torch_xla",
         lambda facts: (
@@ -267,10 +262,10 @@ class Finding:
     """A compiler on this machine, with one of its backends."""
 
     compiler: str
-    backend: Optional[str]  # None for a compiler without backends
-    runs_on: Optional[str]  # gpu, cpu or neuron; None where it cannot run here
-    needs: Tuple[str, ...]
-    lacks: Tuple[Lack, ...]
+    backend: str | None  # None for a compiler without backends
+    runs_on: str | None  # gpu, cpu or neuron; None where it cannot run here
+    needs: tuple[str, ...]
+    lacks: tuple[Lack, ...]
 
     @property
     def label(self) -> str:
@@ -283,11 +278,11 @@ class Examination:
     """All that a doctor has to say of a machine."""
 
     facts: Facts
-    compilers: Tuple[Finding, ...]
-    remarks: Tuple[Lack, ...]
+    compilers: tuple[Finding, ...]
+    remarks: tuple[Lack, ...]
 
     @property
-    def document(self) -> Dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """As JSON holds it."""
         return {
             "schema_version": SCHEMA_VERSION,
@@ -302,7 +297,7 @@ class Examination:
 
 def examination_of(facts: Facts) -> Examination:
     """What follows from the facts."""
-    found: List[Finding] = []
+    found: list[Finding] = []
     for name, declaration in declarations().items():
         if BACKEND not in declaration.options:
             found.append(_finding(facts, name, None, declaration.needs))
@@ -314,10 +309,8 @@ def examination_of(facts: Facts) -> Examination:
     return Examination(facts, tuple(found), tuple(dict.fromkeys(_lacks(facts, REMARK))))
 
 
-def _finding(
-    facts: Facts, compiler: str, backend: Optional[str], needs: Tuple[str, ...]
-) -> Finding:
-    lacks: List[Lack] = []
+def _finding(facts: Facts, compiler: str, backend: str | None, needs: tuple[str, ...]) -> Finding:
+    lacks: list[Lack] = []
     for need in needs:
         lacks = list(dict.fromkeys([*lacks, *_lacks(facts, need)]))  # GPUs may lack the same
         if lacks and need in _DECIDING:
@@ -334,11 +327,11 @@ _FACTS, _NAMES = 11, 28  # where facts and states begin, in characters
 def text_of(examination: Examination) -> str:
     """What it is, which compilers run, what each other one lacks, and what to beware of."""
     facts = examination.facts
-    lines: List[str] = []
+    lines: list[str] = []
     for name, fact in _machine(facts):
         lines += _wrapped(f"{name:<{_FACTS}}{fact}", _FACTS)
     lines.append("")
-    alike: Dict[Tuple[Lack, ...], List[Finding]] = {(): []}  # what runs comes first
+    alike: dict[tuple[Lack, ...], list[Finding]] = {(): []}  # what runs comes first
     for each in examination.compilers:
         alike.setdefault(each.lacks, []).append(each)
     for lacks, findings in alike.items():
@@ -353,7 +346,7 @@ def text_of(examination: Examination) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _wrapped(line: str, indent: int) -> List[str]:
+def _wrapped(line: str, indent: int) -> list[str]:
     return textwrap.wrap(
         line, 100, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )
@@ -369,7 +362,7 @@ def _state(facts: Facts, finding: Finding) -> str:
     return f"runs on the {finding.runs_on}{tried}"
 
 
-def _machine(facts: Facts) -> Iterator[Tuple[str, str]]:
+def _machine(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.instance_type is not None:
         yield "instance", facts.instance_type
     if facts.image is not None:
@@ -401,5 +394,5 @@ def _torch(facts: Facts) -> str:
     return ", ".join(parts)
 
 
-def _gib(size: Optional[int]) -> str:
+def _gib(size: int | None) -> str:
     return "unknown" if size is None else f"{size / (1 << 30):.1f} GiB"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Iterable, Mapping, Optional, Sequence
+from typing import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -108,8 +108,8 @@ class WorstTensor:
 
     tensor: str
     step: int  # from 0, in the order of training
-    ratio: Optional[float]  # the compiled error over what eager explains; None: not finite
-    compiled_error: Optional[float]  # relative to the tensor's norm in float64; None: not finite
+    ratio: float | None  # the compiled error over what eager explains; None: not finite
+    compiled_error: float | None  # relative to the tensor's norm in float64; None: not finite
     eager_error: float  # in the same step
 
 
@@ -119,14 +119,14 @@ class ParityVerdict:
 
     answer: ParityAnswer
     why: Why
-    worst: Optional[WorstTensor]
+    worst: WorstTensor | None
     judged: int  # tensors on which eager is close enough to float64 to show something
-    median_ratio: Optional[float]
+    median_ratio: float | None
     exceeded: int  # steps in which a tensor is beyond the limit
 
 
 def parity_verdict(
-    errors: ParityErrors, precision: str, limit: float, reproduced: Optional[bool] = None
+    errors: ParityErrors, precision: str, limit: float, reproduced: bool | None = None
 ) -> ParityVerdict:
     """Judge the errors of one job, at least one step and one tensor. `limit` is how many times
     eager's rounding may be exceeded, `reproduced` as in `ParityRecord`."""
@@ -195,7 +195,7 @@ def _first(errors: ParityErrors, ratios: FloatArray, found: npt.NDArray[np.bool_
     )
 
 
-def _finite(value: float) -> Optional[float]:
+def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
@@ -228,7 +228,7 @@ def departing(errors: ParityErrors, precision: str, limit: float) -> npt.NDArray
     return np.asarray(~np.isfinite(ratios).all(axis=0) | beyond)
 
 
-def not_compared(parity: ParityRecord, errors: ParityErrors) -> Optional[str]:
+def not_compared(parity: ParityRecord, errors: ParityErrors) -> str | None:
     """What of the model was not compared, in a sentence; None where nothing is missing."""
     if not any(GRADIENT in str(name) for name in errors.tensors):  # after the function's name
         return "No gradient was compared, so the backward pass was not checked."

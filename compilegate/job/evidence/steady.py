@@ -9,8 +9,6 @@ steps that keep coming.
 
 from __future__ import annotations
 
-from typing import List
-
 import numpy as np
 import numpy.typing as npt
 
@@ -62,7 +60,7 @@ def added_seconds(evidence: Evidence, steps: Steps) -> float:
     return added if added > WARM_UP * usual else 0.0
 
 
-def _compiling(evidence: Evidence, seconds: FloatArray, steady: Mask) -> List[int]:
+def _compiling(evidence: Evidence, seconds: FloatArray, steady: Mask) -> list[int]:
     """The steps that the times show to have compiled something."""
     if not steady.any():
         return []

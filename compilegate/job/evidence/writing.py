@@ -7,7 +7,7 @@ import hashlib
 import json
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -41,12 +41,12 @@ def document_digest(document: Mapping[str, Any]) -> str:
 
 
 def column_digests(
-    steps: Optional[Steps],
-    examples: Optional[Examples],
-    parity: Optional[ParityErrors],
-    paired: Optional[PairedBlocks] = None,
-    trained_on: Optional[TrainedOn] = None,
-) -> Dict[str, str]:
+    steps: Steps | None,
+    examples: Examples | None,
+    parity: ParityErrors | None,
+    paired: PairedBlocks | None = None,
+    trained_on: TrainedOn | None = None,
+) -> dict[str, str]:
     """The digests of what there is, by the keys of `Evidence.digests`."""
     tables = {"steps": steps, "parity": parity, "paired": paired, "trained_on": trained_on}
     found = {name: _digest(columns(table)) for name, table in tables.items() if table is not None}
@@ -123,10 +123,10 @@ class TrainedRows:
     """The hashes of training examples, given at once or batch by batch."""
 
     def __init__(self) -> None:
-        self._parts: Dict[str, List[IntArray]] = {"ids": [], "inputs": []}
+        self._parts: dict[str, list[IntArray]] = {"ids": [], "inputs": []}
 
     def add(
-        self, ids: Any = None, inputs: Any = None, slices: Optional[Mapping[str, Any]] = None
+        self, ids: Any = None, inputs: Any = None, slices: Mapping[str, Any] | None = None
     ) -> None:
         """Take in more `ids`, `inputs`, or categories by column, in constant memory."""
         for name, values in {"ids": ids, "inputs": inputs}.items():
@@ -141,7 +141,7 @@ class TrainedRows:
         if len(parts) > 500 or len(hashes) > 5000:  # often enough for memory, seldom for time
             parts[:] = [_smallest(parts)]
 
-    def kept(self) -> Optional[TrainedOn]:
+    def kept(self) -> TrainedOn | None:
         """The smallest of each, in order, each once; None where there are none."""
         if not any(self._parts.values()):
             return None
@@ -155,21 +155,21 @@ def _smallest(parts: Sequence[IntArray]) -> IntArray:
     return np.asarray(np.unique(joined)[:MOST_HASHES])
 
 
-def record_failure(output_data_dir: Union[str, Path], evidence: Evidence) -> None:
+def record_failure(output_data_dir: str | Path, evidence: Evidence) -> None:
     """Write evidence that says why a job left no model, and print the reason."""
     print(f"recorded: arm {evidence.arm} left no model: {evidence.failure}", flush=True)
     write_evidence(output_data_dir, evidence)
 
 
 def write_evidence(
-    output_data_dir: Union[str, Path],
+    output_data_dir: str | Path,
     evidence: Evidence,
-    steps: Optional[Steps] = None,
-    examples: Optional[Examples] = None,
-    parity: Optional[ParityErrors] = None,
+    steps: Steps | None = None,
+    examples: Examples | None = None,
+    parity: ParityErrors | None = None,
     *,
-    paired: Optional[PairedBlocks] = None,
-    trained_on: Optional[TrainedOn] = None,
+    paired: PairedBlocks | None = None,
+    trained_on: TrainedOn | None = None,
 ) -> Path:
     """Write the evidence folder in place of an earlier one. `evidence.json` is removed first and
     written last, so a folder that has it is whole.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from typing import Sequence, Tuple
+from typing import Sequence
 
 from compilegate.job import names
 from compilegate.job.evidence import (
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     output = os.environ[names.OUTPUT_DATA_VARIABLE]
     processes = os.environ.get(names.PROCESSES_VARIABLE)
 
-    def known(attempts: Tuple[str, ...]) -> Evidence:
+    def known(attempts: tuple[str, ...]) -> Evidence:
         """What is known without the script: its arguments, and how earlier starts of it ended."""
         return Evidence(
             job=os.environ["TRAINING_JOB_NAME"],
@@ -73,9 +73,9 @@ def main(arguments: Sequence[str]) -> int:
         )
         record_failure(output, failed)
 
-    def conclude(printed: PrintedMetrics, attempts: Tuple[str, ...]) -> None:
+    def conclude(printed: PrintedMetrics, attempts: tuple[str, ...]) -> None:
         metrics, speeds = printed.values, printed.series.get(names.SPEED_METRIC)
-        notes: Tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
         if speeds:
             metrics[names.SPEED_METRIC] = printed_speed(speeds)
             compiled = recipe.get(names.COMPILER, "eager") != "eager"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Iterable, Mapping, Sequence
 
 from compilegate.job import names
 from compilegate.job.evidence import above_one
@@ -29,11 +29,11 @@ class PrintedMetrics:
     def __init__(self, expressions: Mapping[str, str], percent: Iterable[str] = ()) -> None:
         self._expressions = {name: re.compile(text) for name, text in expressions.items()}
         self._percent = frozenset(percent)
-        self.series: Dict[str, List[float]] = {}
-        self.fault: Optional[str] = None  # why a value is not what it should be, in one sentence
+        self.series: dict[str, list[float]] = {}
+        self.fault: str | None = None  # why a value is not what it should be, in one sentence
 
     @classmethod
-    def declared(cls, variables: Mapping[str, str]) -> Optional["PrintedMetrics"]:
+    def declared(cls, variables: Mapping[str, str]) -> PrintedMetrics | None:
         """Those that the job's environment names; None if there are none."""
         named = {
             name[len(names.PRINTED_VARIABLE) :]: text
@@ -43,12 +43,12 @@ class PrintedMetrics:
         return cls(named, variables.get(names.PERCENT_VARIABLE, "").split()) if named else None
 
     @property
-    def values(self) -> Dict[str, float]:
+    def values(self) -> dict[str, float]:
         """The last value of each."""
         return {name: values[-1] for name, values in self.series.items()}
 
     @property
-    def recorded(self) -> Dict[str, Tuple[float, ...]]:
+    def recorded(self) -> dict[str, tuple[float, ...]]:
         """All values of each in order, or `MOST_RECORDED` of them with the first and last one."""
         return {name: _thinned(values) for name, values in self.series.items()}
 
@@ -77,7 +77,7 @@ class PrintedMetrics:
         )
 
 
-def _thinned(values: Sequence[float]) -> Tuple[float, ...]:
+def _thinned(values: Sequence[float]) -> tuple[float, ...]:
     if len(values) <= MOST_RECORDED:
         return tuple(values)
     last, count = len(values) - 1, MOST_RECORDED - 1

@@ -17,7 +17,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Sequence
 
 from compilegate.job import names
 from compilegate.job.launch.told import job_text
@@ -26,7 +26,7 @@ from compilegate.job.launch.told import job_text
 def seed_process(seed: int) -> None:
     """Seed the generators of Python, NumPy and torch; those of a library when it is imported."""
     random.seed(seed)
-    seeds: Dict[str, Callable[[Any], None]] = {
+    seeds: dict[str, Callable[[Any], None]] = {
         "numpy.random": lambda module: module.seed(seed % 2**32),
         "torch": lambda module: module.manual_seed(seed),  # of its CPU and every GPU
     }
@@ -39,12 +39,12 @@ def seed_process(seed: int) -> None:
 class _OnImport(MetaPathFinder):
     """Calls a function with a module when it has been imported for the first time."""
 
-    def __init__(self, calls: Dict[str, Callable[[Any], None]]) -> None:
+    def __init__(self, calls: dict[str, Callable[[Any], None]]) -> None:
         self._calls = calls  # by the modules' names
 
     def find_spec(
-        self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
-    ) -> Optional[ModuleSpec]:
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """As the other finders have it, with a loader that calls the function: to be found is not
         to be imported."""
         if name not in self._calls:

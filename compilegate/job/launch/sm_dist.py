@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, Dict, List, Mapping
+from typing import Any, Mapping
 
 from compilegate.job import names
 from compilegate.job.launch import script_process
@@ -21,7 +21,7 @@ from compilegate.job.machine.accelerators import name_gpus
 
 def main(environment: Mapping[str, str]) -> int:
     """Run the launcher to its end; returns the exit status."""
-    declared: Dict[str, Any] = json.loads(environment.get(names.HYPERPARAMETERS_VARIABLE) or "{}")
+    declared: dict[str, Any] = json.loads(environment.get(names.HYPERPARAMETERS_VARIABLE) or "{}")
     if "training_script" not in declared:
         print("error: the hyperparameter training_script is missing", file=sys.stderr)
         return 2
@@ -37,7 +37,7 @@ def main(environment: Mapping[str, str]) -> int:
     return subprocess.call([*launcher, script_process.__file__], env=child)
 
 
-def _words(name: str, value: Any) -> List[str]:
+def _words(name: str, value: Any) -> list[str]:
     """One hyperparameter, as the toolkit passes it to a script that it starts itself."""
     if isinstance(value, dict):
         text = ",".join(f"{key}={item}" for key, item in sorted(value.items()))

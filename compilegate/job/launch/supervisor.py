@@ -49,7 +49,7 @@ class Failure:
 
     reason: str  # one sentence
     ending: endings.Ending
-    attempts: Tuple[str, ...]  # how earlier starts of it within this job ended
+    attempts: tuple[str, ...]  # how earlier starts of it within this job ended
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Launch:
     program: Sequence[str]  # a script, or ``-m MODULE``, and its arguments
     without_evidence: str  # the reason, where it ends well and leaves no evidence
     environment: Mapping[str, str]  # the child's
-    processes: Optional[int] = None
+    processes: int | None = None
     """Started by torchrun on each machine; None for one process without it."""
-    record: Optional[Callable[[Failure], None]] = None
+    record: Callable[[Failure], None] | None = None
     """Makes a failure evidence; without it the failure ends the job."""
-    conclude: Optional[Callable[[PrintedMetrics, Tuple[str, ...]], None]] = None
+    conclude: Callable[[PrintedMetrics, tuple[str, ...]], None] | None = None
     """Writes the evidence of a script that only prints its metrics, from these and earlier endings.
     """
 
@@ -72,7 +72,7 @@ def supervise(launch: Launch) -> int:
     """Run the training to its end; returns the exit status for this process."""
     stop_requests = StopRequests()
     leads = host_rank(os.environ) == 0  # the first of the job's machines writes the evidence
-    earlier: Tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
     while True:
         printed = None if launch.conclude is None else PrintedMetrics.declared(os.environ)
         ending, reason, by_input = _run(launch, stop_requests, printed, earlier)
@@ -101,7 +101,7 @@ def supervise(launch: Launch) -> int:
         _clear()
 
 
-def _concluded(launch: Launch, printed: Optional[PrintedMetrics], earlier: Tuple[str, ...]) -> bool:
+def _concluded(launch: Launch, printed: PrintedMetrics | None, earlier: tuple[str, ...]) -> bool:
     """Whether there is evidence, or a profile in its place."""
     if launch.conclude is not None and printed is not None:
         launch.conclude(printed, earlier)
@@ -136,7 +136,7 @@ class StopRequests:
 
     def __init__(self) -> None:
         self.first = 0  # the signal that came first; 0 where none did
-        self._child: Optional[subprocess.Popen[bytes]] = None
+        self._child: subprocess.Popen[bytes] | None = None
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, self._receive)
 
@@ -146,7 +146,7 @@ class StopRequests:
         if missed:
             child.send_signal(missed)
 
-    def _receive(self, number: int, _frame: Optional[FrameType]) -> None:
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
         self.first = self.first or number
         if self._child is not None:
             self._child.send_signal(number)
@@ -160,8 +160,8 @@ like that."""
 def _run(
     launch: Launch,
     stop_requests: StopRequests,
-    printed: Optional[PrintedMetrics],
-    earlier: Tuple[str, ...],
+    printed: PrintedMetrics | None,
+    earlier: tuple[str, ...],
 ) -> _Ended:
     """Run the training once, and stop it where printed metrics turn out to be wrong."""
     killed_before = endings.killed_for_memory()
@@ -241,7 +241,7 @@ def _ended_at_deadline(child: subprocess.Popen[bytes]) -> bool:
 
 def _pass_on(
     child: subprocess.Popen[bytes],
-    printed: Optional[PrintedMetrics],
+    printed: PrintedMetrics | None,
     stream: IO[bytes],
     onward: IO[bytes],
     end: bytearray,

@@ -15,7 +15,7 @@ import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence
+from typing import Mapping, Sequence
 
 from compilegate.job.compilers.failures import explained
 from compilegate.job.errors import InputError, killed_by, report_failure
@@ -56,7 +56,7 @@ def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
     return True
 
 
-def read_note(path: Path) -> Optional[FailureNote]:
+def read_note(path: Path) -> FailureNote | None:
     """The note, if one was left."""
     try:
         return FailureNote(**json.loads(path.read_text(encoding="utf-8")))
@@ -78,7 +78,7 @@ def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
 
 def torchrun_command(
     processes: int, program: Sequence[str], environment: Mapping[str, str]
-) -> List[str]:
+) -> list[str]:
     """What runs `program` (a script or ``-m NAME``, then its arguments) in that many processes on
     this machine, together with the job's other machines."""
     machines = hosts(environment)

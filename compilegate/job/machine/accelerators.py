@@ -14,7 +14,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Mapping, MutableMapping, Optional, Sequence
+from typing import Mapping, MutableMapping, Sequence
 
 from compilegate.job.errors import ArmError, InputError
 from compilegate.job.machine.programs import nvidia_smi
@@ -34,16 +34,16 @@ class Accelerators:
     kind: str  # one of KINDS
     name: str
     count: int
-    memory_bytes: Optional[int] = None  # what each has; None where nothing says
-    capability: Optional[str] = None  # NVIDIA's compute capability, such as 7.0, where known
+    memory_bytes: int | None = None  # what each has; None where nothing says
+    capability: str | None = None  # NVIDIA's compute capability, such as 7.0, where known
 
 
 @dataclass(frozen=True)
 class Machine:
     """A job's machine, found or described."""
 
-    accelerators: Optional[Accelerators]
-    described: Optional[str] = None  # the description, where the machine is not this one
+    accelerators: Accelerators | None
+    described: str | None = None  # the description, where the machine is not this one
 
 
 def this_machine() -> Machine:
@@ -68,12 +68,12 @@ def read_description(text: str) -> Machine:
 
 
 def _described(
-    accelerator: Optional[str] = None,
+    accelerator: str | None = None,
     kind: str = CUDA,
     count: int = 1,
-    memory_gib: Optional[float] = None,
-    capability: Optional[str] = None,
-) -> Optional[Accelerators]:
+    memory_gib: float | None = None,
+    capability: str | None = None,
+) -> Accelerators | None:
     if accelerator is None:
         return None
     if kind not in KINDS:
@@ -89,7 +89,7 @@ def _described(
     )
 
 
-def describing(accelerators: Optional[Accelerators]) -> str:
+def describing(accelerators: Accelerators | None) -> str:
     """The description of a machine with these, to be set in `MACHINE_VARIABLE`."""
     if accelerators is None:
         return json.dumps({"accelerator": None})
@@ -106,7 +106,7 @@ def describing(accelerators: Optional[Accelerators]) -> str:
 
 
 @functools.lru_cache(maxsize=None)
-def _found(visible: Optional[str]) -> Optional[Accelerators]:
+def _found(visible: str | None) -> Accelerators | None:
     """The accelerators that CUDA_VISIBLE_DEVICES leaves. Several kinds have all their names, and
     the least memory and capability."""
     rows = nvidia_smi(("index", "uuid", "name", "memory.total", "compute_cap")).rows
@@ -129,7 +129,7 @@ def _found(visible: Optional[str]) -> Optional[Accelerators]:
     return Accelerators(NEURON, name, len(devices))
 
 
-def visible_gpus(gpus: Sequence[_Gpu], visible: Optional[str]) -> List[_Gpu]:
+def visible_gpus(gpus: Sequence[_Gpu], visible: str | None) -> list[_Gpu]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves, by index or uuid. As in CUDA, an unknown name
     hides those after it."""
     if visible is None:
@@ -148,7 +148,7 @@ def place_of(
     device_type: str,
     machine: Machine,
     *,
-    hardware: Optional[str] = None,
+    hardware: str | None = None,
     computes_on: Sequence[str] = (CUDA,),
 ) -> str:
     """HOST, one of KINDS, or torch's name of another device. `hardware` is XLA's name of its
@@ -168,14 +168,12 @@ def declared_gpus(environment: Mapping[str, str]) -> int:
 
 
 def name_gpus(environment: MutableMapping[str, str]) -> None:
-    """Set GPU_NUM_DEVICES unless it is set: torch_xla 1.x needs it ("Missing XLA configuration")."""
+    """Set GPU_NUM_DEVICES unless it is set: torch_xla 1.x fails without it."""
     if declared_gpus(environment):
         environment.setdefault(GPU_COUNT_VARIABLE, str(declared_gpus(environment)))
 
 
-def require_gpus(
-    environment: Mapping[str, str], place: str, torch: str, cuda: Optional[str]
-) -> None:
+def require_gpus(environment: Mapping[str, str], place: str, torch: str, cuda: str | None) -> None:
     """Raise ArmError where the machine has GPUs and the process computes on the host: every arm
     would, and no gate would know. `cuda` is what torch was built for."""
     declared = declared_gpus(environment)

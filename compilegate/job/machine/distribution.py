@@ -4,7 +4,7 @@ averaged, so that a step computes what one process would on all shares together.
 from __future__ import annotations
 
 import contextlib
-from typing import Iterable, Iterator, Optional
+from typing import Iterable, Iterator
 
 import torch
 import torch.distributed
@@ -70,7 +70,7 @@ def tell_last_step(step: int) -> None:
         torch.distributed.distributed_c10d._get_default_store().set(_LAST_STEP, str(step))
 
 
-def told_last_step() -> Optional[int]:
+def told_last_step() -> int | None:
     """What `tell_last_step` told; None where it did not yet."""
     if not torch.distributed.is_initialized():
         return None
@@ -81,7 +81,7 @@ def told_last_step() -> Optional[int]:
 def average_through_host(
     parameters: Iterable[torch.nn.Parameter], loss: float, world: World
 ) -> float:
-    """Replace each gradient by its mean over all processes, in host memory; returns the mean loss."""
+    """Average each gradient over all processes, in host memory; returns the mean loss."""
     gradients = {each: each.grad.cpu() for each in parameters if each.grad is not None}
     together = torch.cat([*(each.flatten() for each in gradients.values()), torch.tensor([loss])])
     torch.distributed.all_reduce(together)

@@ -7,7 +7,7 @@ import ctypes
 import resource
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Tuple
+from typing import TYPE_CHECKING
 
 from compilegate.job.evidence.record import MEMORY_OF
 
@@ -50,7 +50,7 @@ def reset_process_peak() -> bool:
     return True
 
 
-def peak_memory(device: Optional[torch.device]) -> Tuple[Optional[int], Optional[str]]:
+def peak_memory(device: torch.device | None) -> tuple[int | None, str | None]:
     """The most bytes that the job held, and whose: the GPU's, or the process's where nothing else
     computes; None for other devices."""
     if device is not None and device.type == "cuda":
@@ -74,7 +74,7 @@ def process_peak() -> int:
         return peak if sys.platform == "darwin" else peak << 10  # others count in KiB
 
 
-def free_memory() -> Optional[int]:
+def free_memory() -> int | None:
     """The bytes that this process can still take, of the machine or within the container's limit;
     None where unknown."""
     room = []

@@ -7,19 +7,7 @@ import functools
 import pickle
 import random
 import re
-from typing import (
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Set,
-    Tuple,
-    Union,
-)
+from typing import Any, Callable, ContextManager, Iterable, Iterator
 
 import numpy as np
 import torch
@@ -28,7 +16,7 @@ from compilegate.job.errors import ArmError
 
 
 class Generators:
-    """The states of the generators of Python, NumPy and torch, of its CPU and of every GPU in use."""
+    """The states of the generators of Python, NumPy and torch, on its CPU and used GPUs."""
 
     def __init__(self) -> None:
         self._python, self._numpy = random.getstate(), np.random.get_state()
@@ -53,7 +41,7 @@ class Generators:
         return pickle.dumps((self._python, self._numpy))
 
 
-def restoring(generator: Any) -> Optional[Callable[[], Any]]:
+def restoring(generator: Any) -> Callable[[], Any] | None:
     """What resets a generator of a script's own to its state now; None for anything else."""
     own: Any = generator
     if isinstance(generator, random.Random):
@@ -90,7 +78,7 @@ def autocast(precision: str, device: torch.device) -> ContextManager[Any]:
     return torch.autocast(device.type, dtype=AUTOCAST[precision])
 
 
-def autocast_now(kind: str) -> Tuple[bool, torch.dtype]:
+def autocast_now(kind: str) -> tuple[bool, torch.dtype]:
     """Whether autocast is on for that kind of device (cuda, cpu), and its type."""
     if hasattr(torch, "get_autocast_dtype"):  # since torch 2.4
         return torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
@@ -121,7 +109,7 @@ def precision_now(module: torch.nn.Module) -> str:
 
 def observed_precision(
     module: torch.nn.Module, outputs: Iterable[torch.Tensor]
-) -> Tuple[Optional[str], bool]:
+) -> tuple[str | None, bool]:
     """What a call that returned these tensors computed in, None where unknown; and whether autocast
     made it so."""
     around = precision_now(module)
@@ -134,12 +122,12 @@ _PRODUCT = re.compile(r"[Mm]mBackward|^LinearBackward|ConvolutionBackward|Rnn(La
 """In autograd's names for matrix products and convolutions."""
 
 
-def products_precision(outputs: Iterable[torch.Tensor]) -> Optional[str]:
+def products_precision(outputs: Iterable[torch.Tensor]) -> str | None:
     """fp32, bf16 or fp16: what the products behind these tensors were computed in, by autograd's
     graph. None where there are none, they differ, or a node hides them, as compiled code does."""
-    seen: Set[Any] = {None}
-    found: Set[str] = set()
-    waiting: List[Any] = [each.grad_fn for each in outputs]
+    seen: set[Any] = {None}
+    found: set[str] = set()
+    waiting: list[Any] = [each.grad_fn for each in outputs]
     while waiting:
         node = waiting.pop()
         if node in seen:
@@ -164,7 +152,7 @@ def check_precision(precision: str, accelerator: str) -> None:
         )
 
 
-def loss_scaler(precision: str, device: torch.device) -> Optional[Any]:
+def loss_scaler(precision: str, device: torch.device) -> Any | None:
     """What keeps fp16's small gradients from becoming zero; None in other precisions."""
     if precision != "fp16":
         return None
@@ -182,7 +170,7 @@ def _xla() -> Any:
 
 
 def adamw(
-    groups: List[Dict[str, Any]], learning_rate: float, device: torch.device
+    groups: list[dict[str, Any]], learning_rate: float, device: torch.device
 ) -> torch.optim.Optimizer:
     """AdamW, fused where torch has that for the device (on a CPU since 2.4): ten small operations a
     parameter are a tenth of a small model's step."""
@@ -194,7 +182,7 @@ def adamw(
     return torch.optim.AdamW(groups, lr=learning_rate)
 
 
-def changing_number(value: float, device: torch.device) -> Union[float, torch.Tensor]:
+def changing_number(value: float, device: torch.device) -> float | torch.Tensor:
     """A number that differs from step to step, such as the learning rate, as a step on that device
     may use it. XLA makes numbers that happen to be equal one input, and so another graph; a tensor
     of shape (1,) is always an input of its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, List, Mapping
+from typing import Any, Mapping
 
 SEED_LIMIT = 2**31  # a job's seed is below it, so that those of its processes all differ
 
@@ -36,9 +36,9 @@ def world_of(environment: Mapping[str, str]) -> World:
     return World(*(int(environment[name]) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK")))
 
 
-def hosts(environment: Mapping[str, str]) -> List[str]:
+def hosts(environment: Mapping[str, str]) -> list[str]:
     """The machines of the job by name, this one's among them; the first one leads."""
-    named: List[str] = json.loads(environment.get("SM_HOSTS") or "[]")
+    named: list[str] = json.loads(environment.get("SM_HOSTS") or "[]")
     return named or ["localhost"]
 
 

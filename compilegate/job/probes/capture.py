@@ -12,19 +12,7 @@ import itertools
 import traceback
 import types
 from dataclasses import dataclass, field, replace
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Tuple,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Iterable, Iterator, TypeVar
 
 import torch
 
@@ -47,7 +35,7 @@ class NoRoomError(ObstacleError):
     """What a probe needs does not fit the memory that is free; the message has the figures."""
 
 
-def attempted(measure: Callable[[], _Found]) -> Tuple[Optional[_Found], Optional[str]]:
+def attempted(measure: Callable[[], _Found]) -> tuple[_Found | None, str | None]:
     """What was measured, or why it could not be. Exceptions of the probes end here, whatever they
     are: no training must be lost to a measurement."""
     try:
@@ -114,17 +102,17 @@ class Call:
     """One call of a compiled function within a step."""
 
     step: int  # from 0
-    arguments: Tuple[Any, ...]
-    named: Dict[str, Any]
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
     """Both hold detached copies of tensors, which want gradients where the originals did."""
     random: Generators  # before the call
     autocast: Autocast
-    cotangents: Dict[str, Optional[torch.Tensor]] = field(default_factory=dict)
+    cotangents: dict[str, torch.Tensor | None] = field(default_factory=dict)
     """By name of `named_output_tensors`, the gradient that the backward pass brought; None where
     none came."""
-    places: Tuple[torch.device, ...] = ()
+    places: tuple[torch.device, ...] = ()
     """Where its tensors were, in order, while they are in the host's memory."""
-    obstacle: Optional[str] = None
+    obstacle: str | None = None
     """Why a replay of it would not show what trained; None where it does."""
 
 
@@ -136,9 +124,9 @@ class Compiled:
     module: torch.nn.Module  # holds the parameters and buffers
     eager: Forward  # the function as the script wrote it
     compiled: Forward  # the compiler's
-    calls: List[Call] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     calls_a_step: int = 0  # how many the last of these steps made, with those that were not kept
-    training: Dict[str, bool] = field(default_factory=dict)
+    training: dict[str, bool] = field(default_factory=dict)
     """Whether each submodule was in training mode at the last kept call, by name."""
 
     @property
@@ -147,7 +135,7 @@ class Compiled:
         tensors = itertools.chain(self.module.parameters(), self.module.buffers())
         return next((each.device for each in tensors), torch.device("cpu"))
 
-    def keep_call(self, step: int, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Call:
+    def keep_call(self, step: int, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
         """Keep a call that is about to be made. One that cannot be copied is an obstacle to the
         probes only."""
         call = Call(step, (), {}, Generators(), Autocast.now(self.device))
@@ -172,7 +160,7 @@ class Compiled:
 
 def set_aside(call: Call) -> Call:
     """The call with all of its tensors in the host's memory."""
-    places: List[torch.device] = []
+    places: list[torch.device] = []
 
     def host(tensor: torch.Tensor) -> torch.Tensor:
         places.append(tensor.device)
@@ -195,7 +183,7 @@ def await_cotangents(call: Call, output: Any) -> None:
     tensors = {name: each for name, each in named_output_tensors(output) if each.requires_grad}
     call.cotangents = dict.fromkeys(tensors)
 
-    def take(name: str, gradient: Optional[torch.Tensor]) -> None:
+    def take(name: str, gradient: torch.Tensor | None) -> None:
         if gradient is None or call.obstacle is not None:
             return  # a compiled function's outputs have one node, which other outputs reached
         if torch.is_grad_enabled():
@@ -214,7 +202,7 @@ def await_cotangents(call: Call, output: Any) -> None:
         each.register_hook(functools.partial(take, name))
 
 
-def named_output_tensors(output: Any, path: str = "") -> List[Tuple[str, torch.Tensor]]:
+def named_output_tensors(output: Any, path: str = "") -> list[tuple[str, torch.Tensor]]:
     """The floating tensors anywhere in a function's result, with their paths: `logits`, `0`,
     `states.1`; empty for a tensor alone."""
     if isinstance(output, torch.Tensor):
@@ -232,10 +220,10 @@ def named_output_tensors(output: Any, path: str = "") -> List[Tuple[str, torch.T
 class Copies:
     """Detached copies of tensors, one for each, that want gradients where the originals do."""
 
-    def __init__(self, convert: Optional[Convert] = None) -> None:
+    def __init__(self, convert: Convert | None = None) -> None:
         """`convert` makes a new tensor of one; without it, copies are equal in all."""
         self._convert = convert or same_layout
-        self._made: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {}
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in self._made:
@@ -300,9 +288,9 @@ def with_tensors(value: Any, changed: Convert) -> Any:
     return record
 
 
-def tensors_in(value: Any) -> List[torch.Tensor]:
+def tensors_in(value: Any) -> list[torch.Tensor]:
     """The tensors that `with_tensors` would change."""
-    found: List[torch.Tensor] = []
+    found: list[torch.Tensor] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
         found.append(tensor)
@@ -312,7 +300,7 @@ def tensors_in(value: Any) -> List[torch.Tensor]:
     return found
 
 
-def attributes_of(value: Any) -> Dict[str, Any]:
+def attributes_of(value: Any) -> dict[str, Any]:
     """The attributes of an object that holds tensors, as batches of a script's own class; empty for
     anything else."""
     if isinstance(value, (type, torch.nn.Module, types.ModuleType)) or callable(value):
@@ -333,7 +321,7 @@ def _same(these: Iterable[Any], those: Iterable[Any]) -> bool:
     return all(this is that for this, that in zip(these, those))
 
 
-def _rebuilt(original: Dict[Any, Any], entries: Dict[Any, Any]) -> Any:
+def _rebuilt(original: dict[Any, Any], entries: dict[Any, Any]) -> Any:
     """A dictionary of the original's class, where that can be made of entries."""
     try:
         return type(original)(entries)

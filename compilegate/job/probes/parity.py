@@ -13,7 +13,7 @@ import hashlib
 import sys
 import time
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, NamedTuple, Sequence
 
 import numpy as np
 import torch
@@ -51,8 +51,8 @@ class Parity:
     """What the probe found."""
 
     record: ParityRecord
-    errors: Optional[ParityErrors]  # None where there was nothing to compare: the record says why
-    search: Optional[Search] = None
+    errors: ParityErrors | None  # None where there was nothing to compare: the record says why
+    search: Search | None = None
     """The search for a repro, which may still run; None where there is none."""
 
     def stop(self) -> None:
@@ -137,7 +137,7 @@ class _Rows(NamedTuple):
     title: str
     """What stands before the tensors' names, where there are several functions or kinds of calls.
     """
-    calls: List[Dict[str, Errors]]
+    calls: list[dict[str, Errors]]
 
 
 class _Table:
@@ -145,11 +145,11 @@ class _Table:
 
     def __init__(self, compiler: Compiler, called: Sequence[Compiled], declared: str) -> None:
         self._compiler, self._called, self._declared = compiler, called, declared
-        self._rows: List[_Rows] = []
+        self._rows: list[_Rows] = []
         self._reordered = False  # whether eager runs in the order of compilers, too
         self.precision = declared
-        self.digests: Dict[str, hashlib._Hash] = {}  # By variant, of what it computed
-        self.compared: Dict[int, int] = {}
+        self.digests: dict[str, hashlib._Hash] = {}  # By variant, of what it computed
+        self.compared: dict[int, int] = {}
         """By parameter, how many numbers had a gradient that was not all zero."""
 
     @property
@@ -176,13 +176,13 @@ class _Table:
                 _, errors = self._measured()
         return errors
 
-    def _measured(self) -> Tuple[List[Optional[str]], ParityErrors]:
+    def _measured(self) -> tuple[list[str | None], ParityErrors]:
         """Replay the calls: what each computed its products in, and one table of all. A function
         that was called less often repeats its rows."""
         self._rows, self.digests = [], {}
-        products: List[Optional[str]] = []
+        products: list[str | None] = []
         for compiled in self._called:
-            found: Dict[Tuple[str, ...], _Rows] = {}
+            found: dict[tuple[str, ...], _Rows] = {}
             with Replay(compiled, self._compiler) as replay:
                 for call in compiled.calls:
                     products.append(self._compare(compiled, call, replay, found))
@@ -197,12 +197,8 @@ class _Table:
         return products, ParityErrors(np.array(names), eager, repeated, compiled)
 
     def _compare(
-        self,
-        compiled: Compiled,
-        call: Call,
-        replay: Replay,
-        found: Dict[Tuple[str, ...], _Rows],
-    ) -> Optional[str]:
+        self, compiled: Compiled, call: Call, replay: Replay, found: dict[tuple[str, ...], _Rows]
+    ) -> str | None:
         """Add the errors of a call to those that were found; what it computed its products in."""
         eager, exact, own = replay.eager(call), replay.exact(call), replay.compiled(call)
         if own.others != eager.others:
@@ -230,7 +226,7 @@ class _Table:
         found[names].calls.append(judged)
         return again.precision
 
-    def _note(self, compiled: Compiled, variants: Dict[str, Replayed]) -> None:
+    def _note(self, compiled: Compiled, variants: dict[str, Replayed]) -> None:
         """Keep which parameters had a gradient, and digests of what was computed."""
         for name, parameter in unwrapped(compiled.module).named_parameters():
             gradient = variants["exact"].tensors.get(GRADIENT + name)
@@ -242,7 +238,7 @@ class _Table:
                 digest.update(f"{name}:{tuple(tensor.shape)};".encode())
                 digest.update(_sample(tensor).tobytes())
 
-    def wrong(self, errors: ParityErrors) -> Optional[Tuple[Compiled, List[Wrong]]]:
+    def wrong(self, errors: ParityErrors) -> tuple[Compiled, list[Wrong]] | None:
         """Print what departs; the first function that does, and its tensors. None if all agree."""
         departs = departing(errors, self.precision, self._limit)
         if not departs.any():
@@ -290,7 +286,7 @@ def _sample(tensor: torch.Tensor) -> np.ndarray:
     return found
 
 
-def _outcome(record: ParityRecord, errors: Optional[ParityErrors]) -> str:
+def _outcome(record: ParityRecord, errors: ParityErrors | None) -> str:
     """The gate's verdict on these errors, in one line."""
     if errors is None:
         return f"parity: cannot tell: {record.obstacle}"

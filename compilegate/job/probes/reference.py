@@ -9,7 +9,7 @@ import importlib
 import math
 import os
 import sys
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Sequence
 
 import torch
 
@@ -29,7 +29,7 @@ COARSE = 0.02
 # Errors.
 
 
-def scales(exact: Tensors) -> Dict[str, float]:
+def scales(exact: Tensors) -> dict[str, float]:
     """What each tensor's error is relative to: the norm of the exact one; see `SMALLEST_SHARE`."""
     norms = {name: norm(wide(each)) for name, each in exact.items()}
     kinds = (INPUT_GRADIENT, GRADIENT, BUFFER)
@@ -56,8 +56,8 @@ def judge(
     eagers: Sequence[Tensors],
     again: Tensors,
     compiled: Tensors,
-    sizes: Dict[str, float],
-) -> Dict[str, Errors]:
+    sizes: dict[str, float],
+) -> dict[str, Errors]:
     """The errors of each tensor. `again` is the first of `eagers` once more; `sizes` are norms of
     buffers by name of their change. What one variant changes and another does not has a change of
     zero there."""
@@ -73,7 +73,7 @@ def judge(
         {**unchanged, **each} for each in (exact, again, compiled, *eagers)
     )
     first = eagers[0]
-    found: Dict[str, Errors] = {}
+    found: dict[str, Errors] = {}
     for name, each in exact.items():
         if name in changes and error(first[name], each, scale[name]) > COARSE:
             scale[name] = max(scale[name], sizes.get(name, 0.0))
@@ -88,7 +88,7 @@ def judge(
     return found
 
 
-def error(found: Optional[torch.Tensor], exact: Optional[torch.Tensor], scale: float) -> float:
+def error(found: torch.Tensor | None, exact: torch.Tensor | None, scale: float) -> float:
     """How far a tensor is from the exact one: the norm of the difference, on that scale."""
     if found is None or exact is None or found.shape != exact.shape:
         return float("inf")
@@ -96,9 +96,7 @@ def error(found: Optional[torch.Tensor], exact: Optional[torch.Tensor], scale: f
     return 0.0 if distance == 0 else distance / scale if scale > 0 else float("inf")
 
 
-def is_lost(
-    found: Optional[torch.Tensor], eager: Optional[torch.Tensor], exact: torch.Tensor
-) -> bool:
+def is_lost(found: torch.Tensor | None, eager: torch.Tensor | None, exact: torch.Tensor) -> bool:
     """Whether a tensor is exactly zero where eager's, however small, is nearer to the exact one
     than zero."""
     if found is None or found.any() or eager is None or not eager.any():
@@ -156,7 +154,7 @@ _Mode: Any = getattr(torch.overrides, "TorchFunctionMode", contextlib.nullcontex
 _CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
-def _within(mode: Any, func: Any, args: Sequence[Any], named: Dict[str, Any]) -> Any:
+def _within(mode: Any, func: Any, args: Sequence[Any], named: dict[str, Any]) -> Any:
     """Call a function of torch so that the mode sees what it calls. One written in Python asks
     first whether there is a mode, and would hand the call back to it: that one question is answered
     with no."""
@@ -183,14 +181,14 @@ class Draw(NamedTuple):
     """How random numbers were drawn for a tensor."""
 
     dtype: torch.dtype
-    strides: Tuple[int, ...]
+    strides: tuple[int, ...]
     """Those of a dense tensor like it: elements get their numbers in the order of the memory."""
 
 
 class Noting(_Mode):
     """Have a list note how random numbers are drawn."""
 
-    def __init__(self, drawn: List[Draw]) -> None:
+    def __init__(self, drawn: list[Draw]) -> None:
         super().__init__()
         self._drawn = drawn
 
@@ -232,7 +230,7 @@ class _Exactly(_Mode):
         return _within(self, func, [_exact_type(each) for each in args], named)
 
 
-def _drawn(function: Any, args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> Any:
+def _drawn(function: Any, args: Sequence[Any], named: dict[str, Any], low: torch.dtype) -> Any:
     """What eager draws in that type."""
     name = function.__name__
     if name in _FILLED:
@@ -271,7 +269,7 @@ class Drawing(_Mode):
         return tensor.copy_(result) if in_place else result
 
 
-def _dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
+def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...]:
     return torch.empty_like(tensor, device="meta").stride()
 
 
@@ -334,7 +332,7 @@ def _sum_in_turn(
 def exactly(
     drawn: Sequence[Draw] = (),
     usual: torch.dtype = torch.float32,
-    attention: Optional[torch.dtype] = None,
+    attention: torch.dtype | None = None,
 ) -> Iterator[None]:
     """Compute in float64 even where code names a precision, without autocast.
 
@@ -355,7 +353,7 @@ def exactly(
             torch.set_default_dtype(default)
 
 
-def _first(args: Sequence[Any], named: Dict[str, Any]) -> torch.Tensor:
+def _first(args: Sequence[Any], named: dict[str, Any]) -> torch.Tensor:
     tensor: torch.Tensor = args[0] if args else next(iter(named.values()))
     return tensor
 
@@ -370,13 +368,13 @@ def _exact_type(value: Any) -> Any:
     return value
 
 
-def _drops_in_one_kernel(args: Sequence[Any], named: Dict[str, Any]) -> bool:
+def _drops_in_one_kernel(args: Sequence[Any], named: dict[str, Any]) -> bool:
     """The arguments are those of torch.nn.functional.scaled_dot_product_attention."""
     share = named.get("dropout_p", args[4] if len(args) > 4 else 0.0)
     return share > 0 and _first(args, named).device.type != "cpu"
 
 
-def attended(args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> torch.Tensor:
+def attended(args: Sequence[Any], named: dict[str, Any], low: torch.dtype) -> torch.Tensor:
     """Attention as eager computes it, in that precision: gradients flow through both casts."""
 
     def lower(value: Any) -> Any:
@@ -411,9 +409,9 @@ def _by_group(
 
 
 def _dropped(
-    name: str, args: Sequence[Any], named: Dict[str, Any], low: torch.dtype
+    name: str, args: Sequence[Any], named: dict[str, Any], low: torch.dtype
 ) -> torch.Tensor:
-    """Dropout of what a GPU drops in eager, which depends on the type; the arguments are dropout's."""
+    """Dropout of what a GPU drops in eager, which depends on the type."""
     given = dict(zip(("input", "p", "training", "inplace"), args), **named)
     tensor: torch.Tensor = given["input"]
     share: float = given.get("p", 0.5)
@@ -440,10 +438,10 @@ def channels_last(tensor: torch.Tensor) -> torch.Tensor:
 class How(NamedTuple):
     """How a function is run and judged."""
 
-    compiler: Dict[str, Any]
+    compiler: dict[str, Any]
     """What torch.compile is given: backend, mode, options, dynamic; and fallback_random."""
     device: str  # its type: cpu, cuda
-    autocast: Optional[str]
+    autocast: str | None
     """The precision that surrounds it, such as bfloat16; None without autocast."""
     epsilon: float  # distance from 1 to the next number of the precision
     limit: float  # how many times eager's error is too far
@@ -470,7 +468,7 @@ class Row(NamedTuple):
         return not self.compiled_error <= how.limit * max(self.eager_error, how.epsilon)
 
 
-def compiled_by(function: Callable[..., Any], how: Dict[str, Any]) -> Callable[..., Any]:
+def compiled_by(function: Callable[..., Any], how: dict[str, Any]) -> Callable[..., Any]:
     """The function as torch.compile makes it."""
     if how["backend"] == "inductor":
         inductor = importlib.import_module("torch._inductor")
@@ -493,14 +491,14 @@ def compiled_by(function: Callable[..., Any], how: Dict[str, Any]) -> Callable[.
 
 def compared(
     function: Callable[..., Any],
-    inputs: Dict[str, Any],
+    inputs: dict[str, Any],
     outputs: Sequence[str],
     cotangents: Tensors,
     how: How,
-) -> Dict[str, Row]:
+) -> dict[str, Row]:
     """Outputs, gradients and changed inputs of a function by name. `cotangents`, by output, are
     where the backward pass starts."""
-    drawn: List[Draw] = []
+    drawn: list[Draw] = []
 
     def run(
         one: Callable[..., Any], convert: Callable[[torch.Tensor], torch.Tensor] = torch.clone
@@ -548,7 +546,7 @@ def _has_gradients(value: Any) -> bool:
 def passes(
     compute: Callable[[], Tensors],
     watched: Callable[[], Tensors],
-    starts: Callable[[Tensors], List[Tuple[torch.Tensor, torch.Tensor]]],
+    starts: Callable[[Tensors], list[tuple[torch.Tensor, torch.Tensor]]],
     wanted: Tensors,
 ) -> Tensors:
     """A forward and a backward pass: results, changes of what is `watched`, and gradients of what
@@ -591,7 +589,7 @@ def stored(file: str, device: str) -> Any:
     return torch.load(os.path.join(folder, file), map_location=device, weights_only=True)
 
 
-def show(rows: Dict[str, Row], labels: Dict[str, str], how: How) -> bool:
+def show(rows: dict[str, Row], labels: dict[str, str], how: How) -> bool:
     """Print norms and errors side by side, with a mark at what is wrong; whether anything is."""
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
     titles = ("float64", "eager", "compiled", "error of eager", "of compiled")

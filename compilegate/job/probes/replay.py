@@ -3,18 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import (
-    Any,
-    ContextManager,
-    Dict,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Any, ContextManager, Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
 
@@ -64,8 +53,8 @@ class Replayed(NamedTuple):
     """What a call computed."""
 
     tensors: Tensors  # outputs, gradients, and how buffers changed
-    sizes: Dict[str, float]  # the norms of the buffers that changed
-    precision: Optional[str]  # what it computed its products in; None where that does not show
+    sizes: dict[str, float]  # the norms of the buffers that changed
+    precision: str | None  # what it computed its products in; None where that does not show
     others: bytes  # what the generators of Python and NumPy were afterwards
 
 
@@ -93,9 +82,9 @@ class Replay:
         self._parameters = [
             (name, each) for name, each in self._module.named_parameters() if each.requires_grad
         ]
-        self._reference: Optional[_Exchanged] = None
+        self._reference: _Exchanged | None = None
         self._place = self._device  # where float64 is computed
-        self._drawn: List[Draw] = []
+        self._drawn: list[Draw] = []
 
     def __enter__(self) -> Replay:
         with contextlib.ExitStack() as stack:
@@ -229,8 +218,8 @@ class Replay:
         """A forward and a backward pass, the former in these surroundings."""
         arguments, named, inputs = _copied(call, convert)
         call.random.restore()
-        paths: Dict[str, str] = {}
-        precision: Optional[str] = None
+        paths: dict[str, str] = {}
+        precision: str | None = None
         others = b""
 
         def compute() -> Tensors:
@@ -246,7 +235,7 @@ class Replay:
         def buffers() -> Tensors:
             return {BUFFER + name: each for name, each in self._module.named_buffers()}
 
-        def starts(outputs: Tensors) -> List[Tuple[torch.Tensor, torch.Tensor]]:
+        def starts(outputs: Tensors) -> list[tuple[torch.Tensor, torch.Tensor]]:
             if all(each is None for each in call.cotangents.values()):
                 return []
             found = []
@@ -276,11 +265,11 @@ class _Exchanged:
 
     def __init__(self, module: torch.nn.Module, convert: Convert) -> None:
         self._module, self._convert = module, convert
-        self._made: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {
             id(each): (each, self._converted(each)) for each in module.parameters()
         }
 
-    def named(self, parameters: Sequence[Tuple[str, torch.Tensor]]) -> _Named:
+    def named(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> _Named:
         """Those that stand for parameters of the module."""
         return [(name, self._made[id(each)][1]) for name, each in parameters]
 
@@ -368,7 +357,7 @@ def _no_collectives() -> Iterator[None]:
 @contextlib.contextmanager
 def _bounded(most_bytes: int, what: str) -> Iterator[None]:
     """Raise NoRoomError when a forward pass keeps more for its backward pass than is free."""
-    storages: Set[int] = set()
+    storages: set[int] = set()
     kept = 0
 
     def count(tensor: torch.Tensor) -> torch.Tensor:
@@ -389,7 +378,7 @@ def _bounded(most_bytes: int, what: str) -> Iterator[None]:
 
 
 def free_bytes(device: torch.device) -> int:
-    """How much memory could be allocated on a device or in the host; a large number where unknown."""
+    """How much memory could be allocated on a device or in the host, large where unknown."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + int(unused)
@@ -402,19 +391,19 @@ def _place_name(device: torch.device) -> str:
     return {"cuda": "GPU", "cpu": "host"}.get(device.type, device.type)
 
 
-def _copied(call: Call, convert: Convert) -> Tuple[Any, Any, _Named]:
+def _copied(call: Call, convert: Convert) -> tuple[Any, Any, _Named]:
     """The call's arguments with tensors of their own, and those that want gradients."""
     copies = Copies(convert)
     arguments = [with_tensors(each, copies) for each in call.arguments]
     named = {name: with_tensors(each, copies) for name, each in call.named.items()}
-    inputs: Dict[int, Tuple[str, torch.Tensor]] = {}
+    inputs: dict[int, tuple[str, torch.Tensor]] = {}
     for name, each in named_output_tensors({**dict(enumerate(arguments)), **named}):
         if each.requires_grad:
             inputs.setdefault(id(each), (INPUT_GRADIENT + name, each))
     return arguments, named, list(inputs.values())
 
 
-def _titles(outputs: _Named) -> List[str]:
+def _titles(outputs: _Named) -> list[str]:
     """Names of an output's tensors: `loss` for its one number, `output.PATH` for the others."""
     numbers = [path for path, each in outputs if each.dim() == 0]
     if len(numbers) > 1:

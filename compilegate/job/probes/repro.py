@@ -1,4 +1,4 @@
-"""Parts of a captured graph, and a script that shows what one of them computes, with torch alone."""
+"""Parts of a captured graph, and scripts that show what one computes, with torch alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import torch
 from torch import fx
@@ -42,16 +42,16 @@ class Operation(NamedTuple):
     args: Any
     kwargs: Any
     name: str
-    place: Tuple[str, str]  # path and class of its module
+    place: tuple[str, str]  # path and class of its module
 
 
 def operations_of(
     graph: fx.GraphModule, names: Mapping[str, str]
-) -> Tuple[List[Operation], Dict[str, torch.Tensor]]:
+) -> tuple[list[Operation], dict[str, torch.Tensor]]:
     """A captured graph in a form that can be pickled, and its constants, which become inputs.
     `names` renames nodes. Raises ObstacleError."""
-    found: List[Operation] = []
-    constants: Dict[str, torch.Tensor] = {}
+    found: list[Operation] = []
+    constants: dict[str, torch.Tensor] = {}
 
     def named(node: fx.Node) -> Any:
         return _Name(names.get(node.name, node.name))
@@ -78,7 +78,7 @@ def operations_of(
 def graph_of(operations: Sequence[Operation]) -> fx.Graph:
     """The graph that operations were taken from, inputs first."""
     graph = fx.Graph()
-    nodes: Dict[str, fx.Node] = {}
+    nodes: dict[str, fx.Node] = {}
 
     def node_of(value: Any) -> Any:
         return nodes[value.text] if isinstance(value, _Name) else value
@@ -123,7 +123,7 @@ def _function_of(path: str) -> Any:
     return getattr(owner, name)
 
 
-def _place(node: fx.Node) -> Tuple[str, str]:
+def _place(node: fx.Node) -> tuple[str, str]:
     """Path and class of the innermost module that the node was captured in; empty without one."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     if not stack:
@@ -140,18 +140,18 @@ def module_path(path: str) -> str:
     return re.sub(r"^(__self__|_orig_mod|module)(\.|$)", "", path)
 
 
-def steps_of(graph: fx.Graph) -> List[fx.Node]:
+def steps_of(graph: fx.Graph) -> list[fx.Node]:
     """The operations of a graph, in order, without those that switch autocast or gradients."""
     return [each for each in graph.nodes if each.op.startswith("call") and not _switches(each)]
 
 
-def results_of(graph: fx.Graph) -> List[fx.Node]:
+def results_of(graph: fx.Graph) -> list[fx.Node]:
     """The nodes that a graph returns, each once."""
     return list(dict.fromkeys(next(iter(reversed(graph.nodes))).all_input_nodes))
 
 
 def part_of(
-    graph: fx.Graph, first: int, last: int, results: Optional[Sequence[fx.Node]] = None
+    graph: fx.Graph, first: int, last: int, results: Sequence[fx.Node] | None = None
 ) -> fx.Graph:
     """Steps `first` to before `last` as a graph of its own, whose inputs have the names of what
     they use. It returns what the rest uses, or `results`."""
@@ -161,7 +161,7 @@ def part_of(
     used = [*(used for each in own for used in each.all_input_nodes), *results]
     part = fx.Graph()
     made = {each: part.placeholder(each.name) for each in dict.fromkeys(used) if each not in own}
-    switched: List[fx.Node] = []  # those that nothing was computed under yet
+    switched: list[fx.Node] = []  # those that nothing was computed under yet
     for node in graph.nodes:
         if not (_switches(node) or node in own):
             continue
@@ -219,10 +219,10 @@ class Case:
     """A part of a graph, its inputs by name, and the gradients that come back to its outputs."""
 
     part: fx.Graph
-    values: Dict[str, Any]
-    cotangents: Dict[str, torch.Tensor]
+    values: dict[str, Any]
+    cotangents: dict[str, torch.Tensor]
 
-    def wrong(self, how: How) -> Dict[str, Row]:
+    def wrong(self, how: How) -> dict[str, Row]:
         """Run it in float64, eager and compiled: the tensors beyond the limit where eager is exact
         enough to tell."""
         function = fx.GraphModule({}, self.part)
@@ -235,7 +235,7 @@ class Case:
         }
 
     def write(self, how: How, labels: Mapping[str, str], title: str, folder: Path) -> None:
-        """Write the script and its tensors into a folder. `labels` are the model's names of inputs."""
+        """Write the script and its tensors. `labels` are the model's names of inputs."""
         inputs = self._inputs()
         stored = {"inputs": inputs, "cotangents": self.cotangents}
         stored = {
@@ -263,7 +263,7 @@ class Case:
         )
         write_text(folder / REPRO_SCRIPT, script)
 
-    def _inputs(self) -> Dict[str, Any]:
+    def _inputs(self) -> dict[str, Any]:
         """In the order of the part's own."""
         places = [each for each in self.part.nodes if each.op == "placeholder"]
         return {each.name: self.values[each.name] for each in places}

@@ -21,7 +21,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import torch
 from torch import fx
@@ -37,13 +37,7 @@ from compilegate.job.names import (
     DEFAULT_PARITY_LIMITS,
     INDUCTOR_CACHE_VARIABLE,
 )
-from compilegate.job.probes.capture import (
-    Compiled,
-    Copies,
-    ObstacleError,
-    megabytes,
-    with_tensors,
-)
+from compilegate.job.probes.capture import Compiled, Copies, ObstacleError, megabytes, with_tensors
 from compilegate.job.probes.reference import AFTERWARDS, GRADIENT, How, Row, copied
 from compilegate.job.probes.replay import Replay
 from compilegate.job.probes.repro import (
@@ -163,7 +157,7 @@ class Search:
         departs = f"{record.departs} There is no repro: {why}."
         return replace(record, departs=departs, reproduced=None if found is None else False)
 
-    def stop(self) -> Optional[int]:
+    def stop(self) -> int | None:
         """End its process and all that it started; the exit status, None of one that still ran."""
         ended = self._process.poll()
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -181,9 +175,9 @@ class _GraphCall:
     """A call of a graph within a replayed call."""
 
     graph: fx.GraphModule
-    values: Dict[str, Any]
-    cotangents: Dict[str, torch.Tensor]
-    labels: Dict[str, str]  # the module's names of the inputs that are its parameters or buffers
+    values: dict[str, Any]
+    cotangents: dict[str, torch.Tensor]
+    labels: dict[str, str]  # the module's names of the inputs that are its parameters or buffers
 
 
 def hand_over(
@@ -239,14 +233,14 @@ def hand_over(
     torch.save((operations, values, chosen.cotangents, how, settings), work / HANDED_OVER)
 
 
-def _graph_calls(compiled: Compiled, compiler: Compiler) -> List[_GraphCall]:
+def _graph_calls(compiled: Compiled, compiler: Compiler) -> list[_GraphCall]:
     """Replay the last captured call with the graphs in eager mode; what went in and came back."""
-    found: List[_GraphCall] = []
+    found: list[_GraphCall] = []
     module = unwrapped(compiled.module)
     own = {id(each): name for name, each in module.named_buffers()}
     own.update((id(each), name) for name, each in module.named_parameters())
 
-    def watch(graph: Any, run: Any, arguments: Tuple[Any, ...]) -> Any:
+    def watch(graph: Any, run: Any, arguments: tuple[Any, ...]) -> Any:
         names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
         copies = Copies()
         values = {
@@ -268,7 +262,7 @@ def _graph_calls(compiled: Compiled, compiler: Compiler) -> List[_GraphCall]:
     return found
 
 
-def _keep(cotangents: Dict[str, torch.Tensor], name: str, gradient: Optional[torch.Tensor]) -> None:
+def _keep(cotangents: dict[str, torch.Tensor], name: str, gradient: torch.Tensor | None) -> None:
     if gradient is not None:
         cotangents[name] = gradient.detach().clone()
 
@@ -293,12 +287,12 @@ class _Finder:
     """Compiles parts of a graph, one after the other."""
 
     graph: fx.Graph
-    values: Dict[str, Any]  # its inputs by name
-    cotangents: Dict[str, torch.Tensor]  # the gradients that come back to what it computes, by name
+    values: dict[str, Any]  # its inputs by name
+    cotangents: dict[str, torch.Tensor]  # the gradients that come back to what it computes, by name
     how: How
     folder: Path
-    labels: Dict[str, str]  # the module's names of inputs
-    parameters: Set[str]
+    labels: dict[str, str]  # the module's names of inputs
+    parameters: set[str]
     """The inputs whose gradients were wrong in the job, where its outputs were right."""
     least: float  # a part whose error is smaller does not show the defect
     seconds: float  # no part is tried any longer once this process has used so much of a processor
@@ -306,9 +300,9 @@ class _Finder:
     def __post_init__(self) -> None:
         self._steps = steps_of(self.graph)
         self._job = os.getppid()
-        self._tried: Dict[Tuple[int, int], bool] = {}
-        self._best: Optional[Found] = None
-        self._wanting: Set[str] = set()  # the values within that gradients come back to
+        self._tried: dict[tuple[int, int], bool] = {}
+        self._best: Found | None = None
+        self._wanting: set[str] = set()  # the values within that gradients come back to
 
     def run(self) -> None:
         """Find the smallest part that can be found."""
@@ -347,7 +341,7 @@ class _Finder:
         }
         self.cotangents = {**found, **self.cotangents}
 
-    def _run(self, last: int, results: Sequence[fx.Node]) -> Dict[str, Any]:
+    def _run(self, last: int, results: Sequence[fx.Node]) -> dict[str, Any]:
         """What the steps before `last` compute in eager mode of these, by name."""
         part = part_of(self.graph, 0, last, results)
         torch.manual_seed(0)
@@ -357,7 +351,7 @@ class _Finder:
             found = fx.GraphModule({}, part)(*arguments)
         return dict(zip((each.name for each in results), found))
 
-    def _case(self, first: int, last: int) -> Optional[Case]:
+    def _case(self, first: int, last: int) -> Case | None:
         """A part with its inputs as they are where it begins; None where these are not of a
         function's kind."""
         part = part_of(self.graph, first, last)
@@ -408,7 +402,7 @@ class _Finder:
         self._say(finished=False)
         return True
 
-    def _guesses(self) -> List[Tuple[int, int]]:
+    def _guesses(self) -> list[tuple[int, int]]:
         """Likely parts, small ones first: beginnings where outputs are wrong, else those around the
         last step that uses a parameter whose gradient is wrong."""
         reaches = [2**power for power in range(len(self._steps).bit_length())]

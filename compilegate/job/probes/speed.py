@@ -14,7 +14,7 @@ import inspect
 import math
 import time
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -50,7 +50,7 @@ _RATE = 1e-6
 WARM_UP_SHARE = 0.1  # the share of its time for a warm-up round of the captured steps on both sides
 
 
-def seconds_allowed(declared: Optional[float], train_seconds: float) -> float:
+def seconds_allowed(declared: float | None, train_seconds: float) -> float:
     """How long the probe may take after a training of `train_seconds`; zero is not at all."""
     return min(SHARE_OF_TRAINING * train_seconds, MOST_SECONDS) if declared is None else declared
 
@@ -62,7 +62,7 @@ class Side:
     compiler: str
     batch_size: int  # what each process takes in a step
     precision: str = "fp32"  # fp32, bf16 or fp16
-    padding: Optional[str] = None
+    padding: str | None = None
     """How texts of different lengths come into batches; None is as the other one does it."""
 
 
@@ -79,7 +79,7 @@ def probe_speed(
     world: World = ALONE,
     block_seconds: float = BLOCK_SECONDS,
     most_pairs: int = MOST_PAIRS,
-) -> Tuple[PairedSpeedRecord, Optional[PairedBlocks]]:
+) -> tuple[PairedSpeedRecord, PairedBlocks | None]:
     """Time the captured steps as this job takes them, and in turns as its baseline would.
 
     `optimizers` are those that stepped in training. `seconds` bound all of it but the blocks under
@@ -88,7 +88,7 @@ def probe_speed(
     """
     began = time.perf_counter()
 
-    def measured() -> Tuple[int, PairedBlocks]:
+    def measured() -> tuple[int, PairedBlocks]:
         _require_steps_here(compiler, optimizers, baseline, world)
         recent = [each.with_calls_back() for each in compiled]
         steps = _captured_steps(recent)
@@ -173,7 +173,7 @@ def _captured_steps(compiled: Sequence[Compiled]) -> _Steps:
     return found
 
 
-def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> List[List[_Again]]:
+def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> list[list[_Again]]:
     """The same steps uncompiled, with the baseline's batch size and precision. Raises ObstacleError
     where they cannot be made of what was captured."""
     if None not in (candidate.padding, baseline.padding) and candidate.padding != baseline.padding:
@@ -215,7 +215,7 @@ def _under(theirs: str, call: Call, ours: str) -> Call:
 
 
 def _with_batch(call: Call, old: int, new: int) -> Call:
-    """The call with batches of another size: tensors with `old` rows are cut to `new`, or repeated."""
+    """The call with batches of another size: tensors of `old` rows are cut or repeated."""
     inputs = tensors_in([call.arguments, call.named])
     if not any(each.dim() and each.shape[0] == old for each in inputs):
         raise ObstacleError(
@@ -253,7 +253,7 @@ class _Again:
         self._function, self._call = function, call
         self.inputs = tensors_in([call.arguments, call.named])
         self._old, self._new = old, new
-        self._gradients: Optional[Dict[str, torch.Tensor]] = None
+        self._gradients: dict[str, torch.Tensor] | None = None
         """Those of its outputs, in their shapes; None before its first time."""
 
     def __call__(self) -> None:
@@ -304,7 +304,7 @@ class _Timer:
         self,
         state: PreservedState,
         optimizers: Sequence[torch.optim.Optimizer],
-        sides: List[List[List[_Again]]],
+        sides: list[list[list[_Again]]],
         ends: float,
         seconds: float,
     ) -> None:
@@ -349,7 +349,7 @@ class _Timer:
             elif device.type != "cpu" and hasattr(getattr(torch, device.type, None), "synchronize"):
                 getattr(torch, device.type).synchronize()
 
-    def _planned(self, block_seconds: float) -> Tuple[int, int, float]:
+    def _planned(self, block_seconds: float) -> tuple[int, int, float]:
         """Warm up both sides, and plan the longest blocks of which `LEAST_PAIRS` pairs fit: steps
         of a block, untimed steps before it, and seconds of a pair. Raises ObstacleError where there
         is no time for them."""
@@ -360,7 +360,7 @@ class _Timer:
         self._require(LEAST_PAIRS * quickest, 2 * LEAST_PAIRS * quickest)
         rounds = max(1, int(WARM_UP_SHARE * self._seconds / quickest / 2))
         self._sides = [side[:rounds] for side in self._sides]
-        times: List[float] = []
+        times: list[float] = []
         for number, side in enumerate(self._sides):
             self._begin()
             self._take(number, len(side))
@@ -398,13 +398,13 @@ class _Timer:
                 f"{used + needed:.2g} s or more; train longer, or set gate.speed_probe_seconds"
             )
 
-    def timed(self, block_seconds: float, most_pairs: int, seed: int) -> Tuple[int, PairedBlocks]:
+    def timed(self, block_seconds: float, most_pairs: int, seed: int) -> tuple[int, PairedBlocks]:
         """Time pairs of blocks until there are enough or the time is over; and the steps of a
         block."""
         count, lead_in, pair_seconds = self._planned(block_seconds)
         chance = np.random.default_rng(seed)
-        first: List[bool] = []
-        seconds: List[List[float]] = []
+        first: list[bool] = []
+        seconds: list[list[float]] = []
         while len(seconds) < LEAST_PAIRS or (
             len(seconds) < most_pairs and self._left() >= 2 * pair_seconds
         ):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import deque
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Callable, Iterator, Sequence
 
 import torch
 
@@ -50,17 +50,17 @@ class PreservedState:
         self._optimizers = list(optimizers)
         self._inputs = inputs
         self._parameters = parameters
-        self._originals: Dict[int, torch.Tensor] = {}
-        self._copies: List[Tuple[torch.Tensor, torch.Tensor]] = []
-        self._structures: List[_Restore] = []
+        self._originals: dict[int, torch.Tensor] = {}
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._structures: list[_Restore] = []
 
     @property
-    def devices(self) -> List[torch.device]:
+    def devices(self) -> list[torch.device]:
         """Where the tensors are."""
         return list(dict.fromkeys(each.device for each in self._originals.values()))
 
     @property
-    def leaves(self) -> List[torch.Tensor]:
+    def leaves(self) -> list[torch.Tensor]:
         """Every tensor to which a backward pass may bring a gradient, each once."""
         return [each for each in self._originals.values() if each.is_leaf and each.requires_grad]
 
@@ -70,7 +70,7 @@ class PreservedState:
                 surroundings.callback(hooks.update, dict(hooks))
                 surroundings.callback(hooks.clear)
                 hooks.clear()
-            seen: Set[int] = set()
+            seen: set[int] = set()
             for each in [*self._modules, *self._optimizers]:
                 self._keep(vars(each), seen)
             self._keep(self._inputs, seen)
@@ -106,7 +106,7 @@ class PreservedState:
             self._parameters = True
             self._copy()
 
-    def _keep(self, value: Any, seen: Set[int]) -> None:
+    def _keep(self, value: Any, seen: set[int]) -> None:
         """Collect the tensors and generators of a nest, and how its containers are restored."""
         if isinstance(value, torch.Tensor):
             self._originals[id(value)] = value
@@ -199,7 +199,7 @@ def _restoring_container(value: Any) -> _Restore:
     return restore
 
 
-def _step_hooks(optimizers: Sequence[torch.optim.Optimizer]) -> List[Dict[Any, Any]]:
+def _step_hooks(optimizers: Sequence[torch.optim.Optimizer]) -> list[dict[Any, Any]]:
     """Torch before 2.0 has none for all optimizers, and before 1.14 none at all."""
     module = sys.modules[torch.optim.Optimizer.__module__]  # torch.optim deletes its name
     places = [

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import defaultdict
-from typing import Any, DefaultDict, Dict, List, Sequence, Set, Tuple
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Events:
     """The events of a torch.profiler that has ended, `profiler.events()`, step by step."""
 
     def __init__(self, events: Sequence[Any]) -> None:
-        self._parts: Dict[int, str] = {}
+        self._parts: dict[int, str] = {}
         known = [each for each in events if each.name != "[memory]"]
         self._host = [each for each in known if each.device_type.name == "CPU"]
         names = {each.name for each in self._host}  # which its shadows on a device have, too
@@ -40,9 +40,9 @@ class Events:
         self.count = len(self._steps)
         self._calls = [each for each in self._host if not each.name.startswith(_MARKS)]
 
-    def operators(self) -> Tuple[Operator, ...]:
+    def operators(self) -> tuple[Operator, ...]:
         """The calls of a typical step, by part and name; those that take most first."""
-        taken: DefaultDict[Tuple[Part, str], Any] = defaultdict(lambda: np.zeros((3, self.count)))
+        taken: defaultdict[tuple[Part, str], Any] = defaultdict(lambda: np.zeros((3, self.count)))
         for number, part, each in self._called():
             kernels = sum(kernel.duration for kernel in each.kernels)
             own = max(each.self_cpu_time_total, 0.0)
@@ -54,13 +54,13 @@ class Events:
         found.sort(key=lambda each: -(each.seconds + each.device_seconds))
         return tuple(found[:MOST_OPERATORS])
 
-    def shapes(self) -> Tuple[int, ...]:
+    def shapes(self) -> tuple[int, ...]:
         """The number of each step's shapes."""
-        called: List[Set[Tuple[str, str]]] = [set() for _ in self._steps]
+        called: list[set[tuple[str, str]]] = [set() for _ in self._steps]
         for number, part, each in self._called():
             if part == COMPUTING and _SHAPED.search(each.name):
                 called[number].add((each.name, str(each.input_shapes)))
-        numbers: Dict[Any, int] = {}
+        numbers: dict[Any, int] = {}
         return tuple(numbers.setdefault(frozenset(each), len(numbers)) for each in called)
 
     def time(self) -> ProfiledTime:
@@ -76,7 +76,7 @@ class Events:
         typical["outside"] = sorted(each["outside"] for each in steps)[(len(steps) - 1) // 4]
         return ProfiledTime(**{name: taken / 1e6 for name, taken in typical.items()})
 
-    def _divided(self, begin: float, end: float) -> Dict[str, float]:
+    def _divided(self, begin: float, end: float) -> dict[str, float]:
         """Microseconds, by the fields of ProfiledTime."""
 
         def when(events: Sequence[Any], *parts: str) -> Any:
@@ -112,9 +112,9 @@ class Events:
         }
         return {"seconds": end - begin, **{name: float(it.sum()) for name, it in masks.items()}}
 
-    def _called(self) -> List[Tuple[int, Part, Any]]:
+    def _called(self) -> list[tuple[int, Part, Any]]:
         """Each call of an operator that began in a step: that one's number, its part, itself."""
-        found: List[Tuple[int, Part, Any]] = []
+        found: list[tuple[int, Part, Any]] = []
         starts = [begin for begin, _ in self._steps]
         for each in self._calls:
             at, start = self._part(each), each.time_range.start

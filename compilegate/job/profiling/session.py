@@ -10,7 +10,7 @@ import statistics
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
@@ -84,10 +84,10 @@ class Session:
         self._optimizer: Any = None
         self.over = False  # the profile is written
         self.quiet = False  # nothing need be said at the program's end
-        self.arm: Optional[str] = None
+        self.arm: str | None = None
         self.compiler = "eager"
-        self.batch_size: Optional[int] = None
-        self.padding: Optional[PaddingRecord] = None
+        self.batch_size: int | None = None
+        self.padding: PaddingRecord | None = None
 
     def start(self) -> None:
         """Listen to loaders and to the first optimizer, whose update ends the step of a program
@@ -222,7 +222,7 @@ def _least_seconds() -> float:
     return float(statistics.median(each.self_cpu_time_total for each in added)) / 1e6
 
 
-_session: Optional[Session] = None
+_session: Session | None = None
 
 
 def current() -> Session:

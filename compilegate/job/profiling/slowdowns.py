@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections import Counter
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, Sequence
 
 from compilegate.job.profiling.record import Place
 
@@ -31,7 +31,7 @@ def changing(shapes: Sequence[Any]) -> int:
     return len(new) if len(new) > MOST_STEADY_SHAPES or (len(new) > 2 and late > 1) else 0
 
 
-def asked_each_step(asked: Iterable[Tuple[str, int]], steps: int) -> Tuple[float, Tuple[str, ...]]:
+def asked_each_step(asked: Iterable[tuple[str, int]], steps: int) -> tuple[float, tuple[str, ...]]:
     """How often each of the steps asked for a value, and in which lines. `asked` are all lines."""
     each_step = [(line, count) for line, count in asked if count >= steps]
     count = sum(count for _, count in each_step) / max(steps, 1)
@@ -43,7 +43,7 @@ class SynchronisationWatch:
     imported."""
 
     def __init__(self) -> None:
-        self._originals: Dict[str, Any] = {}
+        self._originals: dict[str, Any] = {}
         self.counts: Counter[str] = Counter()  # by line
         self._inside = False
 
@@ -85,7 +85,7 @@ class SynchronisationWatch:
         return asked if dynamo is None else dynamo.disable(asked)
 
 
-def _line_of(frame: Any) -> Optional[str]:
+def _line_of(frame: Any) -> str | None:
     """The nearest line of the program itself; None where the job or an optimizer asks."""
     while frame is not None:
         file = frame.f_code.co_filename
@@ -121,7 +121,7 @@ class GraphLog(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
-        self._found: Counter[Tuple[str, str, str]] = Counter()
+        self._found: Counter[tuple[str, str, str]] = Counter()
 
     def listen(self) -> None:
         for name in (_BREAKS, _RECOMPILES):
@@ -150,14 +150,14 @@ class GraphLog(logging.Handler):
         self._found[record.name, where, reason] += 1
 
     @property
-    def breaks(self) -> Tuple[Place, ...]:
+    def breaks(self) -> tuple[Place, ...]:
         return self._listed(_BREAKS)
 
     @property
-    def recompilations(self) -> Tuple[Place, ...]:
+    def recompilations(self) -> tuple[Place, ...]:
         return self._listed(_RECOMPILES)
 
-    def _listed(self, logger: str) -> Tuple[Place, ...]:
+    def _listed(self, logger: str) -> tuple[Place, ...]:
         """Most frequent first."""
         found = self._found.most_common()
         places = [Place(where, count, why) for (name, where, why), count in found if name == logger]

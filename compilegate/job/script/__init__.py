@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from compilegate.job.errors import CompilegateError, CompilerError, InputError
 from compilegate.job.script.job import Job
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_started: Optional[Job] = None
+_started: Job | None = None
 
 
 def start(
     *,
-    seed: Optional[int] = None,
-    batch_size: Optional[int] = None,
-    learning_rate: Optional[float] = None,
-    precision: Optional[str] = None,
-    log_every: Optional[int] = None,
+    seed: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    precision: str | None = None,
+    log_every: int | None = None,
     shapes: int = 1,
-    told: Optional[Told] = None,
+    told: Told | None = None,
 ) -> Job:
     """Start the job of this process. No random generator is seeded: an arm's process was seeded
     before its script's first line.

@@ -11,7 +11,7 @@ import sys
 import time
 import types
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Mapping
 
 import torch
 from torch.nn import Module
@@ -23,12 +23,7 @@ from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompileCacheRecord, Scalar
 from compilegate.job.machine.accelerators import CUDA, HOST, place_of, require_gpus, this_machine
 from compilegate.job.machine.distribution import is_sharded, mean_loss, take_own_gpu
-from compilegate.job.machine.numerics import (
-    AUTOCAST,
-    Generators,
-    observed_precision,
-    precision_now,
-)
+from compilegate.job.machine.numerics import AUTOCAST, Generators, observed_precision, precision_now
 from compilegate.job.machine.world import World, unwrapped
 from compilegate.job.names import EVALUATION_PLACES
 from compilegate.job.probes.capture import (
@@ -57,7 +52,7 @@ class Dispatch:
     evaluation would be another graph. Keeps the first calls for the probes."""
 
     def __init__(
-        self, part: Compiled, course: Course, *, keeps: int, traced: Optional[Autocast]
+        self, part: Compiled, course: Course, *, keeps: int, traced: Autocast | None
     ) -> None:
         """`keeps`: for how many steps, the first that have any, the probes want the calls.
         `traced`: whole steps are traced, with their forward pass under this on the host."""
@@ -66,13 +61,13 @@ class Dispatch:
         self.__wrapped__ = part.eager  # whoever reads a forward pass's signature finds it
         self.keeps = keeps > 0  # whether the probes still ask for calls
         self.is_sharded = False  # parameters are divided among processes: one cannot replay it
-        self.batch_size: Optional[int] = None  # the length of the first tensor in its first call
+        self.batch_size: int | None = None  # the length of the first tensor in its first call
         self.compiled_calls = 0
         self.ungraded_calls = 0  # within steps, without gradients: these are not compiled
-        self.evaluated: Optional[Tuple[torch.device, str]] = None  # by its last call outside steps
-        self.precision: Optional[str] = None  # of its first call in a step, where that shows
+        self.evaluated: tuple[torch.device, str] | None = None  # by its last call outside steps
+        self.precision: str | None = None  # of its first call in a step, where that shows
         self.under_autocast = False  # whether autocast around the call made it so
-        self.left_out: Optional[str] = None  # why calls were not kept, in a sentence
+        self.left_out: str | None = None  # why calls were not kept, in a sentence
         self._traced = traced
         self._course = course
         self._steps_to_keep, self._steps_kept = keeps, 0
@@ -83,19 +78,19 @@ class Dispatch:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if arguments and arguments[0] is self.part.module:
             arguments = arguments[1:]  # made a method of it, as by Accelerate's unwrap_model
-        trains: Optional[bool] = self._before(arguments, named)
+        trains: bool | None = self._before(arguments, named)
         if trains is None:  # nothing is observed any more
             trains = torch.is_grad_enabled()
         if not trains:
             return self.part.eager(*arguments, **named)
-        call: Optional[Call] = self._kept(arguments, named) if self.keeps else None
+        call: Call | None = self._kept(arguments, named) if self.keeps else None
         output = self.part.compiled(*arguments, **named)
         if call is not None or self.compiled_calls == 1:
             self._after(call, output)
         return output
 
     @harmless
-    def _before(self, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> bool:
+    def _before(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
         """A call is about to be made; returns whether it is one of the training."""
         course = self._course
         if not course.in_step:
@@ -133,7 +128,7 @@ class Dispatch:
         return self._evaluates
 
     @harmless
-    def _kept(self, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Optional[Call]:
+    def _kept(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call | None:
         """The call, where it is kept; of a traced one the inputs as they are, since copying would
         be traced."""
         step, part = self._course.step, self.part
@@ -167,7 +162,7 @@ class Dispatch:
         return True
 
     @harmless
-    def _after(self, call: Optional[Call], output: Any) -> None:
+    def _after(self, call: Call | None, output: Any) -> None:
         """A call was made, which is the first one or is kept."""
         if self.compiled_calls == 1:
             self.precision, self.under_autocast = observed_precision(
@@ -196,7 +191,7 @@ class Dispatch:
         self.part.calls = [set_aside(each) for each in calls]
 
     # A copy of the module, as of an average of its weights, is a module as the script wrote it.
-    def __deepcopy__(self, memo: Dict[int, Any]) -> Callable[..., Any]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
         return _method_of(memo.get(id(self.part.module), self.part.module))
 
     def __reduce__(self) -> Any:
@@ -218,15 +213,15 @@ class Compilation:
         self.world = self.compiler.world(launched)
         if not told.alone:
             self.compiler.seed(told.seed, self.world)
-        self.dispatches: List[Dispatch] = []
+        self.dispatches: list[Dispatch] = []
         self.seconds = 0.0  # before the first step: the compiler was loaded, and its cache
-        self.cache: Optional[CompileCache] = None
-        self.optimizers: List[torch.optim.Optimizer] = []  # as they first stepped within a step
-        self.graph_log: Optional[GraphLog] = None  # None where nothing is captured
+        self.cache: CompileCache | None = None
+        self.optimizers: list[torch.optim.Optimizer] = []  # as they first stepped within a step
+        self.graph_log: GraphLog | None = None  # None where nothing is captured
         self._note_optimizers()
 
     @property
-    def parts(self) -> List[Compiled]:
+    def parts(self) -> list[Compiled]:
         return [each.part for each in self.dispatches]
 
     @property
@@ -272,7 +267,7 @@ class Compilation:
             on_host = told_host or not stands_in or self.place == HOST
         return HOST_EVALUATES if on_host else ACCELERATOR_EVALUATES
 
-    def observed_evaluation(self) -> Optional[Tuple[str, str]]:
+    def observed_evaluation(self) -> tuple[str, str] | None:
         """Where a compiled module was last called outside of the steps, and in which precision."""
         seen = [each.evaluated for each in self.dispatches if each.evaluated is not None]
         return (self.evaluation_place(seen[-1][0]), seen[-1][1]) if seen else None
@@ -285,10 +280,10 @@ class Compilation:
     def compile(
         self,
         function: Any,
-        holder: Optional[Module],
+        holder: Module | None,
         *,
         keeps: int,
-        graph: Optional[Mapping[str, Scalar]],
+        graph: Mapping[str, Scalar] | None,
     ) -> Any:
         """See `Job.compile`. `keeps`: of how many steps the probes will ask for the calls."""
         if isinstance(function, Module):
@@ -317,7 +312,7 @@ class Compilation:
         function: Callable[..., Any],
         module: Module,
         keeps: int,
-        graph: Optional[Mapping[str, Scalar]],
+        graph: Mapping[str, Scalar] | None,
     ) -> Dispatch:
         began = time.perf_counter()
         whole_steps = self.compiler.compiles_whole_steps
@@ -355,13 +350,13 @@ class Compilation:
             return model
         return torch.nn.parallel.DistributedDataParallel(model, **options)
 
-    def ready(self, *, over: bool = False) -> List[Dispatch]:
+    def ready(self, *, over: bool = False) -> list[Dispatch]:
         """The functions whose calls wait for the first probe: those of enough steps, or all at the
         end."""
         waiting = [each for each in self.dispatches if each.keeps]
         return [each for each in waiting if each.has_kept_enough or (over and each.part.calls)]
 
-    def uncalled(self) -> List[str]:
+    def uncalled(self) -> list[str]:
         """For each compiled function that no training step called, what to do."""
         return [
             f"{each.part.name} was given to job.compile() and never called within a training step; "
@@ -404,7 +399,7 @@ class Compilation:
 
     def keep_compiled(
         self, compile_seconds: float, first_step_seconds: float
-    ) -> Optional[CompileCacheRecord]:
+    ) -> CompileCacheRecord | None:
         """Leave what was compiled for the next job, now that everything has succeeded."""
         if self.cache is None:
             return None
@@ -412,8 +407,8 @@ class Compilation:
         return self.cache.keep(self.compiler.cache_lookups(), origin)
 
     def _loaded_cache(
-        self, module: Module, graph: Optional[Mapping[str, Scalar]]
-    ) -> Optional[CompileCache]:
+        self, module: Module, graph: Mapping[str, Scalar] | None
+    ) -> CompileCache | None:
         told = self._told
         if told.compile_cache is None or not told.compile_cache_megabytes:
             return None
@@ -428,11 +423,11 @@ class Compilation:
         cache.load()
         return cache
 
-    def _graph(self, module: Module, graph: Optional[Mapping[str, Scalar]]) -> Dict[str, Scalar]:
+    def _graph(self, module: Module, graph: Mapping[str, Scalar] | None) -> dict[str, Scalar]:
         """What decides the compiled graph, for the compile cache's key. The seed does not."""
         told = self._told
         options = {name: str(value) for name, value in told.options.items()}
-        found: Dict[str, Scalar] = {"compiler": told.compiler, **options}
+        found: dict[str, Scalar] = {"compiler": told.compiler, **options}
         if graph is not None:
             return {**found, **graph}
         shapes = [
@@ -510,7 +505,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _settle(module: Module, named: Dict[str, Any]) -> None:
+def _settle(module: Module, named: dict[str, Any]) -> None:
     """Set the `problem_type` that transformers' classifiers derive from their first labels: setting
     it in the first step would recompile the second."""
     config: Any = getattr(module, "config", None)
@@ -524,7 +519,7 @@ def _settle(module: Module, named: Dict[str, Any]) -> None:
     config.problem_type = "regression" if config.num_labels == 1 else several
 
 
-def _tensors_in(value: Any) -> List[torch.Tensor]:
+def _tensors_in(value: Any) -> list[torch.Tensor]:
     return [each for each in tree_flatten(value)[0] if isinstance(each, torch.Tensor)]
 
 

@@ -16,13 +16,9 @@ from typing import (
     Any,
     Callable,
     ContextManager,
-    Dict,
     Iterable,
-    List,
     Mapping,
-    Optional,
     Sequence,
-    Tuple,
     TypeVar,
 )
 
@@ -78,33 +74,33 @@ _Number = TypeVar("_Number", int, float)
 class Job:
     """One training job: one arm, one seed. A process has one; `compilegate.job.start` makes it."""
 
-    def __init__(self, told: Told, *, log_every: Optional[int] = None, shapes: int = 1) -> None:
+    def __init__(self, told: Told, *, log_every: int | None = None, shapes: int = 1) -> None:
         """`log_every` and `shapes` as `start` has them."""
         self.told = told = _profiled(told) if os.environ.get(names.PROFILE_VARIABLE) else told
         self._launched = world_of(os.environ)
-        self._notes: List[str] = []
+        self._notes: list[str] = []
         self.failures = Failures(self.note)
         self._course = Course(
             self, log_every=log_every or LOG_EVERY, shapes=shapes, started=_started()
         )
-        self._compilation: Optional[Compilation] = None
+        self._compilation: Compilation | None = None
         self._framework: Any = None
         self._probes = Probes(told)
         self._probes_wait = True  # whether something may follow a step
         # After which step all processes end, since the arithmetic is wrong; -1: after none.
-        self._ends_after: Optional[int] = None  # None: that is open
+        self._ends_after: int | None = None  # None: that is open
         self._steps_an_epoch = 0  # the loader's length, where that shows
-        self._own_batch_size: Optional[int] = None  # the loader's, if not what the job was told
+        self._own_batch_size: int | None = None  # the loader's, if not what the job was told
         self._accumulate = 1
         self._on_accelerator = False  # whether torch was seen to compute where it should
-        self._evaluation: Optional[Tuple[str, str]] = None  # place and precision, by the script
-        self._settings: Dict[str, Scalar] = {}
+        self._evaluation: tuple[str, str] | None = None  # place and precision, by the script
+        self._settings: dict[str, Scalar] = {}
         self._rows, self._rows_at_step = ExampleRows(), -1
-        self._metrics: Dict[str, float] = {}
+        self._metrics: dict[str, float] = {}
         self._trained = TrainedRows()
         self._evaluated: State = {}
-        self._model_digest: Optional[str] = None
-        self._padding: Optional[PaddingRecord] = None
+        self._model_digest: str | None = None
+        self._padding: PaddingRecord | None = None
         self._ended = time.time()
         self._finished = False
         if os.environ.get(names.MACHINE_VARIABLE):
@@ -192,14 +188,14 @@ class Job:
         return self._compiling().compiler.compiles_whole_steps
 
     @property
-    def peak_memory_bytes(self) -> Optional[int]:
+    def peak_memory_bytes(self) -> int | None:
         """The most memory that the steps held so far; None where nobody counts it."""
         return self._probes.peak_memory(self._compiling())[0]
 
     # What it compiles.
 
     def compile(
-        self, function: Any, module: Any = None, *, graph: Optional[Mapping[str, Scalar]] = None
+        self, function: Any, module: Any = None, *, graph: Mapping[str, Scalar] | None = None
     ) -> Any:
         """Compile a model, or any function that returns a loss or outputs, as the arm says.
 
@@ -235,7 +231,7 @@ class Job:
     # Its steps.
 
     def steps(
-        self, loader: Optional[Iterable[Any]] = None, *, accumulate: int = 1, ragged: str = "drop"
+        self, loader: Iterable[Any] | None = None, *, accumulate: int = 1, ragged: str = "drop"
     ) -> LoaderSteps:
         """The loader's batches, each a training step, or `accumulate` of them together; endless
         without a loader. Where steps are traced (XLA), batches come on the device.
@@ -260,7 +256,7 @@ class Job:
         return LoaderSteps(loader, self, self._course, accumulate=accumulate, drops=drops)
 
     def step(
-        self, take: Optional[Callable[[], Any]] = None, update: Optional[Callable[[], Any]] = None
+        self, take: Callable[[], Any] | None = None, update: Callable[[], Any] | None = None
     ) -> Any:
         """``with job.step():`` a training step; or ``job.step(function)``, which returns the
         function's result: a loss becomes the step's.
@@ -289,7 +285,7 @@ class Job:
         """The step that `begin_step` began ends."""
         self._course.end()
 
-    def loop(self, *, accumulate: int = 1, batch_size: Optional[int] = None) -> Course:
+    def loop(self, *, accumulate: int = 1, batch_size: int | None = None) -> Course:
         """The steps of a framework's loop, for callbacks. A process takes `batch_size` at once,
         `accumulate` times before the weights change."""
         self._accumulate = accumulate
@@ -305,7 +301,7 @@ class Job:
         """Set the loss of this step, a tensor or a number, where `backward` is not called on it."""
         self._course.say_loss(value)
 
-    def latest_loss(self) -> Optional[float]:
+    def latest_loss(self) -> float | None:
         """The last loss that is known without waiting for a device. Raises NonFiniteLossError."""
         return self._course.losses.latest
 
@@ -313,14 +309,12 @@ class Job:
         """Those of all steps; waits for them. Raises NonFiniteLossError."""
         return self._course.losses.values()
 
-    def checkpoint(self) -> ContextManager[Dict[str, Any]]:
+    def checkpoint(self) -> ContextManager[dict[str, Any]]:
         """``with job.checkpoint() as state:`` between two steps: write a checkpoint that holds
         `state`, a JSON object, for `resume`. Raises NonFiniteLossError."""
         return self._course.checkpoint()
 
-    def resume(
-        self, state: Optional[Mapping[str, Any]] = None, *, ignored: Optional[str] = None
-    ) -> None:
+    def resume(self, state: Mapping[str, Any] | None = None, *, ignored: str | None = None) -> None:
         """Go on from a checkpoint, before the first step: `state` from `checkpoint`, or None, of
         which `ignored` says why. Raises InputError."""
         self._course.go_on_from(state, ignored)
@@ -467,7 +461,7 @@ class Job:
             )
         self._write_evidence()
 
-    def fail(self, error: Optional[BaseException] = None) -> bool:
+    def fail(self, error: BaseException | None = None) -> bool:
         """End a failing job: its loaded cache is discarded. Where failures are recorded and `error`
         is its arm's, write that as evidence; returns whether. Of torchrun's processes the
         supervisor records the first that fails."""
@@ -509,7 +503,7 @@ class Job:
         return self._compilation
 
     @property
-    def _dispatches(self) -> List[Dispatch]:
+    def _dispatches(self) -> list[Dispatch]:
         return [] if self._compilation is None else self._compilation.dispatches
 
     def clock(self) -> Any:
@@ -660,7 +654,7 @@ class Job:
                     "was not compiled; its calls are part of the steps, and no probe looks at them."
                 )
 
-    def _trained_in(self) -> Tuple[str, bool]:
+    def _trained_in(self) -> tuple[str, bool]:
         """The precision of the steps, or the arm's where it does not show; and whether autocast
         makes it so."""
         called = [each for each in self._dispatches if each.compiled_calls]
@@ -831,9 +825,9 @@ class Job:
         """Batches of a step: one for each process, or for each accelerator of one process."""
         return self.world.size * self.told.replicas
 
-    def _recipe(self, batch_size: int, together: int) -> Dict[str, Scalar]:
+    def _recipe(self, batch_size: int, together: int) -> dict[str, Scalar]:
         precision, autocast = self._trained_in()
-        performed: Dict[str, Scalar] = {
+        performed: dict[str, Scalar] = {
             "batch_size": batch_size,
             "steps": self._course.step,
             "world_size": self._together,
@@ -851,7 +845,7 @@ class Job:
         return {**self.told.recipe, **performed, **self._settings}
 
 
-def _said(value: Optional[_Number], name: str) -> _Number:
+def _said(value: _Number | None, name: str) -> _Number:
     if value is None:
         raise InputError(
             f"the job was not told its {name.replace('_', ' ')}; say job.start({name}=...) for a "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,7 @@ ByProcess = Sequence[Sequence[int]]
 compiled by its end, or its declared shape."""
 
 
-def steady_starts(graphs: ByProcess, shapes: ByProcess) -> List[int]:
+def steady_starts(graphs: ByProcess, shapes: ByProcess) -> list[int]:
     """For each process of a run, the index of its first steady step among all steps.
 
     It lies `WARM_UP_STEPS` after the last step of the process's first half that compiled anything,
@@ -59,7 +59,7 @@ def steady_starts(graphs: ByProcess, shapes: ByProcess) -> List[int]:
     return starts
 
 
-def late_graphs(graphs: ByProcess, shapes: ByProcess) -> List[List[int]]:
+def late_graphs(graphs: ByProcess, shapes: ByProcess) -> list[list[int]]:
     """By process and step, the graphs compiled too late. A declared shape may take as many as the
     first step when it first occurs."""
     found = []
@@ -71,12 +71,12 @@ def late_graphs(graphs: ByProcess, shapes: ByProcess) -> List[List[int]]:
     return found
 
 
-def _first_occurrences(shapes: Sequence[int]) -> List[int]:
+def _first_occurrences(shapes: Sequence[int]) -> list[int]:
     return [list(shapes).index(each) for each in set(shapes)]
 
 
 def compile_seconds(
-    early: Seconds, steady: Seconds, shapes: Tuple[npt.ArrayLike, npt.ArrayLike]
+    early: Seconds, steady: Seconds, shapes: tuple[npt.ArrayLike, npt.ArrayLike]
 ) -> float:
     """Wall-clock seconds that compilation added, loading the compiler included: the early steps'
     excess over the median of steady ones of their shape, or of all."""
@@ -127,12 +127,12 @@ class Measured:
         steady = self.steps.seconds[self._steady]
         return float(batch_size * len(steady) / steady.sum())
 
-    def slow_loader(self) -> List[Hindrance]:
+    def slow_loader(self) -> list[Hindrance]:
         if self._waits < NOTABLE_WAIT:
             return []
         return [Hindrance(LOADER, float(self._steady.sum()), share=self._waits)]
 
-    def notes(self) -> List[str]:
+    def notes(self) -> list[str]:
         found = []
         if self._waits >= NOTABLE_WAIT:
             found.append(
@@ -160,9 +160,9 @@ class Slowdowns:
 
     def __init__(self) -> None:
         self.at = FIRST_LOOK  # after which step `look` is to be called
-        self._watch: Optional[SynchronisationWatch] = None
-        self._asked: List[Tuple[str, int]] = []
-        self._shapes: Dict[str, List[Any]] = {}
+        self._watch: SynchronisationWatch | None = None
+        self._asked: list[tuple[str, int]] = []
+        self._shapes: dict[str, list[Any]] = {}
 
     def look(self) -> None:
         """Begin to watch, or stop."""
@@ -185,19 +185,19 @@ class Slowdowns:
             seen.append(shapes)
 
     def found(
-        self, *, declared_shapes: float, graphs: Optional[GraphLog], compiled_again: bool
-    ) -> List[Hindrance]:
+        self, *, declared_shapes: float, graphs: GraphLog | None, compiled_again: bool
+    ) -> list[Hindrance]:
         """What was seen. `declared_shapes` need no remark, and nor do recompilations unless
         `compiled_again`: graphs came too late."""
         self._stop()
-        found: List[Hindrance] = []
+        found: list[Hindrance] = []
         count, lines = asked_each_step(self._asked, STEPS_LOOKED_AT)
         if lines:
             found.append(Hindrance(SYNCHRONISATION, count, where=lines[:MOST_PLACES]))
         shapes = max(map(changing, self._shapes.values()), default=0)
         if shapes > declared_shapes:
             found.append(Hindrance(SHAPES, shapes))
-        kinds: Dict[str, Any] = {} if graphs is None else {BREAKS: graphs.breaks}
+        kinds: dict[str, Any] = {} if graphs is None else {BREAKS: graphs.breaks}
         if graphs is not None and compiled_again:
             kinds[RECOMPILATIONS] = graphs.recompilations
         for kind, places in kinds.items():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Iterator, Sequence
 
 from compilegate.job import names
 from compilegate.job.errors import one_sentence
@@ -35,13 +35,13 @@ class Probes:
         for_speed = names.DEFAULT_PARITY_STEPS if self._wants_speed else 0
         self.steps_to_keep = told.parity_steps if self._wants_parity else for_speed
         """How many first steps the probes look at; zero where none will run."""
-        self.parity: Optional[ParityRecord] = None
-        self.errors: Optional[ParityErrors] = None
-        self.speed: Optional[PairedSpeedRecord] = None
-        self.blocks: Optional[PairedBlocks] = None
-        self._found: Optional[Parity] = None
-        self._ran: List[Tuple[float, float]] = []
-        self._peak: Optional[int] = 0  # before them; None where it cannot be told from theirs
+        self.parity: ParityRecord | None = None
+        self.errors: ParityErrors | None = None
+        self.speed: PairedSpeedRecord | None = None
+        self.blocks: PairedBlocks | None = None
+        self._found: Parity | None = None
+        self._ran: list[tuple[float, float]] = []
+        self._peak: int | None = 0  # before them; None where it cannot be told from theirs
 
     @property
     def is_wrong(self) -> bool:
@@ -131,9 +131,7 @@ class Probes:
                 world=compilation.world,
             )
 
-    def peak_memory(
-        self, compilation: Optional[Compilation]
-    ) -> Tuple[Optional[int], Optional[str]]:
+    def peak_memory(self, compilation: Compilation | None) -> tuple[int | None, str | None]:
         """The most memory that the training held, and whose; None where nobody counts or probes
         cannot be left out."""
         now, of = _peak_memory(compilation)
@@ -160,7 +158,7 @@ class Probes:
             self._ran.append((began, time.time()))
 
 
-def _peak_memory(compilation: Optional[Compilation]) -> Tuple[Optional[int], Optional[str]]:
+def _peak_memory(compilation: Compilation | None) -> tuple[int | None, str | None]:
     """So far, by who can tell: the compiler, of the device that its steps compute on."""
     if compilation is None:
         return peak_memory(None)

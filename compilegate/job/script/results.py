@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Container, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Container, Dict, Mapping, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ def state_of(module: Module) -> State:
     return {name: (id(each), each._version) for name, each in module.named_parameters()}
 
 
-def save_into(folder: Path, model: Any, *, write: bool = True) -> Optional[str]:
+def save_into(folder: Path, model: Any, *, write: bool = True) -> str | None:
     """Write the model's files and return the sha256 of all of them.
 
     A module becomes `model.safetensors`, with its configuration where it has `save_pretrained`, and
@@ -59,7 +59,7 @@ def save_into(folder: Path, model: Any, *, write: bool = True) -> Optional[str]:
     return folder_digest(folder)
 
 
-def whole_state(model: Any) -> Optional[Dict[str, Any]]:
+def whole_state(model: Any) -> dict[str, Any] | None:
     """The state of a sharded module, whole in the first process's memory; None of any other. All
     processes have to call this."""
     from compilegate.job.machine.distribution import is_sharded  # noqa: PLC0415 - torch
@@ -79,7 +79,7 @@ def whole_state(model: Any) -> Optional[Dict[str, Any]]:
     return dict(get_model_state_dict(model, options=options))
 
 
-def _save_module(folder: Path, model: Module, whole: Optional[Dict[str, Any]]) -> None:
+def _save_module(folder: Path, model: Module, whole: dict[str, Any] | None) -> None:
     try:
         from safetensors import torch as safetensors  # noqa: PLC0415 - perhaps not there
     except ImportError as error:
@@ -108,9 +108,9 @@ def _save_module(folder: Path, model: Module, whole: Optional[Dict[str, Any]]) -
         model.load_state_dict(on_host.state_dict())
 
 
-def save_transformer(folder: Path, model: Any, whole: Optional[Dict[str, Any]] = None) -> None:
+def save_transformer(folder: Path, model: Any, whole: dict[str, Any] | None = None) -> None:
     """Write a model of transformers: its weights as safetensors, and its configuration."""
-    options: Dict[str, Any] = {} if whole is None else {"state_dict": whole}
+    options: dict[str, Any] = {} if whole is None else {"state_dict": whole}
     if "safe_serialization" in _taken_by_save_pretrained(model):  # version 5 has no other format
         options["safe_serialization"] = True
     (model if whole is not None else copied_to_host(model)).save_pretrained(str(folder), **options)
@@ -143,8 +143,8 @@ class ExampleRows:
     """The examples of one evaluation, as the batches come."""
 
     def __init__(self) -> None:
-        self._batches: List[Columns] = []
-        self._slices: List[Columns] = []
+        self._batches: list[Columns] = []
+        self._slices: list[Columns] = []
         self.rows = 0
         self.by_place = False  # ids that are places never say that an evaluation begins again
 
@@ -152,7 +152,7 @@ class ExampleRows:
         self,
         *,
         ids: Any = None,
-        slices: Optional[Mapping[str, Any]] = None,
+        slices: Mapping[str, Any] | None = None,
         inputs: Any = None,
         **columns: Any,
     ) -> None:
@@ -209,11 +209,11 @@ def _wrong(given: str, expected: str) -> InputError:
     return InputError(f"job.examples() was given {given}; expected {expected}")
 
 
-def _joined(batches: List[Columns]) -> Columns:
+def _joined(batches: list[Columns]) -> Columns:
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
-def _latest_beginning(columns: Columns, starts: List[int]) -> int:
+def _latest_beginning(columns: Columns, starts: list[int]) -> int:
     """The row at which the latest evaluation begins: one of `starts`, or 0. An unchanged model
     makes the same of the same examples, so rows that come once more are an evaluation again; rows
     that are all alike show nothing."""
@@ -242,7 +242,7 @@ def examples_of(**columns: Any) -> Examples:
     return rows.examples()
 
 
-def example_metrics(examples: Examples) -> Dict[str, float]:
+def example_metrics(examples: Examples) -> dict[str, float]:
     """One number for each of the model's kind: accuracy and log_loss (nats), rmse, or the mean
     loss."""
     if examples.scores.shape[1]:
@@ -277,7 +277,7 @@ def _completed(given: Columns, rows: int) -> Columns:
     return {"losses": own_losses, **found}
 
 
-def _scores(given: Columns) -> Tuple[FloatArray, FloatArray]:
+def _scores(given: Columns) -> tuple[FloatArray, FloatArray]:
     """(rows, classes) probabilities and their logarithms; rows sum to one in double precision."""
     name = "logits" if "logits" in given else "scores"
     table = given[name].astype(np.float64)

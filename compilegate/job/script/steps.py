@@ -14,15 +14,12 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Callable,
-    Dict,
     Iterator,
     List,
     Mapping,
-    Optional,
     Sequence,
     Tuple,
     TypeVar,
-    Union,
     cast,
 )
 
@@ -47,7 +44,7 @@ class Failures:
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
-        self.broken: Optional[str] = None  # why nothing more is observed of this job
+        self.broken: str | None = None  # why nothing more is observed of this job
 
     @contextmanager
     def aside(self, doing: str) -> Iterator[None]:
@@ -92,8 +89,8 @@ class Clock:
 
     READ_TOGETHER = 256  # events that wait to be read. Each holds a little memory of the driver.
 
-    def __init__(self, device: Optional[torch.device] = None, cuda: Any = None) -> None:
-        """`device` is where the steps compute; None without torch. `cuda` stands in for torch.cuda."""
+    def __init__(self, device: torch.device | None = None, cuda: Any = None) -> None:
+        """`device` is where the steps compute, None without torch; `cuda` replaces torch.cuda."""
         self._device = device
         self._cuda: Any = None
         if device is not None and device.type == "cuda":
@@ -102,9 +99,9 @@ class Clock:
         self._began: Any = None
         self._pauses: _Marks = []  # when each began and ended, in turn
         self._own_waits: _Marks = []
-        self._unread: List[Tuple[Any, Any, _Marks, _Marks]] = []
-        self._seconds: List[float] = []
-        self._waits: List[float] = []
+        self._unread: list[tuple[Any, Any, _Marks, _Marks]] = []
+        self._seconds: list[float] = []
+        self._waits: list[float] = []
 
     def begin(self) -> None:
         """A step begins. One that has not ended was none."""
@@ -129,14 +126,14 @@ class Clock:
         if len(unread) >= 2 * count and (self._cuda is None or unread[count][1].query()):
             self._read(count)
 
-    def seconds(self) -> List[float]:
+    def seconds(self) -> list[float]:
         """Those of each step so far. Waits for steps that still run."""
         if self._cuda is not None:
             self._cuda.synchronize(self._device)
         self._read(len(self._unread))
         return self._seconds
 
-    def waits(self) -> List[float]:
+    def waits(self) -> list[float]:
         """In how many of them each step waited for its batch, and nothing was computed."""
         self.seconds()
         return self._waits
@@ -169,12 +166,12 @@ class Losses:
 
     def __init__(self, log_every: int) -> None:
         self._log_every = log_every
-        self._values: List[float] = []
-        self.current: Union[float, torch.Tensor, None] = None  # of the step under way
+        self._values: list[float] = []
+        self.current: float | torch.Tensor | None = None  # of the step under way
         self._said = False
-        self._waiting: List[torch.Tensor] = []
-        self._arriving: List[Tuple[torch.Tensor, Any]] = []  # on the way, each with its event
-        self.mean: Optional[Callable[[torch.Tensor], torch.Tensor]] = None
+        self._waiting: list[torch.Tensor] = []
+        self._arriving: list[tuple[torch.Tensor, Any]] = []  # on the way, each with its event
+        self.mean: Callable[[torch.Tensor], torch.Tensor] | None = None
         """Makes of a loss the mean of all processes'; None where this one's own counts."""
 
     def saw(self, loss: torch.Tensor) -> None:
@@ -213,12 +210,12 @@ class Losses:
         self.current, self._said = None, False
 
     @property
-    def latest(self) -> Optional[float]:
+    def latest(self) -> float | None:
         """The last one that is known without waiting. Raises NonFiniteLossError."""
         self._take_arrived()
         return self._values[-1] if self._values else None
 
-    def values(self, earlier: Sequence[float] = ()) -> List[float]:
+    def values(self, earlier: Sequence[float] = ()) -> list[float]:
         """Those of each step, after the `earlier` ones of another process; waits for them. Raises
         NonFiniteLossError."""
         self._values[:0] = earlier
@@ -229,7 +226,7 @@ class Losses:
     def __len__(self) -> int:
         return sum(map(len, (self._values, self._waiting, *(each for each, _ in self._arriving))))
 
-    def _known(self, loss: Any) -> Union[float, torch.Tensor]:
+    def _known(self, loss: Any) -> float | torch.Tensor:
         """The value where it is at hand; else the promise of one."""
         kind = loss.device.type if hasattr(loss, "detach") else ""
         if kind in ("", "cpu"):
@@ -280,7 +277,7 @@ def _require_finite(loss: float, step: int) -> None:
         raise NonFiniteLossError(f"the training loss is {loss} in step {step}", step=step)
 
 
-_watching: List[Course] = []
+_watching: list[Course] = []
 """The course of the process's last job, once `torch.Tensor.backward` is watched."""
 
 
@@ -293,7 +290,7 @@ def watch_backward(course: Course) -> None:
     if watched_before:
         return
     backward = torch.Tensor.backward
-    scaled: List[Tuple[torch.Tensor, torch.Tensor]] = []
+    scaled: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     @functools.wraps(backward)
     def watched(self: torch.Tensor, *arguments: Any, **named: Any) -> Any:
@@ -335,20 +332,20 @@ class Course:
         self.slowdowns = Slowdowns()
         self.declared_shapes = shapes
         self.job_started = started
-        self.batch_size: Optional[int] = None  # that of the first batch, where it shows
+        self.batch_size: int | None = None  # that of the first batch, where it shows
         self.in_step = False  # whether a training step is under way
         self.paused = self._assumed = False
-        self.graphs: List[int] = []  # compiled within steps, by the end of each
-        self.shapes: List[int] = []  # the declared shape of each step, by number
-        self.returns: List[Tuple[int, float]] = []
+        self.graphs: list[int] = []  # compiled within steps, by the end of each
+        self.shapes: list[int] = []  # the declared shape of each step, by number
+        self.returns: list[tuple[int, float]] = []
         """Of each process but the first: its first step, and the seconds since the checkpoint."""
-        self.checkpoints: Optional[CheckpointRecord] = None  # without what `returns` has
+        self.checkpoints: CheckpointRecord | None = None  # without what `returns` has
         self._clock: Any = None
         self._graphs_before = self._graphs_in_steps = 0
-        self._known_shapes: Dict[str, int] = {}
+        self._known_shapes: dict[str, int] = {}
         self._shape = self._first_step = 0
-        self._earlier_seconds: List[float] = []
-        self._earlier_waits: List[float] = []
+        self._earlier_seconds: list[float] = []
+        self._earlier_waits: list[float] = []
 
     @property
     def step(self) -> int:
@@ -492,19 +489,19 @@ class Course:
 
     # What was measured.
 
-    def seconds(self) -> List[float]:
+    def seconds(self) -> list[float]:
         return self._earlier_seconds + ([] if self._clock is None else self._clock.seconds())
 
-    def waits(self) -> List[float]:
+    def waits(self) -> list[float]:
         return self._earlier_waits + ([] if self._clock is None else self._clock.waits())
 
-    def by_process(self, column: Sequence[int]) -> List[Sequence[int]]:
+    def by_process(self, column: Sequence[int]) -> list[Sequence[int]]:
         """A column of all steps, cut where another process went on."""
         bounds = [0, *(step for step, _ in self.returns), len(column)]
         return [column[start:end] for start, end in zip(bounds, bounds[1:])]
 
     @contextmanager
-    def checkpoint(self) -> Iterator[Dict[str, Any]]:
+    def checkpoint(self) -> Iterator[dict[str, Any]]:
         """See `Job.checkpoint`. One that raises was none."""
         began, written = time.monotonic(), 0
         try:
@@ -516,7 +513,7 @@ class Course:
             self.checkpoints = replace(kept, written=kept.written + written, seconds=seconds)
 
     @harmless
-    def _state(self) -> Dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         return {
             "losses": list(self.losses.values()),
             "seconds": list(self.seconds()),
@@ -530,7 +527,7 @@ class Course:
             "job_started": self.job_started,
         }
 
-    def go_on_from(self, state: Optional[Mapping[str, Any]], ignored: Optional[str]) -> None:
+    def go_on_from(self, state: Mapping[str, Any] | None, ignored: str | None) -> None:
         """See `Job.resume`. What follows compiles anew. Raises InputError."""
         self.checkpoints = CheckpointRecord(0, 0.0, ignored)
         if state is None:
@@ -575,7 +572,7 @@ class LoaderSteps:
         self._accumulate = accumulate
         self._drops = drops
         self._sizes = BatchSizes(getattr(loader, "batch_size", None))
-        self._size: Optional[int] = None
+        self._size: int | None = None
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -643,7 +640,7 @@ class LoaderSteps:
                 yield following
 
     @harmless
-    def _smaller(self, batch: Any) -> Optional[int]:
+    def _smaller(self, batch: Any) -> int | None:
         """The size of a batch that is smaller than the first one."""
         size = self._sizes.of(batch)
         if self._size is None and size is not None:
@@ -664,9 +661,9 @@ class BatchSizes:
 
     def __init__(self, declared: Any = None) -> None:
         self._declared = declared if type(declared) is int else None
-        self._place: Optional[_Place] = None
+        self._place: _Place | None = None
 
-    def of(self, batch: Any) -> Optional[int]:
+    def of(self, batch: Any) -> int | None:
         """None where nothing shows it."""
         if self._place is not None:  # known: this is part of every step
             try:
@@ -691,12 +688,12 @@ def _length(value: Any, place: _Place) -> int:
     return len(value) if shape is None else int(shape[0])
 
 
-def batch_size_of(batch: Any) -> Optional[int]:
+def batch_size_of(batch: Any) -> int | None:
     """The length of the first tensor or array in a batch; None where there is none."""
     return BatchSizes().of(batch)
 
 
-def _lengths(value: Any, place: _Place = ()) -> Iterator[Tuple[_Place, int, bool]]:
+def _lengths(value: Any, place: _Place = ()) -> Iterator[tuple[_Place, int, bool]]:
     """Where each tensor, array and list of a batch is, its length, and whether it is no list."""
     shape = getattr(value, "shape", None)
     if shape is not None:

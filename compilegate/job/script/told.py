@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping
 
 from compilegate.job import names
 from compilegate.job.compilers import Setting, declarations
@@ -27,9 +27,9 @@ class Baseline:
     """How the baseline trains, as far as a candidate can do the same; None: as the candidate."""
 
     compiler: str = "eager"
-    batch_size: Optional[int] = None
-    precision: Optional[str] = None
-    padding: Optional[str] = None  # how it pads texts
+    batch_size: int | None = None
+    precision: str | None = None
+    padding: str | None = None  # how it pads texts
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class Told:
     seed: int = 0  # with which the arm's processes were seeded; by hand, what the script says
     compiler: str = "eager"
     options: Mapping[str, Any] = field(default_factory=dict)  # of the compiler, where not default
-    batch_size: Optional[int] = None
+    batch_size: int | None = None
     replicas: int = 1  # accelerators of this process, each with a batch of its own, as TensorFlow's
-    learning_rate: Optional[float] = None
-    precision: Optional[str] = None
+    learning_rate: float | None = None
+    precision: str | None = None
     recipe: Mapping[str, Scalar] = field(default_factory=dict)  # all that the script was told
     parity_steps: int = names.DEFAULT_PARITY_STEPS
     compile_cache_megabytes: int = names.DEFAULT_COMPILE_CACHE_MEGABYTES
-    speed_probe_seconds: Optional[float] = None  # at most; None: a share of the training's time
-    baseline: Optional[Baseline] = None  # what a candidate's step is timed against
-    compile_cache: Optional[Path] = None  # where the compile cache's archives are
-    data_digest: Optional[str] = None  # None: that of all files in the job's channels
+    speed_probe_seconds: float | None = None  # at most; None: a share of the training's time
+    baseline: Baseline | None = None  # what a candidate's step is timed against
+    compile_cache: Path | None = None  # where the compile cache's archives are
+    data_digest: str | None = None  # None: that of all files in the job's channels
     on_failure: str = names.ON_FAILURE[0]  # whether `Job.fail` writes evidence
     on_wrong: str = names.ON_WRONG[0]  # what a candidate does whose arithmetic is wrong
     evaluate_on: str = names.EVALUATION_PLACES[0]  # where all arms evaluate
@@ -74,9 +74,9 @@ class Told:
         reason: str,
         *,
         ending: str = EXCEPTION.name,
-        attempts: Tuple[str, ...] = (),
-        compiler: Optional[CompilerRecord] = None,
-        environment: Optional[Mapping[str, Scalar]] = None,
+        attempts: tuple[str, ...] = (),
+        compiler: CompilerRecord | None = None,
+        environment: Mapping[str, Scalar] | None = None,
     ) -> Evidence:
         """Evidence that there is no model, and why; needs no torch, which may be the reason.
         `ending` and `attempts` as in `Evidence`."""
@@ -103,7 +103,7 @@ def read_told(environment: Mapping[str, str]) -> Told:
     if not text:
         return _by_hand(environment)
     try:
-        said: Dict[str, Any] = json.loads(text)
+        said: dict[str, Any] = json.loads(text)
         baseline = said.pop("baseline", None)
         said.setdefault("recipe", recipe_by_toolkit(said, environment))
         archives = environment.get(names.COMPILE_CACHE_VARIABLE)
@@ -140,7 +140,7 @@ def _by_hand(environment: Mapping[str, str]) -> Told:
     )
 
 
-def _tried_compiler(text: str) -> Tuple[str, Dict[str, Setting]]:
+def _tried_compiler(text: str) -> tuple[str, dict[str, Setting]]:
     """The compiler and its options that ``NAME`` or ``NAME:BACKEND`` stands for."""
     name, colon, backend = text.partition(":")
     found = f"the environment variable {names.COMPILER_VARIABLE} is {text!r}"
