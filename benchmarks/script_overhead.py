@@ -41,7 +41,7 @@ from torch import distributed, multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
 from compilegate import job
-from compilegate.job import Told
+from compilegate.job import JobConfig
 
 DEPTH, BATCH_SIZE, BATCHES, WARM_UP = 4, 64, 50, 50
 GPU_WIDTH = 512
@@ -180,7 +180,9 @@ def measure(process: int, options: argparse.Namespace, width: int, place: str) -
         for _ in range(BATCHES)
     ]
     own = job.start(
-        told=Told("job", "arm", Path(place), Path(place), compiler=options.compiler, parity_steps=0)
+        config=JobConfig(
+            "job", "arm", Path(place), Path(place), compiler=options.compiler, parity_steps=0
+        )
     )
     turns = Turns(LOOPS, options.steps + WARM_UP, CLOCKS[options.clock])
     turns.take(

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 import transformers
 
-from compilegate.job import Job, Told, keep_freed_memory
+from compilegate.job import Job, JobConfig, keep_freed_memory
 from training.data.batches import Batch, BatchSource
 from training.data.prepared import Manifest, PreparedSplit
 from training.hyperparameters import Hyperparameters
@@ -175,7 +175,7 @@ def this_project(
         keep_freed_memory()  # as a training job does
     model, recipe = model_and_recipe(options, precision)
     nowhere = Path("unused")
-    told = Told(
+    told = JobConfig(
         "job", "arm", nowhere, nowhere, compiler=compiler, precision=precision, parity_steps=0
     )
     job = Job(told)

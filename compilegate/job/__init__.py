@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from compilegate.job.files import file_digest as file_digest
     from compilegate.job.files import settings_digest as settings_digest
     from compilegate.job.machine.accelerators import this_machine as this_machine
-    from compilegate.job.machine.distribution import joined as joined
     from compilegate.job.machine.memory import keep_freed_memory as keep_freed_memory
     from compilegate.job.machine.numerics import adamw as adamw
     from compilegate.job.machine.numerics import changing_number as changing_number
@@ -47,10 +46,11 @@ if TYPE_CHECKING:
     from compilegate.job.machine.numerics import loss_scaler as loss_scaler
     from compilegate.job.machine.world import SEED_LIMIT as SEED_LIMIT
     from compilegate.job.machine.world import World as World
+    from compilegate.job.machine.world import joined as joined
     from compilegate.job.machine.world import world_of as world_of
     from compilegate.job.script import Baseline as Baseline
     from compilegate.job.script import Job as Job
-    from compilegate.job.script import Told as Told
+    from compilegate.job.script import JobConfig as JobConfig
     from compilegate.job.script import begin_step as begin_step
     from compilegate.job.script import checkpoint as checkpoint
     from compilegate.job.script import compile as compile

@@ -103,7 +103,7 @@ class CacheFolder:
 
 
 @dataclass(frozen=True)
-class Origin:
+class SourceJob:
     """The job that made a cache, what compiling took it from nothing, and when (ISO 8601, UTC)."""
 
     job: str
@@ -123,7 +123,7 @@ class CompileCache:
         self._folder = folder
         self._state = "cold"
         self._reason = "Nothing was loaded."
-        self._loaded: Origin | None = None
+        self._loaded: SourceJob | None = None
         self._loaded_files: Mapping[str, Path] = {}
         self._loaded_bytes = 0
         self._load_seconds = 0.0
@@ -148,7 +148,7 @@ class CompileCache:
         self._load_seconds = time.perf_counter() - began
         print(f"compile cache: {self._reason}", flush=True)
 
-    def keep(self, lookups: Lookups, origin: Origin) -> CompileCacheRecord:
+    def keep(self, lookups: Lookups, source: SourceJob) -> CompileCacheRecord:
         """Keep what this job compiled, unless the cache had all of it; returns the record."""
         reasons, saved_bytes, files = [self._reason], 0, self._folder.files()
         # The graph may be known and its code compiled anew.
@@ -163,7 +163,7 @@ class CompileCache:
             graphs = lookups.hits + lookups.misses
             reasons.append(f"{lookups.hits} of {graphs} compiled graphs were found in it{anew}.")
         if cold is None:
-            saved_bytes, reason = self._save(files, origin)
+            saved_bytes, reason = self._save(files, source)
             reasons.append(reason)
         record = CompileCacheRecord(
             state=self._state if cold is None else "warm",
@@ -189,13 +189,13 @@ class CompileCache:
                     f"compile cache: {self._path.name} was removed: its code may be why", flush=True
                 )
 
-    def _save(self, files: Mapping[str, Path], origin: Origin) -> tuple[int, str]:
+    def _save(self, files: Mapping[str, Path], source: SourceJob) -> tuple[int, str]:
         """(size of the archive, a sentence on it); the size is zero where none was kept."""
         if not files:
             return 0, "Nothing was compiled that could be kept."
         try:
             size = write_archive(
-                self._path, files, key=self._key, origin=origin, most_bytes=self._most_bytes
+                self._path, files, key=self._key, source=source, most_bytes=self._most_bytes
             )
         except UnusableCacheError as error:
             return 0, f"This job's was not kept: it {error}."
@@ -224,11 +224,11 @@ class CompileCache:
 
 
 def write_archive(
-    path: Path, files: Mapping[str, Path], *, key: CacheKey, origin: Origin, most_bytes: int
+    path: Path, files: Mapping[str, Path], *, key: CacheKey, source: SourceJob, most_bytes: int
 ) -> int:
     """Write the files whole or not at all; returns the size. Raises UnusableCacheError when it
     would exceed `most_bytes`, and OSError."""
-    manifest = {"key": asdict(key), "origin": asdict(origin)}
+    manifest = {"key": asdict(key), "origin": asdict(source)}
     with whole_file(path, alone=True) as part, open(part, "w+b") as file:
         file.write(b"0" * 64 + b"\n" + json.dumps(manifest).encode() + b"\n")
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -244,7 +244,7 @@ def write_archive(
         return size
 
 
-def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) -> Origin:
+def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) -> SourceJob:
     """Unpack a complete archive with this key into the empty folder `target`, plain files only.
     Raises UnusableCacheError, with the folder empty again."""
     try:
@@ -260,7 +260,7 @@ def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) ->
             with tarfile.open(fileobj=file, mode="r:") as archive:
                 for member in iter(archive.next, None):
                     _unpack(archive, member, target)
-            return Origin(**manifest["origin"])
+            return SourceJob(**manifest["origin"])
     except Exception as error:  # what lies there may be anything
         shutil.rmtree(str(target), ignore_errors=True)
         target.mkdir(parents=True, exist_ok=True)

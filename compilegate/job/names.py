@@ -10,7 +10,7 @@ MACHINE_VARIABLE = "COMPILEGATE_MACHINE"  # another one, as JSON (`machine.accel
 CHECKPOINTS_VARIABLE = "COMPILEGATE_CHECKPOINTS"  # the folder that outlives the machine
 CHECKPOINT_SECONDS_VARIABLE = "COMPILEGATE_CHECKPOINT_SECONDS"
 COMPILE_CACHE_VARIABLE = "COMPILEGATE_COMPILE_CACHE"
-JOB_VARIABLE = "COMPILEGATE_JOB"  # the fields of `script.told.Told`, as JSON
+JOB_VARIABLE = "COMPILEGATE_JOB"  # the fields of `script.config.JobConfig`, as JSON
 COMPILER_VARIABLE = "COMPILEGATE_COMPILER"  # to be tried in a script that is started by hand
 SCRIPT_VARIABLE = "COMPILEGATE_SCRIPT"
 PROCESSES_VARIABLE = "COMPILEGATE_PROCESSES"  # how many of them the launcher starts on each machine
@@ -122,7 +122,7 @@ REPROS_FOLDER = "repros"  # with a folder ARM--SEED for each script that shows w
 
 
 def job_variable(number: int) -> str:
-    """The name of the variable that holds this part, from 1, of what a job is told."""
+    """The variable that holds this part, from 1, of a job's configuration."""
     return JOB_VARIABLE if number == 1 else f"{JOB_VARIABLE}_{number}"
 
 

@@ -58,7 +58,7 @@ def main(compiler: str, options: dict[str, str]) -> None:
     told = {"job": "job", "arm": "tried", "model": FOLDER / "model", "output": FOLDER}
     started = unmoved(
         job.start,
-        told=job.Told(**told, **of_compiler, speed_probe_seconds=1.0, alone=True),
+        config=job.JobConfig(**told, **of_compiler, speed_probe_seconds=1.0, alone=True),
         batch_size=8,
     )
     refused(job.start)
@@ -69,7 +69,7 @@ def main(compiler: str, options: dict[str, str]) -> None:
     unmoved(job.begin_step)
     refused(job.end_step)  # without a loss
     evidence = json.loads((FOLDER / "evidence" / "evidence.json").read_text())
-    beside(job.Told(**told).failure("a reason"))
+    beside(job.JobConfig(**told).failure("a reason"))
     print(json.dumps({"called": sorted(called), "moved": moved, "evidence": evidence}))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.job.script.measured import compile_seconds, late_graphs, steady_starts
+from compilegate.job.script.step_times import compile_seconds, late_graphs, steady_starts
 
 COLUMNS = [[64, 32, 64, *[32] * 56, 48, *[64] * 40]]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-from compilegate.job.callbacks.common import require_agreement, scalars
+from compilegate.job.callbacks import require_agreement, scalars
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.script import Job, current
@@ -48,7 +48,7 @@ class KerasCallback(keras.callbacks.Callback):
         wanted = compiler != "eager"
         if wanted:
             _require_xla(compiler, model)
-        elif job.told.alone:  # it trains as the script says
+        elif job.config.alone:  # it trains as the script says
             if model.jit_compile:
                 job.note(
                     "Keras compiles this training by XLA (jit_compile); the eager arm of a "

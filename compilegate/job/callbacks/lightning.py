@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
-from compilegate.job.callbacks.common import require_agreement, scalars
+from compilegate.job.callbacks import require_agreement, scalars
 from compilegate.job.errors import InputError
 from compilegate.job.machine.numerics import preserved_generators
 from compilegate.job.script import Job, current
@@ -178,7 +178,7 @@ class LightningCallback(lightning.Callback):
                 "the Trainer ended without a step; give it more training data than one batch, or "
                 "max_steps"
             )
-        if not job.is_judged:
+        if not job.has_current_results:
             job.forget_results()
             job.note(
                 "The Trainer did not validate after its last step: say trainer.validate(module) "

@@ -10,10 +10,10 @@ import transformers
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, IterableDataset
 
-from compilegate.job.callbacks.common import require_agreement, scalars
+from compilegate.job.callbacks import require_agreement, scalars
 from compilegate.job.errors import InputError
-from compilegate.job.machine.distribution import is_sharded
 from compilegate.job.machine.numerics import preserved_generators
+from compilegate.job.machine.world import is_sharded
 from compilegate.job.script import Job, current
 from compilegate.job.script.compiled import copied_as_defined
 from compilegate.job.script.results import save_transformer, whole_state
@@ -65,7 +65,7 @@ class TrainerCallback(transformers.TrainerCallback):
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The Trainer was made: the job starts, and the training data get their last batch."""
         job = self._job(args)
-        eager_by_hand = job.told.alone and job.compiler == "eager"
+        eager_by_hand = job.config.alone and job.compiler == "eager"
         if self._ragged == "drop" and not args.dataloader_drop_last and not eager_by_hand:
             # For the training data alone: those of evaluations are made when this is False again.
             args.dataloader_drop_last = self._dropping = True
@@ -126,7 +126,7 @@ class TrainerCallback(transformers.TrainerCallback):
             self._require_one_data_set(metrics)
         elif self._trained:
             job, found = self._job(args), scalars(metrics)
-            if not job.is_judged:
+            if not job.has_current_results:
                 self._judge(job, args, **given)
             names = [each for each in found if each != "epoch" and not each.endswith(_FIGURES)]
             job.metrics(**{name: found[name] for name in names})

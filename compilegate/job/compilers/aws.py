@@ -55,7 +55,7 @@ class TrainingCompiler(Xla):
         # A launcher, or a library that the script imported first (Trainer's does), has imported
         # torch_xla: that switched the compiler on, and the log lines have been printed.
         self._imported_before = CONFIGURED in os.environ
-        with overhear(sys.stdout) as self._lines:
+        with captured_lines(sys.stdout) as self._lines:
             super().__init__(settings)
         require_configured(os.environ)
 
@@ -95,7 +95,7 @@ def debug_mode(environment: Mapping[str, str]) -> bool:
 
 
 @contextlib.contextmanager
-def overhear(stream: TextIO) -> Iterator[list[str]]:
+def captured_lines(stream: TextIO) -> Iterator[list[str]]:
     """Keep the compiler's lines of standard output. A logger made meanwhile keeps the listener,
     which passes everything on."""
     listener = _Listener(stream)

@@ -109,7 +109,7 @@ class Compiler:
         CompilerError when the compiler is not available here."""
         return function
 
-    def aside(self) -> ContextManager[None]:
+    def uncounted(self) -> ContextManager[None]:
         """What is called within, as by a probe, is not counted as the training's."""
         return contextlib.nullcontext()
 

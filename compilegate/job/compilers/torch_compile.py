@@ -9,6 +9,8 @@ import importlib
 import json
 import logging
 import os
+import tempfile
+from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping
 
 import torch
@@ -17,16 +19,18 @@ import torch._inductor.config
 import torch._inductor.metrics
 from torch._dynamo.backends.registry import list_backends, lookup_backend
 from torch._dynamo.utils import counters
+from torch._inductor.runtime.runtime_utils import cache_dir
 from torch.utils._pytree import tree_map
 
 from compilegate.job.cache import CacheFolder, Lookups
-from compilegate.job.compilers import inductor
 from compilegate.job.compilers.compiler import Compiler, Forward, watched
 from compilegate.job.compilers.declaration import CUDAGRAPHS, INDUCTOR, Backend, Settings, known
 from compilegate.job.compilers.failures import compiler_failure
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.evidence import CompilerRecord, Scalar
+from compilegate.job.files import remove_at_end
 from compilegate.job.machine.numerics import preserved_generators
+from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
 
 _CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune")
 _COMPILERS_OWN = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "triton")
@@ -50,17 +54,17 @@ class TorchCompile(Compiler):
         if not self._known.takes_dynamic:
             self._dynamic = False
         if self._chosen == INDUCTOR:
-            function = inductor.backend(self._mode, self._options, dynamic=self._dynamic)
+            function = inductor_backend(self._mode, self._options, dynamic=self._dynamic)
         else:
             function = _found(self._known, self._mode, self._options)
         self._backend = CountedBackend(self._chosen, function)
-        self._functions = self._calls_aside = 0
-        self._left = _LeftToEager()
+        self._functions = self._uncounted_calls = 0
+        self._left = _EagerReasons()
         self._device = torch.device("cpu")
         self._draws_as_eager = self._known.draws_as_eager
         self._cache = "keeps nothing"
         if self._known.keeps_output:
-            self._cache = "given" if inductor.names_a_cache() else "fresh"
+            self._cache = "given" if cache_is_configured() else "fresh"
 
     @property
     def shares_random_numbers(self) -> bool:
@@ -94,7 +98,7 @@ class TorchCompile(Compiler):
         if not self._known.keeps_output:
             return None
         self._cache = "kept"
-        return inductor.kept_cache()
+        return persistent_cache()
 
     def cache_lookups(self) -> Lookups:
         """Forward and backward graphs count separately."""
@@ -119,19 +123,19 @@ class TorchCompile(Compiler):
         if self._functions > 1:
             _allow_graphs_of_one_more(self._functions)
         elif self._cache == "fresh":
-            inductor.use_fresh_cache()
+            use_fresh_cache()
         compiled = self._compiled_within(function, model)
         if self._dynamic is not False:
             compiled = _without_bases(compiled)
         return self._observed(compiled, function)
 
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
+    def uncounted(self) -> Iterator[None]:
         before = self._backend.calls
         try:
             yield
         finally:
-            self._calls_aside += self._backend.calls - before
+            self._uncounted_calls += self._backend.calls - before
 
     def graphs(self) -> int:
         return self._backend.graphs
@@ -150,7 +154,7 @@ class TorchCompile(Compiler):
         """`ran` needs a compiled graph and calls to it, of CUDA graphs a recorded one, and that no
         function was left to eager."""
         backend, frames = self._backend, counters["frames"]
-        called = backend.calls - self._calls_aside
+        called = backend.calls - self._uncounted_calls
         recorded = self._chosen != CUDAGRAPHS or backend.skipped < backend.graphs
         proof: dict[str, Scalar] = {
             "torch": str(torch.__version__),
@@ -321,10 +325,10 @@ def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[
         if module:
             remedy = "its package has to be installed in the image, or lie beside the script"
         else:
-            brought = "add the package that registers it to the image's requirements.txt"
+            device_batches = "add the package that registers it to the image's requirements.txt"
             if backend.install is not None:
-                brought = f"it comes with {backend.install}"
-            remedy = f"torch {torch.__version__} has {', '.join(list_backends())}; {brought}"
+                device_batches = f"it comes with {backend.install}"
+            remedy = f"torch {torch.__version__} has {', '.join(list_backends())}; {device_batches}"
         raise CompilerError(
             f"backend {backend.name!r} cannot be loaded ({type(error).__name__}: "
             f"{first_line(error)}); {remedy}"
@@ -363,7 +367,7 @@ def _draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
         counters.update(counted)
 
 
-class _LeftToEager(logging.Handler):
+class _EagerReasons(logging.Handler):
     """Why functions run in eager mode: dynamo only logs that it passed its limit of graphs. The
     first lines are kept: the limit, the function, the guard that failed."""
 
@@ -454,3 +458,89 @@ def _without_bases(function: Forward) -> Forward:
         return function(*arguments, **named)
 
     return called
+
+
+# Inductor's options and its cache.
+
+
+def inductor_backend(
+    mode: str, options: Mapping[str, Any], *, dynamic: bool | None
+) -> Callable[..., Any]:
+    """Inductor with a mode's settings and options on top. Raises CompilerError for an option that
+    it lacks."""
+    try:
+        torch_device: Any = torch._TorchCompileInductorWrapper(mode, dict(options), dynamic)
+    except RuntimeError as error:
+        why = first_line(error).split(", known options")[0]
+        raise CompilerError(
+            f"options of inductor in torch {torch.__version__}: {why}; torch._inductor.config has "
+            "those that there are"
+        ) from error
+
+    def inductor(graph: Any, inputs: Any) -> Any:
+        from torch._inductor.compile_fx import (  # noqa: PLC0415 - seconds of import
+            compile_fx,
+            compile_fx_inner,
+        )
+
+        def inner(*arguments: Any, **named: Any) -> Any:
+            try:
+                return compile_fx_inner(*arguments, **named)
+            except Exception as error:  # in the middle of a backward pass, perhaps
+                raise compiler_failure(INDUCTOR, error) from error
+
+        return compile_fx(graph, inputs, inner_compile=inner, config_patches=torch_device.config)
+
+    setattr(inductor, "reset", torch_device.reset)  # noqa: B010 - torch looks for it
+    return inductor
+
+
+def cache_is_configured() -> bool:
+    """Whether the environment names a cache. Importing torch sets the variable to its default."""
+    named = os.environ.pop(INDUCTOR_CACHE_VARIABLE, None)
+    default = cache_dir()  # which sets the variable
+    if named is not None:
+        os.environ[INDUCTOR_CACHE_VARIABLE] = named
+    return named is not None and named != default
+
+
+def use_fresh_cache() -> Path:
+    """Give the process an empty compile cache, removed at its end. The default is one folder per
+    user: compile times would depend on earlier jobs."""
+    folder = tempfile.mkdtemp(prefix="inductor-")
+    os.environ[INDUCTOR_CACHE_VARIABLE] = folder
+    remove_at_end(folder)
+    return Path(folder)
+
+
+def persistent_cache() -> CacheFolder:
+    """An empty folder in which Inductor keeps graphs, wrappers and C++ kernels.
+    `torch.compiler.save_cache_artifacts` leaves out the kernels, which take most of the time on a
+    CPU."""
+    torch._inductor.config.fx_graph_cache = True
+    _remember_checks()
+    # Left out of it are locks, and Triton's own folder: it holds absolute paths, and where it is
+    # there inductor does not unpack the kernels that the graphs bring along.
+    return CacheFolder(
+        use_fresh_cache(), left_out=("locks", "triton"), binaries=(".so", ".dll", ".dylib")
+    )
+
+
+def _remember_checks() -> None:
+    """Keep with the cache which vector instructions work here. Inductor asks in a process for each
+    kind, which takes longer than loading all kernels. Before torch 2.10 it asks each time."""
+    try:
+        from torch._inductor.cpu_vec_isa import VecISA  # noqa: PLC0415
+    except ImportError:  # torch 2.4 has it elsewhere
+        return
+    ask = getattr(VecISA, "_probe_load", None)
+    if ask is None or ask.__module__ == __name__:
+        return
+
+    def remembered(self: Any, output_path: str) -> bool:
+        noted = Path(f"{output_path}.loads")
+        if not noted.exists() and ask(self, output_path):
+            noted.touch()
+        return noted.exists()
+
+    setattr(VecISA, "_probe_load", remembered)  # noqa: B010 - a method of torch's, replaced

@@ -20,12 +20,12 @@ RULES = {
     "recompilations": "varying-shapes",  # it compiles one again
 }
 """What slows steps, each with the rule of `compilegate check` that finds it in the source."""
-LOADER, SYNCHRONISATION, SHAPES, BREAKS, RECOMPILATIONS = HINDRANCES = tuple(RULES)
+LOADER, SYNCHRONISATION, SHAPES, BREAKS, RECOMPILATIONS = SLOWDOWN_KINDS = tuple(RULES)
 MOST_PLACES = 5
 
 
 @dataclass(frozen=True)
-class Hindrance:
+class Slowdown:
     """One of HINDRANCES, as it was counted."""
 
     kind: str
@@ -60,7 +60,7 @@ class EvidenceError(CompilegateError):
 
 @dataclass(frozen=True)
 class CompilerRecord:
-    """Which compiler the job was told to use, and what shows that it ran (or did not)."""
+    """Which compiler the job was configured with, and what shows that it ran (or did not)."""
 
     name: str
     ran: bool  # whether graphs were compiled in this process; False is right for eager only
@@ -215,7 +215,7 @@ class Evidence:
     paired_speed: PairedSpeedRecord | None = None
     padding: PaddingRecord | None = None
     notes: tuple[str, ...] = ()  # what its user should know, each in one sentence with its remedy
-    hindrances: tuple[Hindrance, ...] = ()  # what slowed its steps, gravest first
+    hindrances: tuple[Slowdown, ...] = ()  # what slowed its steps, gravest first
     printed: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """By metric, the values that a job printed, in order; of many only some."""
     checkup: Mapping[str, Scalar] = field(default_factory=dict)

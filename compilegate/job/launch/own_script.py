@@ -21,14 +21,20 @@ from compilegate.job.evidence import (
     write_evidence,
 )
 from compilegate.job.launch import script_process
-from compilegate.job.launch.printed_metrics import (
+from compilegate.job.launch.script_arguments import (
+    hyperparameters,
+    script_arguments,
+    script_environment,
+)
+from compilegate.job.launch.supervisor import (
     LEAST_INTERVALS,
     TOO_FEW,
+    Failure,
+    Launch,
     PrintedMetrics,
     printed_speed,
+    supervise,
 )
-from compilegate.job.launch.supervisor import Failure, Launch, supervise
-from compilegate.job.launch.told import hyperparameters, script_arguments, script_environment
 from compilegate.job.machine.accelerators import name_gpus
 from compilegate.job.machine.environment import checkup
 

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, Callable, Sequence
 
 from compilegate.job import names
-from compilegate.job.launch.told import job_text
+from compilegate.job.launch.script_arguments import job_text
 
 
 def seed_process(seed: int) -> None:

@@ -22,7 +22,7 @@ from compilegate.job.errors import InputError, killed_by, report_failure
 from compilegate.job.machine.world import host_rank, hosts
 from compilegate.job.names import FAILURE_NOTE_VARIABLE
 
-REPORTED_FAILURE = 3  # exit status of a process that said itself why it failed
+REPORTED_FAILURE = 3  # exit status of a process that left a note
 _PEER_GONE = (  # in the words of gloo and NCCL
     "Connection closed by peer",
     "Connection reset by peer",

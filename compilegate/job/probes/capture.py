@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Forward = Callable[..., Any]
 Convert = Callable[[torch.Tensor], torch.Tensor]
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 class ObstacleError(CompilegateError):
@@ -35,7 +35,7 @@ class NoRoomError(ObstacleError):
     """What a probe needs does not fit the memory that is free; the message has the figures."""
 
 
-def attempted(measure: Callable[[], _Found]) -> tuple[_Found | None, str | None]:
+def attempted(measure: Callable[[], _Result]) -> tuple[_Result | None, str | None]:
     """What was measured, or why it could not be. Exceptions of the probes end here, whatever they
     are: no training must be lost to a measurement."""
     try:
@@ -135,7 +135,7 @@ class Compiled:
         tensors = itertools.chain(self.module.parameters(), self.module.buffers())
         return next((each.device for each in tensors), torch.device("cpu"))
 
-    def keep_call(self, step: int, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
+    def capture_call(self, step: int, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
         """Keep a call that is about to be made. One that cannot be copied is an obstacle to the
         probes only."""
         call = Call(step, (), {}, Generators(), Autocast.now(self.device))
@@ -149,16 +149,16 @@ class Compiled:
         self.training = {name: each.training for name, each in self.module.named_modules()}
         return call
 
-    def with_calls_back(self) -> Compiled:
+    def with_calls_on_device(self) -> Compiled:
         """The same, with its calls back on their devices. Raises ObstacleError where one would not
         show what trained."""
         for call in self.calls:
             if call.obstacle is not None:
                 raise ObstacleError(call.obstacle)
-        return replace(self, calls=[brought_back(each) for each in self.calls])
+        return replace(self, calls=[moved_back(each) for each in self.calls])
 
 
-def set_aside(call: Call) -> Call:
+def moved_to_host(call: Call) -> Call:
     """The call with all of its tensors in the host's memory."""
     places: list[torch.device] = []
 
@@ -169,7 +169,7 @@ def set_aside(call: Call) -> Call:
     return replace(with_tensors(call, Copies(host)), places=tuple(places))
 
 
-def brought_back(call: Call) -> Call:
+def moved_back(call: Call) -> Call:
     """The call with each tensor on the device that it was taken from."""
     if not call.places:
         return call

@@ -163,7 +163,7 @@ class _Table:
         around = (call.autocast.precision for each in self._called for call in each.calls)
         self.precision = coarsest([*(own_precision(each.module) for each in self._called), *around])
         if not self._compiler.compiles_whole_steps:  # those have their modules at home by now
-            self._called = [each.with_calls_back() for each in self._called]
+            self._called = [each.with_calls_on_device() for each in self._called]
         with no_new_graphs(self._compiler):
             products, errors = self._measured()
             if self.precision == "fp32":

@@ -185,7 +185,7 @@ class Draw(NamedTuple):
     """Those of a dense tensor like it: elements get their numbers in the order of the memory."""
 
 
-class Noting(_Mode):
+class DrawRecorder(_Mode):
     """Have a list note how random numbers are drawn."""
 
     def __init__(self, drawn: list[Draw]) -> None:
@@ -202,7 +202,7 @@ class Noting(_Mode):
         return result
 
 
-class _Exactly(_Mode):
+class _Float64Mode(_Mode):
     """Computes in float64, and draws random numbers as eager does."""
 
     def __init__(self, drawn: Sequence[Draw], usual: torch.dtype, attention: torch.dtype) -> None:
@@ -246,7 +246,7 @@ def _drawn(function: Any, args: Sequence[Any], named: dict[str, Any], low: torch
     return in_float64(function(*args, **named))
 
 
-class Drawing(_Mode):
+class DrawReplay(_Mode):
     """Draw what eager drew for tensors that lie otherwise in memory: dropout drops the same."""
 
     def __init__(self, drawn: Sequence[Draw]) -> None:
@@ -345,7 +345,7 @@ def exactly(
         for kind in ("cpu", "cuda"):
             if kind == "cpu" or torch.cuda.is_available():
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        stack.enter_context(_Exactly(drawn, usual, attention or usual))
+        stack.enter_context(_Float64Mode(drawn, usual, attention or usual))
         torch.set_default_dtype(torch.float64)
         try:
             yield
@@ -527,9 +527,9 @@ def compared(
             wanted={GRADIENT + name: each for name, each in tensors.items() if each.requires_grad},
         )
 
-    with Noting(drawn):
+    with DrawRecorder(drawn):
         eagers = [run(function)]
-    with in_turn(), Drawing(drawn):
+    with in_turn(), DrawReplay(drawn):
         eagers.append(run(function, channels_last))
     exact, found = run(function, in_float64), run(compiled_by(function, how.compiler))
     rows = {}

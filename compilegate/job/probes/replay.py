@@ -31,8 +31,8 @@ from compilegate.job.probes.reference import (
     GRADIENT,
     INPUT_GRADIENT,
     Draw,
-    Drawing,
-    Noting,
+    DrawRecorder,
+    DrawReplay,
     Tensors,
     channels_last,
     exactly,
@@ -82,7 +82,7 @@ class Replay:
         self._parameters = [
             (name, each) for name, each in self._module.named_parameters() if each.requires_grad
         ]
-        self._reference: _Exchanged | None = None
+        self._reference: _ConvertedTensors | None = None
         self._place = self._device  # where float64 is computed
         self._drawn: list[Draw] = []
 
@@ -113,7 +113,7 @@ class Replay:
         _require_precision(call.autocast)
         self._state.restore()
         self._drawn = []
-        with Noting(self._drawn):
+        with DrawRecorder(self._drawn):
             return self._run(
                 self._eager, call, self._parameters, same_layout, call.autocast.again()
             )
@@ -121,8 +121,8 @@ class Replay:
     def eager_reordered(self, call: Call) -> Replayed:
         """The last eager call as compilers may order it: sums in turn, channels last."""
         self._state.restore()
-        exchanged = _Exchanged(self._module, _images_channels_last)
-        with exchanged.lent(), in_turn(), Drawing(self._drawn):
+        exchanged = _ConvertedTensors(self._module, _images_channels_last)
+        with exchanged.exchanged(), in_turn(), DrawReplay(self._drawn):
             parameters = exchanged.named(self._parameters)
             return self._run(self._eager, call, parameters, channels_last, call.autocast.again())
 
@@ -163,10 +163,12 @@ class Replay:
         self._state.restore()
         place, room = self._place, self._room()
         if self._reference is None:
-            self._reference = _Exchanged(self._module, lambda each: in_float64(each).to(place))
+            self._reference = _ConvertedTensors(
+                self._module, lambda each: in_float64(each).to(place)
+            )
         reference = self._reference
         under = call.autocast.dtype if call.autocast.enabled else None
-        with reference.lent(), exactly(self._drawn, self._dtype, under), _no_collectives():
+        with reference.exchanged(), exactly(self._drawn, self._dtype, under), _no_collectives():
             found = self._run(
                 self._eager,
                 call,
@@ -259,7 +261,7 @@ def _images_channels_last(tensor: torch.Tensor) -> torch.Tensor:
     return channels_last(tensor) if tensor.dim() in (4, 5) else tensor
 
 
-class _Exchanged:
+class _ConvertedTensors:
     """A module's tensors, converted, and given to it for the time of a call: so functions that use
     the module compute with others, tied weights included."""
 
@@ -278,7 +280,7 @@ class _Exchanged:
         return any(each._version > 0 for _, each in self._made.values())
 
     @contextlib.contextmanager
-    def lent(self) -> Iterator[None]:
+    def exchanged(self) -> Iterator[None]:
         """Exchange the module's tensors. Buffers start from their own values each time."""
         made = dict(self._made)
 

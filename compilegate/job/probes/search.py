@@ -274,7 +274,7 @@ class _OutOfTimeError(Exception):
     """The search has used the time that it may, or its job is over."""
 
 
-class Found(NamedTuple):
+class WrongPart(NamedTuple):
     """Steps of the graph that are compiled wrongly as they are: from `first` on, before `last`."""
 
     first: int
@@ -301,7 +301,7 @@ class _Finder:
         self._steps = steps_of(self.graph)
         self._job = os.getppid()
         self._tried: dict[tuple[int, int], bool] = {}
-        self._best: Found | None = None
+        self._best: WrongPart | None = None
         self._wanting: set[str] = set()  # the values within that gradients come back to
 
     def run(self) -> None:
@@ -397,7 +397,7 @@ class _Finder:
         print(f"{first} to {last}: {sorted(wrong)}", file=sys.stderr, flush=True)
         if not wrong or (inside and not inside & set(wrong)):
             return False
-        self._best = Found(first, last, wrong)
+        self._best = WrongPart(first, last, wrong)
         case.write(self.how, self.labels, self.sentence(self._best), self.folder)
         self._say(finished=False)
         return True
@@ -434,7 +434,7 @@ class _Finder:
             part = (first, last - middle) if at_end else (first + middle, last)
             low, high = (middle, high) if self._shows(*part) else (low, middle - 1)
 
-    def sentence(self, best: Found) -> str:
+    def sentence(self, best: WrongPart) -> str:
         """What departs first, in words: an output before gradients."""
         steps = self._steps[best.first : best.last]
         titles = list(dict.fromkeys(map(title_of, steps)))

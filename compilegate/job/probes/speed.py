@@ -90,7 +90,7 @@ def probe_speed(
 
     def measured() -> tuple[int, PairedBlocks]:
         _require_steps_here(compiler, optimizers, baseline, world)
-        recent = [each.with_calls_back() for each in compiled]
+        recent = [each.with_calls_on_device() for each in compiled]
         steps = _captured_steps(recent)
         theirs = _as_baseline(steps, candidate, baseline)
         calls = [(call.arguments, call.named) for each in recent for call in each.calls]
@@ -105,7 +105,7 @@ def probe_speed(
             for each in recent:
                 stack.enter_context(captured_modes(each))
             stack.enter_context(state)
-            own = [[_Again(each.compiled, call) for each, call in step] for step in steps]
+            own = [[_ReplayedCall(each.compiled, call) for each, call in step] for step in steps]
             timer = _Timer(state, optimizers, [own, theirs], began + seconds, seconds)
             return timer.timed(block_seconds, most_pairs, seed)
 
@@ -173,7 +173,7 @@ def _captured_steps(compiled: Sequence[Compiled]) -> _Steps:
     return found
 
 
-def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> list[list[_Again]]:
+def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> list[list[_ReplayedCall]]:
     """The same steps uncompiled, with the baseline's batch size and precision. Raises ObstacleError
     where they cannot be made of what was captured."""
     if None not in (candidate.padding, baseline.padding) and candidate.padding != baseline.padding:
@@ -188,7 +188,7 @@ def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> list[list[_A
     old, new = candidate.batch_size, baseline.batch_size
     if old != new:
         steps = [[(one, _with_batch(call, old, new)) for one, call in step] for step in steps]
-    return [[_Again(one.eager, call, old, new) for one, call in step] for step in steps]
+    return [[_ReplayedCall(one.eager, call, old, new) for one, call in step] for step in steps]
 
 
 def _require_autocast(steps: _Steps, ours: str, theirs: str) -> None:
@@ -245,7 +245,7 @@ def _with_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
     return torch.cat([tensor] * times)[:rows].clone()
 
 
-class _Again:
+class _ReplayedCall:
     """One call, to be made again and again."""
 
     def __init__(self, function: Forward, call: Call, old: int = 1, new: int = 1) -> None:
@@ -304,7 +304,7 @@ class _Timer:
         self,
         state: PreservedState,
         optimizers: Sequence[torch.optim.Optimizer],
-        sides: list[list[list[_Again]]],
+        sides: list[list[list[_ReplayedCall]]],
         ends: float,
         seconds: float,
     ) -> None:

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from compilegate.job.errors import CompilegateError, CompilerError, InputError
+from compilegate.job.script.config import Baseline as Baseline
+from compilegate.job.script.config import JobConfig, read_config
 from compilegate.job.script.job import Job
-from compilegate.job.script.told import Baseline as Baseline
-from compilegate.job.script.told import Told, read_told
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec
@@ -34,14 +34,14 @@ def start(
     precision: str | None = None,
     log_every: int | None = None,
     shapes: int = 1,
-    told: Told | None = None,
+    config: JobConfig | None = None,
 ) -> Job:
     """Start the job of this process. No random generator is seeded: an arm's process was seeded
     before its script's first line.
 
     The arguments hold where the job was not configured, as in a script started by hand: `seed` is
     the one it took; `log_every`, how many steps' losses are fetched together from a GPU; `shapes`,
-    how many shapes the steps have, each a graph of its own and no recompilation. `told` takes the
+    how many shapes the steps have, each a graph of its own and no recompilation. `config` takes the
     place of the environment. Raises InputError where the job was started before or its
     configuration is invalid.
     """
@@ -50,15 +50,15 @@ def start(
         raise InputError(
             "job.start() was called after the job had started; call it first, and once"
         )
-    told = told or read_told(os.environ)
-    told = replace(
-        told,
-        seed=seed if told.alone and seed is not None else told.seed,
-        batch_size=batch_size if told.batch_size is None else told.batch_size,
-        learning_rate=learning_rate if told.learning_rate is None else told.learning_rate,
-        precision=precision if told.precision is None else told.precision,
+    config = config or read_config(os.environ)
+    config = replace(
+        config,
+        seed=seed if config.alone and seed is not None else config.seed,
+        batch_size=batch_size if config.batch_size is None else config.batch_size,
+        learning_rate=learning_rate if config.learning_rate is None else config.learning_rate,
+        precision=precision if config.precision is None else config.precision,
     )
-    _started = Job(told, log_every=log_every, shapes=shapes)
+    _started = Job(config, log_every=log_every, shapes=shapes)
     _finish_at_exit(_started)
     return _started
 
@@ -127,7 +127,7 @@ def _finish_at_exit(job: Job) -> None:
             traceback.print_exc()
         else:
             return
-        if not job.told.alone:
+        if not job.config.alone:
             # Nothing else gives a process a status at this point.
             sys.stdout.flush()
             sys.stderr.flush()

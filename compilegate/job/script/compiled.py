@@ -17,27 +17,26 @@ import torch
 from torch.nn import Module
 from torch.utils._pytree import tree_flatten
 
-from compilegate.job.cache import CompileCache, Origin, key_here
+from compilegate.job.cache import CompileCache, SourceJob, key_here
 from compilegate.job.compilers import Compiler, declarations, load_compiler
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompileCacheRecord, Scalar
 from compilegate.job.machine.accelerators import CUDA, HOST, place_of, require_gpus, this_machine
-from compilegate.job.machine.distribution import is_sharded, mean_loss, take_own_gpu
 from compilegate.job.machine.numerics import AUTOCAST, Generators, observed_precision, precision_now
-from compilegate.job.machine.world import World, unwrapped
+from compilegate.job.machine.world import World, is_sharded, take_own_gpu, unwrapped
 from compilegate.job.names import EVALUATION_PLACES
 from compilegate.job.probes.capture import (
     Autocast,
     Call,
     Compiled,
     await_cotangents,
+    moved_to_host,
     named_output_tensors,
-    set_aside,
 )
-from compilegate.job.profiling.slowdowns import GraphLog
-from compilegate.job.script.measured import CALLS_LOOKED_AT
+from compilegate.job.script.config import JobConfig
+from compilegate.job.script.step_times import CALLS_WATCHED
 from compilegate.job.script.steps import Course, batch_size_of, harmless
-from compilegate.job.script.told import Told
+from compilegate.job.slowdowns import GraphLog
 
 MOST_CALLS_OF_A_STEP = 4
 """Calls of one function that are kept in a step: with gradient accumulation they are alike."""
@@ -97,7 +96,7 @@ class Dispatch:
             self.evaluated = self.part.device, precision_now(self.part.module)
             return False
         if not torch.is_grad_enabled():
-            if self._is_evaluated(course.own_step):
+            if self._is_evaluated(course.process_step):
                 course.pause()  # until it is called again for the training
             self.ungraded_calls += 1
             return False
@@ -109,7 +108,7 @@ class Dispatch:
             self.is_sharded = is_sharded(self.part.module)
             self.keeps = self.keeps and not self.is_sharded
         self.compiled_calls += 1
-        if course.declared_shapes > 1 or self.compiled_calls <= CALLS_LOOKED_AT:
+        if course.declared_shapes > 1 or self.compiled_calls <= CALLS_WATCHED:
             shapes = tuple(tuple(each.shape) for each in _tensors_in((arguments, named)))
             course.see_shapes(self.part.name, shapes)
         return True
@@ -135,7 +134,7 @@ class Dispatch:
         if not self._has_room(step, _bytes_of((arguments, named))):
             return None
         if self._traced is None:
-            return part.keep_call(step, arguments, named)
+            return part.capture_call(step, arguments, named)
         call = Call(step, arguments, dict(named), Generators(), self._traced)
         part.calls.append(call)
         part.training = {name: each.training for name, each in part.module.named_modules()}
@@ -144,7 +143,7 @@ class Dispatch:
     def _has_room(self, step: int, size: int) -> bool:
         """Whether one more call is kept, of so many bytes."""
         if step != self._step:
-            if self.has_kept_enough:
+            if self.has_enough_calls:
                 return False
             self._step, self._kept_in_step, self.part.calls_a_step = step, 0, 0
             self._steps_kept += 1
@@ -179,16 +178,16 @@ class Dispatch:
             }
 
     @property
-    def has_kept_enough(self) -> bool:
+    def has_enough_calls(self) -> bool:
         return self.keeps and self._steps_kept >= self._steps_to_keep
 
-    def keep_no_more(self) -> None:
+    def end_capture(self) -> None:
         """Keep the calls in host memory for the next probe."""
         self.keeps = False
         calls = self.part.calls
         if self._kept_bytes > MOST_BYTES_FOR_SPEED:
             calls = [each for each in calls if each.step == calls[-1].step]
-        self.part.calls = [set_aside(each) for each in calls]
+        self.part.calls = [moved_to_host(each) for each in calls]
 
     # A copy of the module, as of an average of its weights, is a module as the script wrote it.
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
@@ -201,18 +200,18 @@ class Dispatch:
 class Compilation:
     """The functions that a job has compiled, by one compiler."""
 
-    def __init__(self, told: Told, launched: World, course: Course) -> None:
+    def __init__(self, config: JobConfig, launched: World, course: Course) -> None:
         """Raises CompilerError where the compiler is not available, and InputError without a GPU
         for this process."""
-        self._told = told
+        self._config = config
         self._course = course
         self._launched = launched
         self.machine = this_machine()
         take_own_gpu(launched)
-        self.compiler: Compiler = load_compiler(told.compiler, told.options)
+        self.compiler: Compiler = load_compiler(config.compiler, config.options)
         self.world = self.compiler.world(launched)
-        if not told.alone:
-            self.compiler.seed(told.seed, self.world)
+        if not config.alone:
+            self.compiler.seed(config.seed, self.world)
         self.dispatches: list[Dispatch] = []
         self.seconds = 0.0  # before the first step: the compiler was loaded, and its cache
         self.cache: CompileCache | None = None
@@ -229,7 +228,7 @@ class Compilation:
         return any(each.is_sharded for each in self.dispatches)
 
     @property
-    def torchs_own(self) -> torch.device:
+    def torch_device(self) -> torch.device:
         """The device of a model whose operations run at once; the CPU for a described machine."""
         if self.machine.described is not None or not torch.cuda.is_available():
             return torch.device("cpu")
@@ -240,12 +239,12 @@ class Compilation:
         """The device of the steps, as far as the compiler decides that."""
         if self.dispatches and not self.compiler.compiles_whole_steps:
             return self.dispatches[0].part.device
-        return self.compiler.device(self.torchs_own)
+        return self.compiler.device(self.torch_device)
 
     @property
     def place(self) -> str:
         """Where the steps compute, in a word that holds for every compiler: `cpu`, `cuda`."""
-        computes_on = declarations()[self._told.compiler].computes_on
+        computes_on = declarations()[self._config.compiler].computes_on
         hardware = self.compiler.hardware()
         return place_of(
             self.steps_on.type, self.machine, hardware=hardware, computes_on=computes_on
@@ -254,7 +253,7 @@ class Compilation:
     @property
     def evaluates_on(self) -> torch.device:
         """Where the trained model is evaluated: one program for all arms, and one place."""
-        on_host = self.compiler.compiles_whole_steps or self._told.evaluate_on == HOST_EVALUATES
+        on_host = self.compiler.compiles_whole_steps or self._config.evaluate_on == HOST_EVALUATES
         return torch.device("cpu") if on_host else self.steps_on
 
     def evaluation_place(self, device: torch.device) -> str:
@@ -263,7 +262,7 @@ class Compilation:
             on_host = device.type == self.steps_on.type and self.place == HOST  # as XLA's CPU
         else:
             stands_in = self.machine.described is not None and self.steps_on.type == "cpu"
-            told_host = self._told.evaluate_on == HOST_EVALUATES
+            told_host = self._config.evaluate_on == HOST_EVALUATES
             on_host = told_host or not stands_in or self.place == HOST
         return HOST_EVALUATES if on_host else ACCELERATOR_EVALUATES
 
@@ -274,7 +273,7 @@ class Compilation:
 
     def require_accelerator(self) -> None:
         """Raises ArmError where the machine has GPUs and nothing computes on them."""
-        if CUDA in declarations()[self._told.compiler].computes_on:
+        if CUDA in declarations()[self._config.compiler].computes_on:
             require_gpus(os.environ, self.place, str(torch.__version__), torch.version.cuda)
 
     def compile(
@@ -316,11 +315,11 @@ class Compilation:
     ) -> Dispatch:
         began = time.perf_counter()
         whole_steps = self.compiler.compiles_whole_steps
-        if not self.dispatches and self._told.compiler != "eager":
-            with self._course.failures.aside("loading the compile cache"):
+        if not self.dispatches and self._config.compiler != "eager":
+            with self._course.failures.tolerated("loading the compile cache"):
                 self.cache = self._loaded_cache(module, graph)
             if not whole_steps:
-                with self._course.failures.aside("listening to torch's capture"):
+                with self._course.failures.tolerated("listening to torch's capture"):
                     self.graph_log = GraphLog()
                     self.graph_log.listen()
         compiled = self.compiler.compile(function, module)
@@ -329,7 +328,7 @@ class Compilation:
         name = type(owner).__name__ if isinstance(owner, Module) else _name_of(function)
         alike = sum(each.name.split("#")[0] == name for each in self.parts)
         part = Compiled(f"{name}#{alike + 1}" if alike else name, module, function, compiled)
-        dtype = AUTOCAST.get(self._told.precision or "fp32")
+        dtype = AUTOCAST.get(self._config.precision or "fp32")
         traced = Autocast("cpu", dtype is not None, dtype or torch.float32)
         dispatch = Dispatch(part, self._course, keeps=keeps, traced=traced if whole_steps else None)
         self.dispatches.append(dispatch)
@@ -345,7 +344,7 @@ class Compilation:
                 f"job.distributed() was called in one of {world.size} processes that have not met; "
                 "say torch.distributed.init_process_group() before it"
             )
-        self._course.losses.mean = lambda loss: mean_loss(loss, world)
+        self._course.losses.mean = lambda loss: _mean_loss(loss, world)
         if is_sharded(unwrapped(model)):
             return model
         return torch.nn.parallel.DistributedDataParallel(model, **options)
@@ -354,7 +353,7 @@ class Compilation:
         """The functions whose calls wait for the first probe: those of enough steps, or all at the
         end."""
         waiting = [each for each in self.dispatches if each.keeps]
-        return [each for each in waiting if each.has_kept_enough or (over and each.part.calls)]
+        return [each for each in waiting if each.has_enough_calls or (over and each.part.calls)]
 
     def uncalled(self) -> list[str]:
         """For each compiled function that no training step called, what to do."""
@@ -403,31 +402,31 @@ class Compilation:
         """Leave what was compiled for the next job, now that everything has succeeded."""
         if self.cache is None:
             return None
-        origin = Origin(self._told.job, compile_seconds, first_step_seconds)
-        return self.cache.keep(self.compiler.cache_lookups(), origin)
+        source = SourceJob(self._config.job, compile_seconds, first_step_seconds)
+        return self.cache.keep(self.compiler.cache_lookups(), source)
 
     def _loaded_cache(
         self, module: Module, graph: Mapping[str, Scalar] | None
     ) -> CompileCache | None:
-        told = self._told
-        if told.compile_cache is None or not told.compile_cache_megabytes:
+        config = self._config
+        if config.compile_cache is None or not config.compile_cache_megabytes:
             return None
         folder = self.compiler.cache_folder()
         if folder is None:
             return None
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         code = [Path(main or os.getcwd()).resolve().parent]
-        key = key_here(self._graph(module, graph), device=self.torchs_own, code=code)
-        most_bytes = told.compile_cache_megabytes * 1_000_000
-        cache = CompileCache(told.compile_cache, most_bytes, key, folder)
+        key = key_here(self._graph(module, graph), device=self.torch_device, code=code)
+        most_bytes = config.compile_cache_megabytes * 1_000_000
+        cache = CompileCache(config.compile_cache, most_bytes, key, folder)
         cache.load()
         return cache
 
     def _graph(self, module: Module, graph: Mapping[str, Scalar] | None) -> dict[str, Scalar]:
         """What decides the compiled graph, for the compile cache's key. The seed does not."""
-        told = self._told
-        options = {name: str(value) for name, value in told.options.items()}
-        found: dict[str, Scalar] = {"compiler": told.compiler, **options}
+        config = self._config
+        options = {name: str(value) for name, value in config.options.items()}
+        found: dict[str, Scalar] = {"compiler": config.compiler, **options}
         if graph is not None:
             return {**found, **graph}
         shapes = [
@@ -435,11 +434,19 @@ class Compilation:
         ]
         return {
             **found,
-            **{f"told {name}": value for name, value in told.recipe.items() if name != "seed"},
-            "batch_size": told.batch_size,
-            "precision": told.precision,
+            **{f"told {name}": value for name, value in config.recipe.items() if name != "seed"},
+            "batch_size": config.batch_size,
+            "precision": config.precision,
             "model": hashlib.sha256(f"{module!r} {shapes}".encode()).hexdigest(),
         }
+
+
+def _mean_loss(loss: torch.Tensor, world: World) -> torch.Tensor:
+    """The mean of the processes' losses, not waited for. One that is not finite makes it so in all,
+    which stop in the same step."""
+    total = loss.detach().clone()
+    torch.distributed.all_reduce(total)
+    return total.double() / world.size
 
 
 _ACCELERATE_KEEPS = "_original_forward"

@@ -44,10 +44,11 @@ from compilegate.job.evidence.writing import TrainedRows
 from compilegate.job.files import folder_digest, settings_digest
 from compilegate.job.machine.accelerators import this_machine
 from compilegate.job.machine.environment import checkup, describe_machine
-from compilegate.job.machine.world import World, world_of
-from compilegate.job.script.measured import Measured
-from compilegate.job.script.probing import Probes
+from compilegate.job.machine.world import World, announce_last_step, announced_last_step, world_of
+from compilegate.job.script.config import JobConfig
+from compilegate.job.script.probes import Probes
 from compilegate.job.script.results import ExampleRows, State, example_metrics, save_into, state_of
+from compilegate.job.script.step_times import Measured
 from compilegate.job.script.steps import (
     LOG_EVERY,
     Clock,
@@ -57,7 +58,6 @@ from compilegate.job.script.steps import (
     harmless,
     watch_backward,
 )
-from compilegate.job.script.told import Told
 
 if TYPE_CHECKING:
     import torch
@@ -74,9 +74,11 @@ _Number = TypeVar("_Number", int, float)
 class Job:
     """One training job: one arm, one seed. A process has one; `compilegate.job.start` makes it."""
 
-    def __init__(self, told: Told, *, log_every: int | None = None, shapes: int = 1) -> None:
+    def __init__(self, config: JobConfig, *, log_every: int | None = None, shapes: int = 1) -> None:
         """`log_every` and `shapes` as `start` has them."""
-        self.told = told = _profiled(told) if os.environ.get(names.PROFILE_VARIABLE) else told
+        self.config = config = (
+            _profiled(config) if os.environ.get(names.PROFILE_VARIABLE) else config
+        )
         self._launched = world_of(os.environ)
         self._notes: list[str] = []
         self.failures = Failures(self.note)
@@ -85,12 +87,12 @@ class Job:
         )
         self._compilation: Compilation | None = None
         self._framework: Any = None
-        self._probes = Probes(told)
+        self._probes = Probes(config)
         self._probes_wait = True  # whether something may follow a step
         # After which step all processes end, since the arithmetic is wrong; -1: after none.
         self._ends_after: int | None = None  # None: that is open
         self._steps_an_epoch = 0  # the loader's length, where that shows
-        self._own_batch_size: int | None = None  # the loader's, if not what the job was told
+        self._own_batch_size: int | None = None  # the loader's, where the configuration has another
         self._accumulate = 1
         self._on_accelerator = False  # whether torch was seen to compute where it should
         self._evaluation: tuple[str, str] | None = None  # place and precision, by the script
@@ -111,42 +113,42 @@ class Job:
                 "memory here is that machine's; leave the variable out to train for real."
             )
 
-    # What the job is told.
+    # Its configuration.
 
     @property
     def arm(self) -> str:
         """The arm's name."""
-        return self.told.arm
+        return self.config.arm
 
     @property
     def compiler(self) -> str:
         """The arm's compiler; `eager` is none."""
-        return self.told.compiler
+        return self.config.compiler
 
     @property
     def seed(self) -> int:
         """The replicate's."""
-        return self.told.seed
+        return self.config.seed
 
     @property
     def batch_size(self) -> int:
-        """Examples that each process takes in a step. Raises InputError where nobody said it."""
-        return _said(self.told.batch_size, "batch_size")
+        """Examples that each process takes in a step. Raises InputError where nobody set it."""
+        return _required(self.config.batch_size, "batch_size")
 
     @property
     def learning_rate(self) -> float:
-        """Raises InputError where nobody said it."""
-        return _said(self.told.learning_rate, "learning_rate")
+        """Raises InputError where nobody set it."""
+        return _required(self.config.learning_rate, "learning_rate")
 
     @property
     def precision(self) -> str:
         """fp32, bf16 or fp16: the arm's, which the script trains in by `autocast`."""
-        return self.told.precision or "fp32"
+        return self.config.precision or "fp32"
 
     @property
     def model_folder(self) -> Path:
         """Where `save` writes."""
-        return self.told.model
+        return self.config.model
 
     @property
     def world(self) -> World:
@@ -242,17 +244,17 @@ class Job:
         if ragged not in ("drop", "keep"):
             raise InputError(f"job.steps(ragged={ragged!r}), expected 'drop' or 'keep'")
         self._accumulate = accumulate
-        taken, told = getattr(loader, "batch_size", None), self.told.batch_size
-        if type(taken) is int and told is not None and taken != told:
+        taken, config = getattr(loader, "batch_size", None), self.config.batch_size
+        if type(taken) is int and config is not None and taken != config:
             self._own_batch_size = taken
             self.note(
-                f"The job was told batch_size = {told}, and the loader takes {taken}, which is "
-                "what the evidence says; give the loader job.batch_size, or the script's own "
-                "argument that is declared for it."
+                f"The job's batch_size is {config} and the loader's {taken}, which the evidence "
+                "records; give the loader job.batch_size, or the script's own argument that is "
+                "declared for it."
             )
-        with self.failures.aside("asking the loader for its length"):
+        with self.failures.tolerated("asking the loader for its length"):
             self._steps_an_epoch = operator.length_hint(loader) // max(accumulate, 1)
-        drops = ragged == "drop" and not (self.told.alone and self.compiler == "eager")
+        drops = ragged == "drop" and not (self.config.alone and self.compiler == "eager")
         return LoaderSteps(loader, self, self._course, accumulate=accumulate, drops=drops)
 
     def step(
@@ -299,7 +301,7 @@ class Job:
 
     def loss(self, value: Any) -> None:
         """Set the loss of this step, a tensor or a number, where `backward` is not called on it."""
-        self._course.say_loss(value)
+        self._course.set_loss(value)
 
     def latest_loss(self) -> float | None:
         """The last loss that is known without waiting for a device. Raises NonFiniteLossError."""
@@ -388,7 +390,7 @@ class Job:
         self._evaluated, self._ended = self._state(), time.time()
 
     def forget_results(self) -> None:
-        """An evaluation begins, and replaces what was said in an earlier one."""
+        """An evaluation begins, and replaces an earlier one."""
         self._rows, self._metrics = ExampleRows(), {}
 
     @property
@@ -396,8 +398,8 @@ class Job:
         return bool(self._metrics) or self._rows.rows > 0
 
     @property
-    def is_judged(self) -> bool:
-        """Whether examples or metrics were said, of the model as it is now."""
+    def has_current_results(self) -> bool:
+        """Whether there are examples or metrics of the model as it is now."""
         return self._has_results and self._evaluated == self._state()
 
     @harmless
@@ -426,14 +428,14 @@ class Job:
                     "job.steps(loader), or put each step inside of job.step()"
                 )
             self.require_compiled_calls()
-            if self._has_results and not self.is_judged:
+            if self._has_results and not self.has_current_results:
                 raise InputError(
                     "job.save() was given a model that has changed since it was evaluated; "
                     "evaluate it after the last step, or after loading the weights that are to be "
                     "saved"
                 )
             self.losses()  # one that is not finite is known by now
-        digest = save_into(self.told.model, model, write=self.world.first)
+        digest = save_into(self.config.model, model, write=self.world.first)
         self._model_digest = digest or self._model_digest
         # The file was read back: the same bits, written anew.
         self._evaluated, self._ended = self._state(), time.time()
@@ -448,15 +450,15 @@ class Job:
             return
         broken = self.failures.broken
         if broken is not None:
-            if not self.told.alone and not self.told.is_candidate:
+            if not self.config.alone and not self.config.is_candidate:
                 raise InputError(f"the job was not measured to its end: {broken}")
-            record_failure(self.told.output, self._failure(broken, NOT_MEASURED.name))
+            record_failure(self.config.output, self._failure(broken, NOT_MEASURED.name))
             return
         if self._model_digest is None or not self._has_results:
             results = "job.examples(ids=..., ...) or job.metrics(...)"
             missing = "job.save(model)" if self._model_digest is None else results
             raise InputError(
-                f"the script ended and never said {missing}, so there is nothing to judge; say it "
+                f"the script ended without {missing}, so there is nothing to judge; call it "
                 "after the last step"
             )
         self._write_evidence()
@@ -470,11 +472,11 @@ class Job:
         alone = self.world.alone or (self._launched.alone and isinstance(error, ArmError))
         if error is None or isinstance(error, InputError) or not alone:
             return False
-        if self.told.on_failure != "record" or os.environ.get(names.FAILURE_NOTE_VARIABLE):
+        if self.config.on_failure != "record" or os.environ.get(names.FAILURE_NOTE_VARIABLE):
             return False  # its supervisor decides whether it is started again
         if self.world.first:
             ending = of_exception(one_sentence(error)) or EXCEPTION
-            record_failure(self.told.output, self._failure(explained(error), ending.name))
+            record_failure(self.config.output, self._failure(explained(error), ending.name))
         return True
 
     def compare_speed(self) -> None:
@@ -482,7 +484,7 @@ class Job:
         model away after training."""
         if not self.world.first or self._compilation is None:
             return
-        with self.failures.aside("the probe of paired speed"):
+        with self.failures.tolerated("the probe of paired speed"):
             seconds = float(np.sum(self._course.seconds()))
             batch_size = self._batch_size()
             self._probes.compare_speed(self._compilation, seconds, self.precision, batch_size)
@@ -495,7 +497,7 @@ class Job:
         if self._compilation is None:
             from compilegate.job.script.compiled import Compilation  # noqa: PLC0415 - torch
 
-            self._compilation = Compilation(self.told, self._launched, self._course)
+            self._compilation = Compilation(self.config, self._launched, self._course)
             watch_backward(self._course)
         if by_torch and not self._on_accelerator:
             self._compilation.require_accelerator()
@@ -523,7 +525,7 @@ class Job:
         if self.compiler != "eager" and self._launched.first:
             print(line, flush=True)
 
-    def brought(self, loader: Iterable[Any]) -> Iterable[Any]:
+    def device_batches(self, loader: Iterable[Any]) -> Iterable[Any]:
         """The loader's batches; where steps are traced, on the device."""
         return loader if self._compilation is None else self._compilation.compiler.batches(loader)
 
@@ -549,7 +551,7 @@ class Job:
         compiler; SystemExit where the arithmetic is wrong and the job is to end."""
         if not self._probes_wait:
             return
-        compilation, step = self._compilation, self._course.own_step
+        compilation, step = self._compilation, self._course.process_step
         if step == 1:
             self._print_compiling(names.COMPILED_LINE)
             self.require_compiled_calls(later=True)
@@ -564,7 +566,7 @@ class Job:
         ready = compilation.ready()
         if ready and compilation.compiler.compiles_whole_steps:
             for dispatch in ready:  # a probe between steps would be traced with them
-                dispatch.keep_no_more()
+                dispatch.end_capture()
         elif ready:
             self._probes.compare_arithmetic(compilation, ready, self.precision)
         awaits_calls = any(each.keeps for each in self._dispatches)
@@ -580,7 +582,7 @@ class Job:
 
     @property
     def _stops_if_wrong(self) -> bool:
-        return self.told.is_candidate and self.told.on_wrong == names.ON_WRONG[0]
+        return self.config.is_candidate and self.config.on_wrong == names.ON_WRONG[0]
 
     @property
     def _stops_together(self) -> bool:
@@ -597,26 +599,22 @@ class Job:
             self._ends_after = self._course.step + (0 if self.world.alone else 1)
         elif self._probes.is_wrong:
             by_hand = "it was started by hand; in a pipeline a candidate ends here"
-            why = 'on_wrong is "go-on"' if self.told.is_candidate else by_hand
+            why = 'on_wrong is "go-on"' if self.config.is_candidate else by_hand
             self.note(f"The parity probe found errors, and the training goes on: {why}.")
         if self._stops_together:
-            from compilegate.job.machine.distribution import tell_last_step  # noqa: PLC0415
-
-            tell_last_step(self._ends_after)
+            announce_last_step(self._ends_after)
 
     def _end_if_decided(self) -> None:
         """End the process where the job is decided to end after this step."""
         course, parity = self._course, self._probes.parity
         if self._ends_after is None and self._stops_together:
-            from compilegate.job.machine.distribution import told_last_step  # noqa: PLC0415
-
-            self._ends_after = told_last_step()
+            self._ends_after = announced_last_step()
         if self._ends_after != course.step:
             return
         self._finished = True
         self._distrust_cache()
         if self.world.first:
-            left = self._steps_an_epoch - course.own_step
+            left = self._steps_an_epoch - course.process_step
             saved = f", at least {left:,} steps" if left > 0 else ""
             departs = "" if parity is None or parity.departs is None else f": {parity.departs}"
             reason = (
@@ -627,10 +625,10 @@ class Job:
             )
             print(f"compilegate: {reason}", flush=True)
             evidence = replace(self._failure(reason, WRONG_ARITHMETIC.name), parity=parity)
-            write_evidence(self.told.output, evidence, parity=self._probes.errors)
+            write_evidence(self.config.output, evidence, parity=self._probes.errors)
         raise SystemExit(0)
 
-    # What a script has to do, and is told where it does not.
+    # What a script has to do.
 
     def require_compiled_calls(self, *, later: bool = False) -> None:
         """Raise InputError where compiled code was never called: the job would be judged for
@@ -670,7 +668,7 @@ class Job:
         if trained == self.precision:
             return
         found = otherwise_declared(trained, self.precision, [self.arm], autocast=autocast)
-        if self.told.alone:
+        if self.config.alone:
             found = (
                 f'{trains_in(trained, autocast=autocast)}: say precision = "{trained}" in each '
                 f"[arms.NAME] of its workload, where it is {self.precision} otherwise"
@@ -681,7 +679,7 @@ class Job:
 
     def _write_evidence(self) -> None:
         """Run what is left of the probes, and write all that the job has at its end."""
-        told, course, probes = self.told, self._course, self._probes
+        config, course, probes = self.config, self._course, self._probes
         compilation = self._compilation
         if compilation is None and "torch" in sys.modules:
             compilation = self._compiling(by_torch=False)
@@ -726,9 +724,9 @@ class Job:
             compiled_again=compiler.recompilations > 0,
         )
         evidence = Evidence(
-            job=told.job,
-            arm=told.arm,
-            seed=told.seed,
+            job=config.job,
+            arm=config.arm,
+            seed=config.seed,
             attempts=tuple(filter(None, attempts.split(","))),
             recipe=self._recipe(batch_size, together),
             compiler=compiler,
@@ -738,8 +736,8 @@ class Job:
             memory_of=memory_of,
             environment=self._environment(),
             digests={
-                "data": told.data_digest or _data_digest(os.environ),
-                "config": told.config_digest,
+                "data": config.data_digest or _data_digest(os.environ),
+                "config": config.config_digest,
                 "model": self._model_digest or "",
             },
             parity=probes.parity,
@@ -757,7 +755,7 @@ class Job:
             checkup=checkup(),
         )
         write_evidence(
-            told.output,
+            config.output,
             evidence,
             measured.steps,
             examples,
@@ -766,14 +764,14 @@ class Job:
             trained_on=self._trained.kept(),
         )
         _print_figures(evidence, speed, compiler)
-        if told.alone:
-            print(f"compilegate: the model is in {told.model}, the evidence in {told.output}")
+        if config.alone:
+            print(f"compilegate: the model is in {config.model}, the evidence in {config.output}")
 
     def _failure(self, reason: str, ending: str) -> Evidence:
         # Without a compilation, its compiler may be what failed.
         compiled = self._compilation
         compiler = None if compiled is None else compiled.compiler.record(0.0, 0)
-        return self.told.failure(
+        return self.config.failure(
             reason, ending=ending, compiler=compiler, environment=self._environment()
         )
 
@@ -812,10 +810,10 @@ class Job:
 
     def _batch_size(self) -> int:
         seen = [self._course.batch_size, *(each.batch_size for each in self._dispatches)]
-        size = self._own_batch_size or self.told.batch_size or next(filter(None, seen), None)
+        size = self._own_batch_size or self.config.batch_size or next(filter(None, seen), None)
         if size is None:
             raise InputError(
-                "the job was not told its batch size, and no batch shows it; say "
+                "the job's batch size is not set, and no batch shows it; call "
                 "job.start(batch_size=...)"
             )
         return size
@@ -823,7 +821,7 @@ class Job:
     @property
     def _together(self) -> int:
         """Batches of a step: one for each process, or for each accelerator of one process."""
-        return self.world.size * self.told.replicas
+        return self.world.size * self.config.replicas
 
     def _recipe(self, batch_size: int, together: int) -> dict[str, Scalar]:
         precision, autocast = self._trained_in()
@@ -842,32 +840,32 @@ class Job:
             evaluation = self._evaluation or compilation.observed_evaluation()
             if evaluation is not None:
                 performed["evaluated_on"], performed["evaluated_in"] = evaluation
-        return {**self.told.recipe, **performed, **self._settings}
+        return {**self.config.recipe, **performed, **self._settings}
 
 
-def _said(value: _Number | None, name: str) -> _Number:
+def _required(value: _Number | None, name: str) -> _Number:
     if value is None:
         raise InputError(
-            f"the job was not told its {name.replace('_', ' ')}; say job.start({name}=...) for a "
+            f"the job's {name.replace('_', ' ')} is not set; call job.start({name}=...) in a "
             "script that is started by hand"
         )
     return value
 
 
-def _profiled(told: Told) -> Told:
+def _profiled(config: JobConfig) -> JobConfig:
     """A job that is profiled ends after some steps: nothing is probed or timed in turns."""
     from compilegate.job.profiling.session import current  # noqa: PLC0415 - torch, and seldom
 
     session = current()
-    session.arm = None if told.alone else told.arm
-    session.compiler, session.batch_size = told.compiler, told.batch_size
-    return replace(told, parity_steps=0, speed_probe_seconds=0, baseline=None)
+    session.arm = None if config.alone else config.arm
+    session.compiler, session.batch_size = config.compiler, config.batch_size
+    return replace(config, parity_steps=0, speed_probe_seconds=0, baseline=None)
 
 
 def _started() -> float:
     """When the job's first process started, as `time.time` counts."""
-    told = os.environ.get(names.JOB_STARTED_VARIABLE)
-    ago = time.monotonic() - float(told) if told else time.perf_counter() - _IMPORTED
+    config = os.environ.get(names.JOB_STARTED_VARIABLE)
+    ago = time.monotonic() - float(config) if config else time.perf_counter() - _IMPORTED
     return time.time() - ago
 
 

@@ -14,7 +14,7 @@ from compilegate.job.errors import InputError
 from compilegate.job.evidence import Examples, FloatArray, IntArray
 from compilegate.job.evidence.writing import as_array, hashed
 from compilegate.job.files import folder_digest, whole_file
-from compilegate.job.machine.world import unwrapped
+from compilegate.job.machine.world import is_sharded, unwrapped
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -26,8 +26,6 @@ State = Dict[str, Tuple[int, int]]
 
 def state_of(module: Module) -> State:
     """Nothing of a sharded model, whose parameters come and go."""
-    from compilegate.job.machine.distribution import is_sharded  # noqa: PLC0415 - torch
-
     if is_sharded(module):
         return {}
     return {name: (id(each), each._version) for name, each in module.named_parameters()}
@@ -62,8 +60,6 @@ def save_into(folder: Path, model: Any, *, write: bool = True) -> str | None:
 def whole_state(model: Any) -> dict[str, Any] | None:
     """The state of a sharded module, whole in the first process's memory; None of any other. All
     processes have to call this."""
-    from compilegate.job.machine.distribution import is_sharded  # noqa: PLC0415 - torch
-
     if not is_sharded(model):
         return None
     if any(hasattr(each, "ds_id") for each in model.parameters()):  # ZeRO-3

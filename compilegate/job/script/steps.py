@@ -26,7 +26,7 @@ from typing import (
 from compilegate.job.errors import CompilegateError, InputError, NonFiniteLossError, one_sentence
 from compilegate.job.evidence import CheckpointRecord
 from compilegate.job.names import DEFAULT_PARITY_STEPS
-from compilegate.job.script.measured import Slowdowns
+from compilegate.job.script.step_times import SlowdownWatch
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ class Failures:
         self.broken: str | None = None  # why nothing more is observed of this job
 
     @contextmanager
-    def aside(self, doing: str) -> Iterator[None]:
+    def tolerated(self, doing: str) -> Iterator[None]:
         """What is done within may fail by itself, and the job is measured all the same."""
         try:
             yield
@@ -168,23 +168,23 @@ class Losses:
         self._log_every = log_every
         self._values: list[float] = []
         self.current: float | torch.Tensor | None = None  # of the step under way
-        self._said = False
+        self._is_set = False
         self._waiting: list[torch.Tensor] = []
         self._arriving: list[tuple[torch.Tensor, Any]] = []  # on the way, each with its event
         self.mean: Callable[[torch.Tensor], torch.Tensor] | None = None
         """Makes of a loss the mean of all processes'; None where this one's own counts."""
 
-    def saw(self, loss: torch.Tensor) -> None:
+    def add(self, loss: torch.Tensor) -> None:
         """Add a loss that `backward` is called on. Raises NonFiniteLossError on a CPU, before any
         update."""
-        if self._said or loss.numel() != 1:
+        if self._is_set or loss.numel() != 1:
             return
         known = self._known(loss if self.mean is None else self.mean(loss.detach()))
         self.current = known if self.current is None else self.current + known
 
-    def say(self, loss: Any) -> None:
+    def set(self, loss: Any) -> None:
         """The script says itself what the step's loss is. Raises NonFiniteLossError as `saw`."""
-        self.current, self._said = self._known(loss), True
+        self.current, self._is_set = self._known(loss), True
 
     def end_step(self) -> None:
         """Raises InputError where the step had no loss, and NonFiniteLossError for an earlier
@@ -207,7 +207,7 @@ class Losses:
             self._take_arrived()
 
     def abandon_step(self) -> None:
-        self.current, self._said = None, False
+        self.current, self._is_set = None, False
 
     @property
     def latest(self) -> float | None:
@@ -296,7 +296,7 @@ def watch_backward(course: Course) -> None:
     def watched(self: torch.Tensor, *arguments: Any, **named: Any) -> Any:
         if _watching[0].in_step:
             original = next((loss for result, loss in scaled if result is self), self)
-            _watching[0].saw_loss(original)
+            _watching[0].add_loss(original)
         scaled.clear()
         return backward(self, *arguments, **named)
 
@@ -329,7 +329,7 @@ class Course:
         self._job = job
         self.failures = job.failures
         self.losses = Losses(log_every)
-        self.slowdowns = Slowdowns()
+        self.slowdowns = SlowdownWatch()
         self.declared_shapes = shapes
         self.job_started = started
         self.batch_size: int | None = None  # that of the first batch, where it shows
@@ -353,7 +353,7 @@ class Course:
         return len(self.graphs)
 
     @property
-    def own_step(self) -> int:
+    def process_step(self) -> int:
         """The same, counted from the first step of this process."""
         return len(self.graphs) - self._first_step
 
@@ -400,17 +400,17 @@ class Course:
             self._clock.resume()
 
     @harmless
-    def saw_loss(self, loss: torch.Tensor) -> None:
-        if self.own_step < DEFAULT_PARITY_STEPS:
+    def add_loss(self, loss: torch.Tensor) -> None:
+        if self.process_step < DEFAULT_PARITY_STEPS:
             self._job.before_backward()
-        self.losses.saw(loss)
+        self.losses.add(loss)
 
     @harmless
-    def say_loss(self, loss: Any) -> None:
+    def set_loss(self, loss: Any) -> None:
         """The script says the loss of the step. Raises InputError outside of one."""
         if not self.in_step:
             raise InputError("job.loss() was called outside of a step; say it within job.step()")
-        self.losses.say(loss)
+        self.losses.set(loss)
 
     @harmless
     def see_shapes(self, function: str, shapes: Any) -> None:
@@ -436,8 +436,8 @@ class Course:
         self._graphs_in_steps += graphs - self._graphs_before
         self.graphs.append(self._graphs_in_steps)
         self.shapes.append(self._shape)
-        if self.own_step == self.slowdowns.at:
-            with self.failures.aside("looking at what slows the steps"):
+        if self.process_step == self.slowdowns.at:
+            with self.failures.tolerated("looking at what slows the steps"):
                 self.slowdowns.look()
         self._job.after_step()
 
@@ -602,7 +602,7 @@ class LoaderSteps:
             if course.in_step and taken >= self._accumulate and course.failures.broken is None:
                 # An iteration without a loss was no step, as where the script skips a batch. In the
                 # first step it is a mistake in the script, which ending the step names.
-                if course.losses.current is not None or not course.own_step:
+                if course.losses.current is not None or not course.process_step:
                     course.end()
                     continue
                 course.abandon()
@@ -623,7 +623,9 @@ class LoaderSteps:
         """The loader's batches, without a last one that is smaller than the first."""
         self._size = None
         endless = self._loader is None
-        batches = itertools.repeat(None) if endless else iter(self._job.brought(self._loader))
+        batches = (
+            itertools.repeat(None) if endless else iter(self._job.device_batches(self._loader))
+        )
         for batch in batches:
             smaller = self._smaller(batch) if self._size is None or self._drops else None
             following = batch if smaller is None else next(batches, _END)

@@ -22,7 +22,7 @@ from compilegate.job.cache import (
     CacheKey,
     CompileCache,
     Lookups,
-    Origin,
+    SourceJob,
     UnusableCacheError,
     key_here,
     read_archive,
@@ -85,7 +85,7 @@ class Place:
         for name, content in makes.items():
             (working / name).parent.mkdir(parents=True, exist_ok=True)
             (working / name).write_bytes(content)
-        return cache.keep(lookups, Origin("job-1", 25.0, 25.5)), loaded
+        return cache.keep(lookups, SourceJob("job-1", 25.0, 25.5)), loaded
 
 
 def contents(folder: CacheFolder) -> dict[str, bytes]:
@@ -221,7 +221,7 @@ def entry(name: str, **fields: Any) -> tarfile.TarInfo:
         (b"not an archive at all" * 100, "is damaged"),
         (forged([]).replace(b"2.13.0", b"2.14.0"), "its digest is another"),
         (forged([], key="mine"), "is damaged"),
-        (forged([], origin={"job": "x"}), "is damaged"),
+        (forged([], source={"job": "x"}), "is damaged"),
         (forged([(entry("../evil"), b"evil")]), "../evil leads outside"),
         (forged([(entry("/evil"), b"evil")]), "/evil leads outside"),
         (forged([(entry("a/../../evil"), b"evil")]), "leads outside"),

@@ -49,7 +49,9 @@ def _run(folder: Path, train: Callable[..., Any], arguments: dict[str, Any]) -> 
 
     told = {"compiler": "eager", "speed_probe_seconds": 0.0, "alone": True}
     told.update(arguments.pop("told", {}))
-    job.start(told=job.Told(job="job-1", arm="arm", model=folder / "model", output=folder, **told))
+    job.start(
+        config=job.JobConfig(job="job-1", arm="arm", model=folder / "model", output=folder, **told)
+    )
     result = train(**arguments)
     job.finish()
     return result

@@ -17,10 +17,9 @@ from torch._dynamo import config, lookup_backend
 from torch._dynamo.utils import counters
 from torch._inductor.cpu_vec_isa import VecAVX2, VecISA, VecNEON
 
-from compilegate.job import CompilerError, InputError, Job, Told
+from compilegate.job import CompilerError, InputError, Job, JobConfig
 from compilegate.job.compilers import declarations, load_compiler
-from compilegate.job.compilers.inductor import kept_cache
-from compilegate.job.compilers.torch_compile import CountedBackend
+from compilegate.job.compilers.torch_compile import CountedBackend, persistent_cache
 
 ROOT = Path(__file__).resolve().parents[3]
 CHANGED = ("suppress_errors", "allow_rnn", "recompile_limit")
@@ -173,7 +172,7 @@ def test_several_functions_of_one_job_are_counted_together_without_the_probes() 
     generator.forward = None  # type: ignore[assignment] - as a job replaces it
     for _ in range(3):
         judge(generate(torch.ones(4, 6))).sum().backward()
-    with compiler.aside():
+    with compiler.uncounted():
         generate(torch.ones(4, 6))
     record = compiler.record(0.0, 0)
     assert (record.graphs, record.proof["graph_calls"]) == (2, 6)
@@ -246,12 +245,12 @@ import torch._dynamo.config
 # Torch remembers which shapes changed: the static one comes first.
 print(json.dumps([record(2, dynamic_shapes=False), record(8), record(1, dynamic_shapes=True)]))
 """
-    static, torchs_own, dynamic = json.loads(run_python(script))
+    static, torch_device, dynamic = json.loads(run_python(script))
     assert static[:3] == [False, 2, 2]
     assert "recompile_limit (2)" in static[3]
-    assert torchs_own[0]
-    assert torchs_own[1] <= 2
-    assert torchs_own[2:] == [4, None]
+    assert torch_device[0]
+    assert torch_device[1] <= 2
+    assert torch_device[2:] == [4, None]
     assert dynamic == [True, 1, 4, None]
 
 
@@ -366,7 +365,7 @@ def test_which_vector_instructions_work_is_asked_once_and_kept_with_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(VecISA, "_probe_load", VecISA._probe_load)  # put back afterwards
-    folder = kept_cache()
+    folder = persistent_cache()
     isa = next(each for each in (VecAVX2(), VecNEON()) if each.check_build(VecISA._avx_code))
     (noted,) = (path for path in folder.files() if path.endswith(".loads"))
     (folder.path / noted[: -len(".loads")]).write_bytes(b"no library at all")  # nobody looks
@@ -429,7 +428,7 @@ def test_gradients_that_stay_in_recorded_memory_are_refused(
         "model": tmp_path / "model",
         "output": tmp_path,
     }
-    job = Job(Told(**place, compiler="inductor", options=options, batch_size=4))
+    job = Job(JobConfig(**place, compiler="inductor", options=options, batch_size=4))
     model = job.compile(torch.nn.Linear(3, 2))
     job._compiling().compiler._device = GPU  # pyrefly: ignore[missing-attribute]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

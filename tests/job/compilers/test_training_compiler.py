@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from compilegate.job.compilers.aws import debug_mode, overhear, require_configured
+from compilegate.job.compilers.aws import captured_lines, debug_mode, require_configured
 from compilegate.job.errors import CompilerError
 
 CONFIGURED, PARAMETERS = "SM_TRAINING_COMPILER_CONFIGURED", "SM_FRAMEWORK_PARAMS"
@@ -39,7 +39,7 @@ def test_the_compiler_s_lines_are_kept_and_everything_still_reaches_the_log() ->
     """The image's module makes its own logger, with a handler on standard output as it is then."""
     log, logger = io.StringIO(), logging.getLogger("test_training_compiler")
     logger.setLevel(logging.INFO)
-    with overhear(log) as heard:
+    with captured_lines(log) as heard:
         handler = logging.StreamHandler(sys.stdout)
         handler.setFormatter(logging.Formatter("[%(levelname)s] %(message)s"))
         logger.addHandler(handler)

@@ -223,7 +223,7 @@ def loss_of(output: Any) -> Tensor:
 
 def capture(part: Compiled, step: int, arguments: Batch) -> Any:
     """A call as a job makes and keeps it."""
-    call = part.keep_call(step, arguments, {})
+    call = part.capture_call(step, arguments, {})
     output = part.compiled(*arguments)
     await_cotangents(call, output)
     return output

@@ -410,7 +410,7 @@ def test_an_error_of_ours_leaves_the_numbers_of_the_training(
             with Failing(at):
                 probe_parity([part], compiler=Plain(), folder=tmp_path)
         with Failing(1 + at % 3 if next(calls) == in_call else 0):
-            call = part.keep_call(step, arguments, {})
+            call = part.capture_call(step, arguments, {})
         output = part.compiled(*arguments)
         await_cotangents(call, output)
         return output

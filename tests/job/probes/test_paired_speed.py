@@ -19,9 +19,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from compilegate.job.compilers.compiler import Eager
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord
 from compilegate.job.machine.world import World
-from compilegate.job.probes.capture import Compiled, brought_back, set_aside
+from compilegate.job.probes.capture import Compiled, moved_back, moved_to_host
 from compilegate.job.probes.speed import LEAST_PAIRS, Side, probe_speed, seconds_allowed
-from compilegate.job.script.told import Baseline
+from compilegate.job.script.config import Baseline
 from tests.job.every_call import states
 from tests.job.probes.scenes import Plain, backend, bits, captured
 from tests.job.script import jobs
@@ -211,7 +211,7 @@ def test_calls_that_were_set_aside_are_taken_as_they_were() -> None:
     (first, *_) = trained().part.calls
     rows = first.arguments[0].requires_grad_()
     first.named = {"again": [rows]}
-    back = brought_back(set_aside(first))
+    back = moved_back(moved_to_host(first))
     assert back.arguments[0] is back.named["again"][0]
     assert back.arguments[0].requires_grad
     assert torch.equal(back.arguments[0], rows)

@@ -23,7 +23,7 @@ from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import Why, departing, parity_verdict
 from compilegate.job.probes.capture import Compiled, await_cotangents, same_layout
 from compilegate.job.probes.parity import Parity, probe_parity
-from compilegate.job.probes.reference import Draw, Noting, attended, exactly
+from compilegate.job.probes.reference import Draw, DrawRecorder, attended, exactly
 from tests.job.probes.scenes import Plain, backend, captured, new_model
 
 EPSILON = 2.0**-23
@@ -157,7 +157,7 @@ def test_an_awkward_module_is_compared_and_left_alone(tmp_path: Path) -> None:
     model = Awkward()
     compiled = Compiled("Awkward", model, model.forward, model.forward)
     for step in range(2):
-        call = compiled.keep_call(step, (torch.randn(4, 4),), {"shift": torch.randn(4)})
+        call = compiled.capture_call(step, (torch.randn(4, 4),), {"shift": torch.randn(4)})
         call.cotangents = {
             "states.0": torch.randn(4, 4, dtype=torch.complex64),
             "states.1.0": torch.randn(4, 4),
@@ -240,7 +240,7 @@ def test_a_convolution_may_have_its_channels_last(tmp_path: Path) -> None:
     function = model.forward
     compiled = Compiled("Conv2d", model, function, with_last_channels(function))
     for step in range(4):
-        call = compiled.keep_call(step, (torch.randn(32, 8, 56, 56),), {})
+        call = compiled.capture_call(step, (torch.randn(32, 8, 56, 56),), {})
         call.cotangents = {"": torch.rand(32, 8, 56, 56)}
     errors = looked(compiled, tmp_path).errors
     assert errors is not None
@@ -354,7 +354,7 @@ def test_a_gradient_penalty_is_not_compared(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(6, 3), nn.Tanh())
     compiled = Compiled("Sequential", model, model.forward, model.forward)
     inputs = torch.randn(3, 6, requires_grad=True)
-    call = compiled.keep_call(0, (inputs,), {})
+    call = compiled.capture_call(0, (inputs,), {})
     output = compiled.compiled(inputs)
     await_cotangents(call, output)
     (gradient,) = torch.autograd.grad(output.sum(), inputs, create_graph=True)
@@ -373,7 +373,7 @@ def test_an_input_that_cannot_be_copied_is_an_obstacle_to_the_probe_alone(tmp_pa
 
     model = nn.Linear(6, 2)
     compiled = Compiled("Linear", model, model.forward, model.forward)
-    compiled.keep_call(0, (Uncopied(),), {})
+    compiled.capture_call(0, (Uncopied(),), {})
     assert "one of a kind" in obstacle(compiled, tmp_path)
 
 
@@ -581,7 +581,7 @@ def test_attention_that_drops_is_seen_within_a_function_of_torch(*, needs_weight
     """On a GPU float64 would draw other numbers there."""
     layer = nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True, device="meta")
     rows, drawn = torch.ones(2, 3, 8, device="meta"), list[Draw]()
-    with Noting(drawn):
+    with DrawRecorder(drawn):
         layer(rows, rows, rows, need_weights=needs_weights)
     assert [each.dtype for each in drawn] == [torch.float32] * needs_weights
     layer.double()

@@ -12,29 +12,29 @@ from torch import nn
 from compilegate.job import Baseline, InputError, Job
 from compilegate.job.endings import NOT_MEASURED
 from compilegate.job.probes.capture import Compiled
-from compilegate.job.profiling.slowdowns import GraphLog
 from compilegate.job.script import compiled
 from compilegate.job.script.compiled import Compilation, Dispatch
-from compilegate.job.script.probing import Probes
+from compilegate.job.script.probes import Probes
 from compilegate.job.script.results import ExampleRows
 from compilegate.job.script.steps import BatchSizes, Clock, Losses
+from compilegate.job.slowdowns import GraphLog
 from tests.job.script.jobs import AOT_EAGER, ROWS, job_of, left, network, recorded, update
 
 POINTS = {
     Clock: "begin begin_wait end_wait pause resume end",
-    Losses: "saw end_step",
+    Losses: "add end_step",
     Compilation: "ready require_fresh_gradients",
     Job: "clock graphs_compiled _note_precision",
-    Dispatch: "_is_evaluated _has_room keep_no_more",
+    Dispatch: "_is_evaluated _has_room end_capture",
     compiled: "batch_size_of is_sharded observed_precision _settle await_cotangents _tensors_in",
-    Compiled: "keep_call",
+    Compiled: "capture_call",
     BatchSizes: "of",
     ExampleRows: "add",
 }
 ALL = [(owner, name) for owner, listed in POINTS.items() for name in listed.split()]
 """Without any of these a record would be wrong: the job leaves none that can be judged."""
 BESIDE = [
-    *((Probes, "compare_speed"), (Compiled, "with_calls_back")),
+    *((Probes, "compare_speed"), (Compiled, "with_calls_on_device")),
     *((GraphLog, "listen"), (Compilation, "_loaded_cache")),
 ]
 """Without these it lacks a part."""

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.job import InputError, Job, Told
+from compilegate.job import InputError, Job, JobConfig
 from compilegate.job.script.steps import Course
 
 
 def new_job(**told: Any) -> Job:
     nowhere = Path("unused")
-    return Job(Told("job", "arm", nowhere, nowhere, **told))
+    return Job(JobConfig("job", "arm", nowhere, nowhere, **told))
 
 
 def taken(job: Job, losses: list[float]) -> Job:
@@ -91,5 +91,5 @@ def test_steps_of_a_declared_shape_are_known_again_after_the_return() -> None:
 def step(course: Course, shape: tuple[int, ...]) -> None:
     course.begin()
     course.see_shapes("model", shape)
-    course.say_loss(1.0)
+    course.set_loss(1.0)
     course.end()

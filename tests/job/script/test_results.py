@@ -130,8 +130,8 @@ def compile_nothing(job: Job) -> None:
         (compile_nothing, "the script compiled nothing"),
         (train_on, "has changed since it was evaluated"),
         (lambda job: job.save(nn.Linear(3, 2)), "before any training step was counted"),
-        (never_save, "never said job.save\\(model\\)"),
-        (never_evaluate, "never said job.examples"),
+        (never_save, "ended without job.save\\(model\\)"),
+        (never_evaluate, "ended without job.examples"),
         (lambda job: save(job, ["weights"]), "was given a list; expected a torch module"),
         (
             lambda job: save(job, nn.ParameterDict({"w": torch.zeros(2, dtype=torch.complex128)})),
@@ -213,7 +213,7 @@ def test_examples_by_their_place_that_are_evaluated_again_replace_the_evaluation
             )
     job.save(written)
     job.finish()
-    found = left(job.told.output).examples
+    found = left(job.config.output).examples
     assert found.ids.tolist() == [str(each) for each in range(rows)]
     assert found.labels.tolist() == labels.tolist()
     assert np.allclose(found.losses, losses)

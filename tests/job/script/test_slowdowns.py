@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from compilegate.job.evidence import Hindrance
+from compilegate.job.evidence import Slowdown
 from compilegate.job.evidence.record import RULES
 from tests.job.script.jobs import job_of, recorded, trained
 
@@ -54,7 +54,7 @@ def slow() -> Iterator[torch.Tensor]:
 
 def hindrances_of(
     folder: Path, model: torch.nn.Module, batches: Batches, body: Body = plain, **told: Any
-) -> dict[str, Hindrance]:
+) -> dict[str, Slowdown]:
     job = job_of(folder, **{"parity_steps": 0, "speed_probe_seconds": 0, **told})
     compiled = trained(job, model, batches, body, ragged="keep")
     return {each.kind: each for each in recorded(job, compiled).evidence.hindrances}

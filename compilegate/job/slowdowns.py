@@ -13,10 +13,10 @@ from typing import Any, Callable, Iterable, Sequence
 
 from compilegate.job.profiling.record import Place
 
-_ASKING = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "nonzero")
+_READERS = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "nonzero")
 """Methods of a tensor after which the program knows its value, or its shape."""
 _ONLY_FROM_A_DEVICE = ("numpy", "cpu")
-_OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 _TORCH = "/torch/"
 _OPTIMIZERS = "/torch/optim/"  # which ask for the number of their step on the host
 MOST_PLACES = 20
@@ -31,9 +31,11 @@ def changing(shapes: Sequence[Any]) -> int:
     return len(new) if len(new) > MOST_STEADY_SHAPES or (len(new) > 2 and late > 1) else 0
 
 
-def asked_each_step(asked: Iterable[tuple[str, int]], steps: int) -> tuple[float, tuple[str, ...]]:
-    """How often each of the steps asked for a value, and in which lines. `asked` are all lines."""
-    each_step = [(line, count) for line, count in asked if count >= steps]
+def reads_each_step(
+    counted: Iterable[tuple[str, int]], steps: int
+) -> tuple[float, tuple[str, ...]]:
+    """How often each step reads a value, and in which lines."""
+    each_step = [(line, count) for line, count in counted if count >= steps]
     count = sum(count for _, count in each_step) / max(steps, 1)
     return count, tuple(line for line, _ in each_step)
 
@@ -49,7 +51,7 @@ class SynchronisationWatch:
 
     def start(self) -> None:
         tensor: Any = sys.modules["torch"].Tensor
-        for name in _ASKING:
+        for name in _READERS:
             self._originals[name] = vars(tensor).get(name)
             setattr(tensor, name, self._watched(name, getattr(tensor, name)))
 
@@ -68,7 +70,7 @@ class SynchronisationWatch:
         needs_device = name in _ONLY_FROM_A_DEVICE
 
         @functools.wraps(original)
-        def asked(tensor: Any, *arguments: Any, **named: Any) -> Any:
+        def counted(tensor: Any, *arguments: Any, **named: Any) -> Any:
             if compiling() or self._inside or (needs_device and tensor.device.type == "cpu"):
                 return original(tensor, *arguments, **named)
             self._inside = True
@@ -82,7 +84,7 @@ class SynchronisationWatch:
 
         dynamo = sys.modules.get("torch._dynamo")
         # Where a graph has broken, dynamo would take the wrapper for the program's and break in it.
-        return asked if dynamo is None else dynamo.disable(asked)
+        return counted if dynamo is None else dynamo.disable(counted)
 
 
 def _line_of(frame: Any) -> str | None:
@@ -117,7 +119,7 @@ _DOING = "Encountered graph break when attempting to trace"
 
 
 class GraphLog(logging.Handler):
-    """What dynamo said while this listened. It costs something only when dynamo compiles."""
+    """What dynamo logs while this listens. It costs something only when dynamo compiles."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)

@@ -13,7 +13,7 @@ from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord, ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import ParityAnswer, parity_verdict
 from compilegate.job.machine.memory import peak_memory
-from compilegate.job.script.told import Told
+from compilegate.job.script.config import JobConfig
 
 if TYPE_CHECKING:
     from compilegate.job.probes.parity import Parity
@@ -28,12 +28,12 @@ SHARDED = (
 class Probes:
     """What the probes found, and what they took. None of their exceptions reaches the training."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
-        self._wants_parity = told.compiler != "eager" and told.parity_steps > 0
-        self._wants_speed = told.baseline is not None and told.speed_probe_seconds != 0
+    def __init__(self, config: JobConfig) -> None:
+        self._config = config
+        self._wants_parity = config.compiler != "eager" and config.parity_steps > 0
+        self._wants_speed = config.baseline is not None and config.speed_probe_seconds != 0
         for_speed = names.DEFAULT_PARITY_STEPS if self._wants_speed else 0
-        self.steps_to_keep = told.parity_steps if self._wants_parity else for_speed
+        self.steps_to_keep = config.parity_steps if self._wants_parity else for_speed
         """How many first steps the probes look at; zero where none will run."""
         self.parity: ParityRecord | None = None
         self.errors: ParityErrors | None = None
@@ -54,7 +54,7 @@ class Probes:
         return verdict.answer is ParityAnswer.FAIL
 
     def have_an_obstacle(self, obstacle: str, precision: str) -> None:
-        if self._told.parity_steps:
+        if self._config.parity_steps:
             self.errors = None
             self.parity = ParityRecord(precision=precision, steps=0, seconds=0.0, obstacle=obstacle)
 
@@ -77,20 +77,20 @@ class Probes:
                 print(f"compilegate: {reason}. The training goes on.", flush=True)
                 self.have_an_obstacle(reason, precision)
         for dispatch in ready:
-            dispatch.keep_no_more()
+            dispatch.end_capture()
 
     def _probe_parity(
         self, compilation: Compilation, looked_at: Sequence[Dispatch], precision: str
     ) -> None:
         from compilegate.job.probes.parity import probe_parity  # noqa: PLC0415 - torch
 
-        with self._aside(compilation):
+        with self._uncounted(compilation):
             if self._found is not None:
                 self._found.stop()
             self._found = probe_parity(
                 [each.part for each in looked_at],
                 compiler=compilation.compiler,
-                folder=Path(self._told.output) / names.EVIDENCE_FOLDER,
+                folder=Path(self._config.output) / names.EVIDENCE_FOLDER,
                 declared=precision,
             )
         self.parity, self.errors = self._found.record, self._found.errors
@@ -110,24 +110,24 @@ class Probes:
         self, compilation: Compilation, train_seconds: float, precision: str, batch_size: int
     ) -> None:
         """Run the paired speed probe, unless it is off, was run, or has nothing to compare."""
-        told, baseline = self._told, self._told.baseline
+        config, baseline = self._config, self._config.baseline
         wanted = self._wants_speed and self.speed is None and not compilation.is_sharded
         if baseline is None or not wanted or not compilation.parts:
             return
         from compilegate.job.probes import speed  # noqa: PLC0415 - torch
 
-        padding = str(told.recipe.get(names.PADDING, names.PADDINGS[0]))
+        padding = str(config.recipe.get(names.PADDING, names.PADDINGS[0]))
         theirs = baseline.batch_size or batch_size, baseline.precision or precision
         self.collect()
-        with self._aside(compilation):
+        with self._uncounted(compilation):
             self.speed, self.blocks = speed.probe_speed(
                 compilation.parts,
                 compilation.optimizers,
                 compiler=compilation.compiler,
-                candidate=speed.Side(told.compiler, batch_size, precision, padding),
+                candidate=speed.Side(config.compiler, batch_size, precision, padding),
                 baseline=speed.Side(baseline.compiler, *theirs, baseline.padding),
-                seconds=speed.seconds_allowed(told.speed_probe_seconds, train_seconds),
-                seed=told.seed,
+                seconds=speed.seconds_allowed(config.speed_probe_seconds, train_seconds),
+                seed=config.seed,
                 world=compilation.world,
             )
 
@@ -144,11 +144,11 @@ class Probes:
         return sum(ended - began for began, ended in self._ran if ended <= moment)
 
     @contextlib.contextmanager
-    def _aside(self, compilation: Compilation) -> Iterator[None]:
+    def _uncounted(self, compilation: Compilation) -> Iterator[None]:
         began = time.time()
         before, _ = _peak_memory(compilation)
         try:
-            with compilation.compiler.aside():
+            with compilation.compiler.uncounted():
                 yield
         finally:
             if not compilation.compiler.forget_peak_memory(compilation.steps_on):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job.evidence import Hindrance, Resumption, Steps
+from compilegate.job.evidence import Resumption, Slowdown, Steps
 from compilegate.job.evidence.record import (
     BREAKS,
     LOADER,
@@ -17,12 +17,12 @@ from compilegate.job.evidence.record import (
     SHAPES,
     SYNCHRONISATION,
 )
-from compilegate.job.profiling.slowdowns import (
+from compilegate.job.slowdowns import (
     NOTABLE_WAIT,
     GraphLog,
     SynchronisationWatch,
-    asked_each_step,
     changing,
+    reads_each_step,
 )
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 WARM_UP_STEPS = 5
 """Steps after the last early compilation that still fill caches and allocator pools."""
-FIRST_LOOK, STEPS_LOOKED_AT = 12, 3
+FIRST_WATCHED, STEPS_WATCHED = 12, 3
 """After so many steps everything is compiled and probed; so many show what every step does."""
-CALLS_LOOKED_AT = 64  # calls of each compiled function whose shapes are remembered
+CALLS_WATCHED = 64  # calls of each compiled function whose shapes are remembered
 
 Seconds = npt.NDArray[np.float64]  # (steps,) wall-clock seconds of each
 ByProcess = Sequence[Sequence[int]]
@@ -127,10 +127,10 @@ class Measured:
         steady = self.steps.seconds[self._steady]
         return float(batch_size * len(steady) / steady.sum())
 
-    def slow_loader(self) -> list[Hindrance]:
+    def slow_loader(self) -> list[Slowdown]:
         if self._waits < NOTABLE_WAIT:
             return []
-        return [Hindrance(LOADER, float(self._steady.sum()), share=self._waits)]
+        return [Slowdown(LOADER, float(self._steady.sum()), share=self._waits)]
 
     def notes(self) -> list[str]:
         found = []
@@ -155,13 +155,13 @@ class Measured:
         return compile_seconds(seconds[first:end], seconds[steady], at)
 
 
-class Slowdowns:
+class SlowdownWatch:
     """What may slow steps, looked at in a few of the first: all others go on undisturbed."""
 
     def __init__(self) -> None:
-        self.at = FIRST_LOOK  # after which step `look` is to be called
+        self.at = FIRST_WATCHED  # after which step `look` is to be called
         self._watch: SynchronisationWatch | None = None
-        self._asked: list[tuple[str, int]] = []
+        self._reads: list[tuple[str, int]] = []
         self._shapes: dict[str, list[Any]] = {}
 
     def look(self) -> None:
@@ -169,7 +169,7 @@ class Slowdowns:
         if self._watch is not None or "torch" not in sys.modules:
             self._stop()
             return
-        self.at += STEPS_LOOKED_AT
+        self.at += STEPS_WATCHED
         self._watch = SynchronisationWatch()
         self._watch.start()
 
@@ -177,26 +177,26 @@ class Slowdowns:
         self.at = -1
         if self._watch is not None:
             self._watch.stop()
-            self._asked, self._watch = self._watch.counts.most_common(), None
+            self._reads, self._watch = self._watch.counts.most_common(), None
 
     def see_shapes(self, function: str, shapes: Any) -> None:
         seen = self._shapes.setdefault(function, [])
-        if len(seen) < CALLS_LOOKED_AT:
+        if len(seen) < CALLS_WATCHED:
             seen.append(shapes)
 
     def found(
         self, *, declared_shapes: float, graphs: GraphLog | None, compiled_again: bool
-    ) -> list[Hindrance]:
+    ) -> list[Slowdown]:
         """What was seen. `declared_shapes` need no remark, and nor do recompilations unless
         `compiled_again`: graphs came too late."""
         self._stop()
-        found: list[Hindrance] = []
-        count, lines = asked_each_step(self._asked, STEPS_LOOKED_AT)
+        found: list[Slowdown] = []
+        count, lines = reads_each_step(self._reads, STEPS_WATCHED)
         if lines:
-            found.append(Hindrance(SYNCHRONISATION, count, where=lines[:MOST_PLACES]))
+            found.append(Slowdown(SYNCHRONISATION, count, where=lines[:MOST_PLACES]))
         shapes = max(map(changing, self._shapes.values()), default=0)
         if shapes > declared_shapes:
-            found.append(Hindrance(SHAPES, shapes))
+            found.append(Slowdown(SHAPES, shapes))
         kinds: dict[str, Any] = {} if graphs is None else {BREAKS: graphs.breaks}
         if graphs is not None and compiled_again:
             kinds[RECOMPILATIONS] = graphs.recompilations
@@ -204,5 +204,5 @@ class Slowdowns:
             if places:
                 where = tuple(dict.fromkeys(each.where for each in places))[:MOST_PLACES]
                 count = sum(each.count for each in places)
-                found.append(Hindrance(kind, count, where=where, reason=places[0].reason))
+                found.append(Slowdown(kind, count, where=where, reason=places[0].reason))
         return found

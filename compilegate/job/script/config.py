@@ -18,7 +18,7 @@ from compilegate.job.endings import EXCEPTION
 from compilegate.job.errors import InputError
 from compilegate.job.evidence import CompilerRecord, Evidence, Scalar
 from compilegate.job.files import settings_digest
-from compilegate.job.launch.told import job_text, recipe_by_toolkit
+from compilegate.job.launch.script_arguments import job_text, recipe_by_toolkit
 from compilegate.job.machine.environment import checkup
 
 
@@ -33,8 +33,8 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a job was told. `None` is what nobody said: the script decides it."""
+class JobConfig:
+    """A job's configuration. `None` is what nobody set: the script decides it."""
 
     job: str
     arm: str
@@ -47,7 +47,7 @@ class Told:
     replicas: int = 1  # accelerators of this process, each with a batch of its own, as TensorFlow's
     learning_rate: float | None = None
     precision: str | None = None
-    recipe: Mapping[str, Scalar] = field(default_factory=dict)  # all that the script was told
+    recipe: Mapping[str, Scalar] = field(default_factory=dict)  # all hyperparameters
     parity_steps: int = names.DEFAULT_PARITY_STEPS
     compile_cache_megabytes: int = names.DEFAULT_COMPILE_CACHE_MEGABYTES
     speed_probe_seconds: float | None = None  # at most; None: a share of the training's time
@@ -57,7 +57,7 @@ class Told:
     on_failure: str = names.ON_FAILURE[0]  # whether `Job.fail` writes evidence
     on_wrong: str = names.ON_WRONG[0]  # what a candidate does whose arithmetic is wrong
     evaluate_on: str = names.EVALUATION_PLACES[0]  # where all arms evaluate
-    alone: bool = False  # whether no launcher told anything: the script was started by hand
+    alone: bool = False  # the script was started by hand, without a launcher
 
     @property
     def config_digest(self) -> str:
@@ -97,24 +97,24 @@ class Told:
         )
 
 
-def read_told(environment: Mapping[str, str]) -> Told:
-    """Read what the environment says. Raises InputError."""
+def read_config(environment: Mapping[str, str]) -> JobConfig:
+    """The configuration in the environment. Raises InputError."""
     text = job_text(environment)
     if not text:
         return _by_hand(environment)
     try:
-        said: dict[str, Any] = json.loads(text)
-        baseline = said.pop("baseline", None)
-        said.setdefault("recipe", recipe_by_toolkit(said, environment))
+        fields: dict[str, Any] = json.loads(text)
+        baseline = fields.pop("baseline", None)
+        fields.setdefault("recipe", recipe_by_toolkit(fields, environment))
         archives = environment.get(names.COMPILE_CACHE_VARIABLE)
-        return Told(
-            job=environment.get("TRAINING_JOB_NAME") or said.pop("job"),
-            arm=environment.get(names.ARM_VARIABLE) or said.pop("arm"),
+        return JobConfig(
+            job=environment.get("TRAINING_JOB_NAME") or fields.pop("job"),
+            arm=environment.get(names.ARM_VARIABLE) or fields.pop("arm"),
             model=Path(environment[names.MODEL_VARIABLE]),
             output=Path(environment[names.OUTPUT_DATA_VARIABLE]),
             baseline=Baseline(**baseline) if baseline else None,
             compile_cache=Path(archives) if archives else None,
-            **said,
+            **fields,
         )
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise InputError(
@@ -124,11 +124,11 @@ def read_told(environment: Mapping[str, str]) -> Told:
         ) from error
 
 
-def _by_hand(environment: Mapping[str, str]) -> Told:
+def _by_hand(environment: Mapping[str, str]) -> JobConfig:
     compiler, options = _tried_compiler(environment.get(names.COMPILER_VARIABLE) or "eager")
     folder = Path("compilegate-job")
     arm = names.BASELINE_ARM if compiler == "eager" else "tried"
-    return Told(
+    return JobConfig(
         job=environment.get("TRAINING_JOB_NAME") or arm,
         arm=environment.get(names.ARM_VARIABLE) or arm,
         model=Path(environment.get(names.MODEL_VARIABLE) or folder / "model"),
