@@ -74,7 +74,6 @@ if TYPE_CHECKING:
 else:
     _IMPORT = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
     _PLACES = {name: place for place, name in _IMPORT.findall(__loader__.get_source(__name__))}
-    """The module of each public name, read from the imports above."""
     __all__ = list(_PLACES)
 
     def __getattr__(name):

@@ -92,7 +92,6 @@ class CacheFolder:
     binaries: tuple[str, ...] = ()  # suffixes of files that are slow to make
 
     def files(self) -> dict[str, Path]:
-        """The files to keep, by their `/`-separated path in the folder, in order of the paths."""
         return {
             path.relative_to(self.path).as_posix(): path
             for path in sorted(self.path.rglob("*"))
@@ -308,7 +307,6 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
 
 
 def _line(value: Any) -> str:
-    """A text that comes from outside, in one short line."""
     text = str(value).strip('"')
     flat = "".join(each if each.isprintable() else "?" for each in text) or repr(value)
     return flat if len(flat) <= 60 else f"{flat[:57]}..."

@@ -98,7 +98,6 @@ def try_lock(path: Path, *, shared: bool = False, wait: bool = False) -> IO[byte
 
 
 def file_digest(path: Path) -> str:
-    """The digest of a file's bytes."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):

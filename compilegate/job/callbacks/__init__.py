@@ -25,7 +25,6 @@ def require_agreement(job: Job, name: str, value: Any, called: str, remedy: str)
 
 
 def scalars(values: Mapping[str, Any] | None) -> dict[str, float]:
-    """Those that are finite numbers."""
     found = {}
     for name, value in (values or {}).items():
         try:

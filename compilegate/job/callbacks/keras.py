@@ -78,7 +78,6 @@ class KerasCallback(keras.callbacks.Callback):
             self._loop.awaits()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """A step begins, and fetches its batch itself."""
         self._first = batch
         if self._loop is not None:
             self._loop.begins(waited=False)
@@ -135,7 +134,6 @@ class KerasCallback(keras.callbacks.Callback):
 
 
 def _require_xla(compiler: str, model: Any) -> None:
-    """Raises InputError where Keras does not compile this model by XLA."""
     backend, why = keras.config.backend(), None
     if compiler not in _XLA:
         why = (
@@ -168,7 +166,6 @@ class Compilation:
         return sum(each.experimental_get_tracing_count() for each in functions) if functions else 1
 
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
-        """`ran` needs TensorFlow's mark that XLA must compile; JAX always compiles by XLA."""
         backend = keras.config.backend()
         proof: dict[str, Scalar] = {
             "keras": str(keras.version()),
@@ -199,7 +196,6 @@ class Compilation:
         )
 
     def _traced(self) -> Any:
-        """TensorFlow's functions in the training function."""
         found = [self._model.train_function]
         if inspect.isfunction(found[0]):
             found += inspect.getclosurevars(found[0]).nonlocals.values()

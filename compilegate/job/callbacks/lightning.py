@@ -59,11 +59,9 @@ class LightningCallback(lightning.Callback):
         self._begun = self._disturbed = self._fitted = False
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """The job starts, where a script was started by hand."""
         self._job = current(precision=_precision(trainer), seed=_seed())
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """The module is on its device, and compiled."""
         job = self._job
         _require_agreement(job, trainer, pl_module)
         chosen = _targets(pl_module) if self._choose is None else self._choose(pl_module)
@@ -80,7 +78,6 @@ class LightningCallback(lightning.Callback):
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        """A step begins, or goes on with one more batch."""
         loop = self._loop
         if loop is None or self._begun:
             return
@@ -96,7 +93,6 @@ class LightningCallback(lightning.Callback):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """The step ends if the weights are new."""
         loop = self._loop
         if loop is None or not self._begun or trainer.global_step == self._global_step:
             return
@@ -115,7 +111,6 @@ class LightningCallback(lightning.Callback):
         self._disturbed = True  # it is about to be written
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """An earlier validation's results no longer count."""
         if not trainer.sanity_checking:
             self._job.forget_results()
 
@@ -207,7 +202,6 @@ def _targets(module: Any) -> Any:
 
 
 def _has_forward(module: Any) -> bool:
-    """Whether its class defines how to call it."""
     forward = type(module).forward
     unimplemented = getattr(forward, "__name__", "") == "_forward_unimplemented"
     return not unimplemented and forward is not lightning.LightningModule.forward
@@ -233,11 +227,9 @@ def _require_agreement(job: Job, trainer: Any, module: Any) -> None:
 
 
 def _seed() -> int | None:
-    """What the script gave `seed_everything`."""
     seed = os.environ.get("PL_GLOBAL_SEED")
     return None if seed is None else int(seed)
 
 
 def _precision(trainer: Any) -> str:
-    """The precision of `bf16-mixed`, `16-true`, `32-true` and the like."""
     return {"bf16": "bf16", "16": "fp16"}.get(str(trainer.precision).split("-")[0], "fp32")

@@ -111,7 +111,6 @@ class TrainerCallback(transformers.TrainerCallback):
             )
 
     def _await(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The next batch is waited for; what was done since the last step is part of none."""
         if self._loop is not None:
             self._loop.awaits()
 
@@ -120,7 +119,6 @@ class TrainerCallback(transformers.TrainerCallback):
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **given: Any
     ) -> None:
-        """An evaluation is part of no step; after the training, the model is judged."""
         if self._loop is not None:
             self._loop.awaits()
             self._require_one_data_set(metrics)
@@ -132,7 +130,6 @@ class TrainerCallback(transformers.TrainerCallback):
             job.metrics(**{name: found[name] for name in names})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Judge the model, where its data are known, and save it."""
         job, loop = self._job(args), self._loop
         if loop is None:
             return
@@ -297,7 +294,7 @@ def _precision(args: Any, model: Any) -> str:
 
 
 def _plain(loader: Any) -> Any:
-    """The loader itself, without the one of PyTorch/XLA around it that feeds the device."""
+    """The loader without PyTorch/XLA's around it."""
     while loader is not None and not hasattr(loader, "dataset") and hasattr(loader, "_loader"):
         loader = loader._loader
     return loader
@@ -314,7 +311,6 @@ def _where_all_arms_evaluate(job: Job, model: Any) -> Any:
 
 
 def _writing(given: Mapping[str, Any]) -> Any:
-    """What `job.save` takes: the model, and beside it what makes its inputs."""
     model = given["model"]
     tools = given.get("processing_class") or given.get("tokenizer")
     if not hasattr(model, "save_pretrained") or not hasattr(tools, "save_pretrained"):

@@ -69,7 +69,6 @@ class TrainingCompiler(Xla):
 
 
 def require_configured(environment: Mapping[str, str]) -> None:
-    """Raises CompilerError when torch_xla was imported and the compiler is off."""
     if environment.get(CONFIGURED) == "1":
         return
     if TRAINING_COMPILER_HYPERPARAMETER in environment.get(PARAMETERS, ""):
@@ -86,7 +85,6 @@ def require_configured(environment: Mapping[str, str]) -> None:
 
 
 def debug_mode(environment: Mapping[str, str]) -> bool:
-    """Whether the request switches the compiler's debug mode on."""
     try:
         parameters = json.loads(environment.get(PARAMETERS) or "{}")
     except ValueError:

@@ -27,7 +27,6 @@ class Compiler:
     compiles_whole_steps = False  # a graph includes the update: gradients alone are another
 
     def __init__(self, settings: Settings = MappingProxyType({})) -> None:
-        """Raises CompilerError where the compiler is not available."""
         self._settings = settings
 
     # Known after `compile`.
@@ -128,7 +127,6 @@ class Eager(Compiler):
     name = "eager"
 
     def graphs(self) -> int:
-        """Zero, unless something else in this process compiled."""
         # Looked up, never imported: beside some old releases torch._dynamo fails to import, and
         # nobody can have compiled with it while it is not loaded.
         dynamo = sys.modules.get("torch._dynamo.utils")

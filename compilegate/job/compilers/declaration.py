@@ -24,8 +24,6 @@ LONGEST_TEXT = 1000  # characters of an option's text; SageMaker allows 2,500 in
 
 @dataclass(frozen=True)
 class Option:
-    """One option that an arm may set."""
-
     name: str  # as a hyperparameter and in the evidence
     key: str  # in a workload, under `[arms.NAME]`
     default: Setting | None
@@ -105,8 +103,6 @@ class StackTable:
 
 @dataclass(frozen=True)
 class Declaration:
-    """One compiler."""
-
     name: str  # in workloads and in the evidence
     implementation: str  # its class, as `module.Class` of this package
     image: str  # the folder in `containers/` that an arm's jobs run in by default
@@ -145,7 +141,6 @@ class Declaration:
         return COMPILE_MODE in self.options and known(named).keeps_output
 
     def serves_any_shape(self, given: Settings) -> bool:
-        """`any_shape` under these settings."""
         if isinstance(self.any_shape, Option):
             return given.get(self.any_shape.name, self.any_shape.default) is not False
         return self.any_shape
@@ -227,7 +222,6 @@ def known(name: str) -> Backend:
 
 
 def usable() -> tuple[Backend, ...]:
-    """Those that are listed and that an arm may name."""
     return tuple(each for each in _BACKENDS if each.compiles)
 
 
@@ -307,7 +301,6 @@ EXTRACTION_STEPS = Option(
 
 
 def _problems(settings: Settings) -> Iterator[str]:
-    """What is wrong with settings of `torch-compile`."""
     name, mode = settings[BACKEND.name], settings[COMPILE_MODE.name]
     if not settings[FALLBACK_RANDOM.name] and name != INDUCTOR:
         yield (
@@ -419,7 +412,6 @@ _DECLARED = MappingProxyType({each.name: each for each in _ALL})
 
 
 def declarations() -> Mapping[str, Declaration]:
-    """Every compiler by its name, in the order of the names."""
     return _DECLARED
 
 

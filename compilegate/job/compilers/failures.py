@@ -102,7 +102,6 @@ _OF_LIBRARIES = (RuntimeError, ImportError, OSError, MemoryError)
 
 
 def cause_of(error: BaseException) -> Cause | None:
-    """The first known cause that an error, or one that led to it, gives away."""
     text = "\n".join(
         f"{type(each).__module__}.{type(each).__qualname__}: {each}" for each in _chain(error)
     )

@@ -44,7 +44,6 @@ class TorchCompile(Compiler):
     name = "torch-compile"
 
     def __init__(self, settings: Settings) -> None:
-        """Raises CompilerError where the backend is not there, or lacks an option."""
         super().__init__(settings)
         self._chosen: str = settings.get("backend", INDUCTOR)
         self._mode: str = settings["compile_mode"]
@@ -239,8 +238,6 @@ class TorchCompile(Compiler):
 
 
 class Inductor(TorchCompile):
-    """The same with its own backend, by a short name."""
-
     name = "inductor"
 
 
@@ -257,7 +254,6 @@ class CountedBackend:
         self.skipped = 0  # graphs of which CUDA graphs were to be recorded, and were not
 
     def reset(self) -> None:
-        """Forget what was compiled, as `torch.compiler.reset` asks of a backend."""
         getattr(self.function, "reset", lambda: None)()
 
     def __call__(self, graph: Any, inputs: list[Any]) -> Forward:
@@ -301,7 +297,6 @@ class CountedBackend:
 
 
 def _cudagraph_skips() -> int:
-    """How often CUDA graphs were to be recorded in this process, and were not."""
     return int(counters["inductor"]["cudagraph_skips"])
 
 
@@ -423,8 +418,6 @@ def _repeated_blocks(model: Any) -> list[Any]:
 
 
 def _with_forwards(function: Forward, forwards: Mapping[Any, Forward]) -> Forward:
-    """The function, during whose calls these modules have other forward passes."""
-
     def called(*arguments: Any, **named: Any) -> Any:
         # What a library has put in a module's place already, such as a hook, is what was replaced.
         own = {each: vars(each)["forward"] for each in forwards if "forward" in vars(each)}

@@ -51,7 +51,6 @@ class Xla(Compiler):
 
     @property
     def shares_random_numbers(self) -> bool:
-        """The device has a generator of its own."""
         return False
 
     def world(self, launched: World) -> World:
@@ -92,22 +91,18 @@ class Xla(Compiler):
         return self._steps.take(step, take, update)
 
     def end_step(self) -> None:
-        """Execute what the step has traced, unless `take_step` did."""
         if self._steps is None:
             runtime.sync()
 
     def compile(self, function: Forward, model: torch.nn.Module) -> Forward:
-        """The forward pass on the device. Tracing and compilation come with the steps."""
         forward = TracedForward(function, model, runtime.device())
         self._forwards.append(forward)
         return forward
 
     def graphs(self) -> int:
-        """How many graphs XLA compiled for the steps."""
         return Compilations.now().graphs - self._graphs_before_steps
 
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
-        """`ran` needs both compiled graphs and executions of them."""
         counted = Compilations.now()
         causes = [] if self._steps is None else self._steps.recompilations
         return CompilerRecord(
@@ -138,12 +133,10 @@ class Xla(Compiler):
         self._graphs_before_steps += Compilations.now().graphs - before
 
     def _own_proof(self) -> dict[str, Scalar]:
-        """What a compiler that builds on XLA proves beyond XLA's own counts."""
         return {}
 
 
 def numbered(what: str, texts: Iterable[str]) -> dict[str, Scalar]:
-    """`recompilation 1` and so on."""
     return {f"{what} {number}": each for number, each in enumerate(texts, start=1)}
 
 
@@ -281,7 +274,6 @@ class TracedSteps:
             update()
 
     def _parameters(self) -> Iterable[torch.nn.Parameter]:
-        """Those that are trained, each once."""
         every = (each for forward in self._forwards for each in forward.model.parameters())
         return {id(each): each for each in every}.values()
 

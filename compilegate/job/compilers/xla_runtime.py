@@ -70,7 +70,6 @@ def _configure(environment: MutableMapping[str, str], version: str) -> None:
 
 
 def device() -> torch.device:
-    """This process's XLA device."""
     torch_xla = import_module("torch_xla")
     found: torch.device = torch_xla.device() if hasattr(torch_xla, "device") else _xm().xla_device()
     return found
@@ -91,7 +90,6 @@ def world() -> World:
 
 
 def seed(number: int) -> None:
-    """Seed the device's generator, from which traced dropout draws."""
     _xm().set_rng_state(number)
 
 
@@ -179,8 +177,6 @@ def peak_memory() -> tuple[int | None, str | None]:
 
 @dataclass(frozen=True)
 class Compilations:
-    """Counted since torch_xla was imported."""
-
     graphs: int  # compiled because there was none like them
     reused: int  # executions of a graph that had been compiled
     seconds: float  # spent on compiling

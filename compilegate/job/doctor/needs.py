@@ -21,8 +21,6 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's name for it
 
 @dataclass(frozen=True)
 class TorchDevice:
-    """A GPU as torch sees it."""
-
     name: str
     capability: str = ""
     error: str | None = None  # what a sum on it failed with; None where it computes
@@ -30,8 +28,6 @@ class TorchDevice:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that is known of a machine."""
-
     python: str
     cpu: str
     cores: int  # that this process may run on
@@ -70,8 +66,6 @@ class Facts:
 
 
 class Lack(NamedTuple):
-    """Something that is missing or in the way."""
-
     what: str  # a clause that ends "it lacks" or "beware"
     do: str  # one sentence, as an instruction
 
@@ -105,7 +99,6 @@ def _older(text: str | None, than: tuple[int, ...]) -> bool:
 
 
 def _set(*variables: str) -> Callable[[Facts], list[str]]:
-    """Those of these variables that are switched on."""
     return lambda facts: [it for it in variables if facts.variables.get(it, "") not in ("", "0")]
 
 
@@ -269,21 +262,17 @@ class Finding:
 
     @property
     def label(self) -> str:
-        """How a person calls it."""
         return self.compiler if self.backend is None else f"{self.compiler}, {self.backend}"
 
 
 @dataclass(frozen=True)
 class Examination:
-    """All that a doctor has to say of a machine."""
-
     facts: Facts
     compilers: tuple[Finding, ...]
     remarks: tuple[Lack, ...]
 
     @property
     def document(self) -> dict[str, Any]:
-        """As JSON holds it."""
         return {
             "schema_version": SCHEMA_VERSION,
             "facts": asdict(self.facts),
@@ -296,7 +285,6 @@ class Examination:
 
 
 def examination_of(facts: Facts) -> Examination:
-    """What follows from the facts."""
     found: list[Finding] = []
     for name, declaration in declarations().items():
         if BACKEND not in declaration.options:

@@ -58,8 +58,6 @@ UNLIKE = 0.01  # the share of eager's error by which a compiled error differs th
 
 
 class ParityAnswer(str, Enum):
-    """Whether compiled arithmetic is eager's."""
-
     PASS = "pass"  # noqa: S105 - an answer, no password
     FAIL = "fail"
     CANNOT_TELL = "cannot_tell"
@@ -115,8 +113,6 @@ class WorstTensor:
 
 @dataclass(frozen=True)
 class ParityVerdict:
-    """What the errors of one job show."""
-
     answer: ParityAnswer
     why: Why
     worst: WorstTensor | None
@@ -205,7 +201,7 @@ def explained_errors(errors: ParityErrors, precision: str) -> FloatArray:
 
 
 def error_ratios(errors: ParityErrors, precision: str) -> FloatArray:
-    """(steps, tensors) the compiled errors as multiples of what eager's own rounding explains."""
+    """(steps, tensors) the compiled errors as multiples of `explained_errors`."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(errors.compiled / explained_errors(errors, precision))
 

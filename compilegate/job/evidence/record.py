@@ -26,7 +26,7 @@ MOST_PLACES = 5
 
 @dataclass(frozen=True)
 class Slowdown:
-    """One of HINDRANCES, as it was counted."""
+    """One of SLOWDOWN_KINDS, as it was counted."""
 
     kind: str
     count: float
@@ -175,7 +175,6 @@ class PaddingRecord:
 
     @property
     def computed(self) -> int:
-        """Positions of the epoch as it was trained."""
         return int(getattr(self.positions, self.padding))
 
     @property

@@ -32,7 +32,6 @@ def are_durations(seconds: FloatArray) -> Mask:
 
 
 def steady_mask(evidence: Evidence, steps: Steps) -> Mask:
-    """(steps,) which steps are steady."""
     seconds = steps.seconds
     steady: Mask = np.ones(len(seconds), dtype=np.bool_)
     for first in (0, *(each.step for each in evidence.resumed)):
@@ -43,7 +42,6 @@ def steady_mask(evidence: Evidence, steps: Steps) -> Mask:
 
 
 def steady_seconds(evidence: Evidence, steps: Steps) -> FloatArray:
-    """The times of the steady steps."""
     return steps.seconds[steady_mask(evidence, steps)]
 
 

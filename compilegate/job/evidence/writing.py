@@ -67,7 +67,6 @@ def examples_digest(examples: Examples) -> str:
 
 
 def outputs_digest(examples: Examples) -> str:
-    """The digest of the model's outputs: scores, losses, predicted numbers."""
     found = columns(examples)
     outputs = ("scores", "losses", "predictions")
     return _digest({name: found[name] for name in outputs if name in found})

@@ -48,7 +48,6 @@ NO_EVIDENCE = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the script to its end; returns the exit status for this process."""
     recipe = hyperparameters(arguments)
     environment = script_environment(recipe, os.environ)
     name_gpus(environment)

@@ -60,7 +60,6 @@ def recipe_by_toolkit(job: Mapping[str, Any], environment: Mapping[str, str]) ->
 
 
 def script_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The words that the script is started with."""
     table = json.loads(environment.get(names.ARGUMENTS_VARIABLE) or "null")
     style = environment.get(names.ARGUMENT_STYLE_VARIABLE, names.ARGUMENT_STYLES[0])
     found: list[str] = []

@@ -20,7 +20,6 @@ from compilegate.job.machine.accelerators import name_gpus
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Run the launcher to its end; returns the exit status."""
     declared: dict[str, Any] = json.loads(environment.get(names.HYPERPARAMETERS_VARIABLE) or "{}")
     if "training_script" not in declared:
         print("error: the hyperparameter training_script is missing", file=sys.stderr)

@@ -46,8 +46,6 @@ _OURS = re.compile(r"^compilegate\.[\w.]+Error: ")  # before what is already a s
 
 @dataclass(frozen=True)
 class Failure:
-    """A training that left no model."""
-
     reason: str  # one sentence
     ending: endings.Ending
     attempts: tuple[str, ...]  # how earlier starts of it within this job ended
@@ -55,8 +53,6 @@ class Failure:
 
 @dataclass(frozen=True)
 class Launch:
-    """What is started, and what to make of its end."""
-
     program: Sequence[str]  # a script, or ``-m MODULE``, and its arguments
     without_evidence: str  # the reason, where it ends well and leaves no evidence
     environment: Mapping[str, str]  # the child's
@@ -142,7 +138,6 @@ class StopRequests:
             signal.signal(each, self._receive)
 
     def pass_on_to(self, child: subprocess.Popen[bytes]) -> None:
-        """Send it what came, and what comes."""
         missed, self._child = self.first, child
         if missed:
             child.send_signal(missed)
@@ -306,7 +301,6 @@ class PrintedMetrics:
 
     @property
     def values(self) -> dict[str, float]:
-        """The last value of each."""
         return {name: values[-1] for name, values in self.series.items()}
 
     @property

@@ -35,8 +35,6 @@ PORT = "29500"
 
 @dataclass(frozen=True)
 class FailureNote:
-    """Why a process failed."""
-
     reason: str
     by_input: bool = False  # every arm would fail of it
     signal: int = 0  # what killed it; 0 for one that ended by itself
@@ -57,7 +55,6 @@ def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
 
 
 def read_note(path: Path) -> FailureNote | None:
-    """The note, if one was left."""
     try:
         return FailureNote(**json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError):
@@ -96,7 +93,6 @@ def torchrun_command(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run torchrun to its end; returns the exit status."""
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
     from torch.distributed.run import main as torchrun  # noqa: PLC0415
 

@@ -40,8 +40,6 @@ class Accelerators:
 
 @dataclass(frozen=True)
 class Machine:
-    """A job's machine, found or described."""
-
     accelerators: Accelerators | None
     described: str | None = None  # the description, where the machine is not this one
 
@@ -55,7 +53,6 @@ def this_machine() -> Machine:
 
 
 def read_description(text: str) -> Machine:
-    """A description as `MACHINE_VARIABLE` holds it. Raises InputError."""
     try:
         found = json.loads(text)
         accelerators = _described(**found)

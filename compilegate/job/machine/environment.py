@@ -114,7 +114,6 @@ def checkup() -> dict[str, Scalar]:
 
 
 def version_of(package: str) -> str | None:
-    """The release of an installed package; None where it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -129,14 +128,12 @@ def instance_type(environment: Mapping[str, str]) -> str | None:
 
 
 def cores_available() -> int:
-    """Cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def cpu_model() -> str:
-    """The processor's name."""
     return _cpu_entry("model name") or platform.processor() or platform.machine()
 
 

@@ -41,7 +41,6 @@ def reset_peak_memory(device: torch.device) -> bool:
 
 
 def reset_process_peak() -> bool:
-    """Have that of the process count from here on; whether it does. Linux alone forgets it."""
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
@@ -63,7 +62,6 @@ def peak_memory(device: torch.device | None) -> tuple[int | None, str | None]:
 
 
 def process_peak() -> int:
-    """The most that this process held, in bytes."""
     # Not getrusage on Linux: its ru_maxrss starts at the size of the process that started this one,
     # so that a small job of a large launcher would report the launcher's memory.
     try:

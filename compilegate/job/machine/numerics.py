@@ -55,7 +55,7 @@ def restoring(generator: Any) -> Callable[[], Any] | None:
 
 @contextlib.contextmanager
 def preserved_generators() -> Iterator[None]:
-    """Afterwards, also after an exception, the generators are as they were."""
+    """Leave the generators as they were, also after an exception."""
     before = Generators()
     try:
         yield
@@ -153,7 +153,6 @@ def check_precision(precision: str, accelerator: str) -> None:
 
 
 def loss_scaler(precision: str, device: torch.device) -> Any | None:
-    """What keeps fp16's small gradients from becoming zero; None in other precisions."""
     if precision != "fp16":
         return None
     if device.type == "xla":

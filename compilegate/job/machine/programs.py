@@ -19,8 +19,6 @@ _DRIVER_SECONDS = 30
 
 
 class Ended(NamedTuple):
-    """How a program ended."""
-
     output: str
     error: str | None  # one sentence; None where it succeeded
 
@@ -59,8 +57,6 @@ def run(
 
 
 class DriverAnswer(NamedTuple):
-    """What nvidia-smi says."""
-
     rows: list[dict[str, str]]  # for each GPU, the fields that this driver knows
     error: str | None
 
@@ -90,5 +86,4 @@ def cxx_compiler(environment: Mapping[str, str]) -> str | None:
 
 
 def version_line(program: str) -> str | None:
-    """The first line that a compiler prints about its version."""
     return next(iter(run([program, "--version"], 60).output.splitlines()), None)

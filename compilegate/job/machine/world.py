@@ -145,6 +145,5 @@ def announce_last_step(step: int) -> None:
 
 
 def announced_last_step() -> int | None:
-    """The step of `announce_last_step`; None where it is not known yet."""
     store = _shared_store()
     return int(store.get(_LAST_STEP)) if store is not None and store.check([_LAST_STEP]) else None

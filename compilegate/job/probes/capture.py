@@ -58,7 +58,6 @@ def no_new_graphs(compiler: Compiler) -> Iterator[None]:
 
 
 def megabytes(count: int) -> str:
-    """A size in words: 12 MB, 3.4 GB."""
     if count < 1e6:
         return f"{count / 1e3:.0f} kB"
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
@@ -81,7 +80,6 @@ class Autocast:
         return cls(device.type, *autocast_now(device.type), torch.is_autocast_cache_enabled())
 
     def again(self) -> ContextManager[Any]:
-        """As it was."""
         if self.device_type not in ("cuda", "cpu"):
             return contextlib.nullcontext()
         return torch.autocast(
@@ -93,7 +91,6 @@ class Autocast:
 
     @property
     def precision(self) -> str:
-        """In the words of a workload: fp32, bf16 or fp16."""
         return name_of(self.dtype) if self.enabled else "fp32"
 
 
@@ -131,7 +128,6 @@ class Compiled:
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
         tensors = itertools.chain(self.module.parameters(), self.module.buffers())
         return next((each.device for each in tensors), torch.device("cpu"))
 

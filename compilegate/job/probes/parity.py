@@ -48,8 +48,6 @@ comparison."""
 
 @dataclasses.dataclass
 class Parity:
-    """What the probe found."""
-
     record: ParityRecord
     errors: ParityErrors | None  # None where there was nothing to compare: the record says why
     search: Search | None = None

@@ -231,7 +231,6 @@ class _Float64Mode(_Mode):
 
 
 def _drawn(function: Any, args: Sequence[Any], named: dict[str, Any], low: torch.dtype) -> Any:
-    """What eager draws in that type."""
     name = function.__name__
     if name in _FILLED:
         tensor = args[0]
@@ -314,7 +313,6 @@ def in_turn() -> Iterator[None]:
 def _sum_in_turn(
     tensor: torch.Tensor, dims: Sequence[int], keepdim: bool = False, **_: Any
 ) -> torch.Tensor:
-    """The arguments are those of torch.sum."""
     summed = sorted(dim % tensor.dim() for dim in dims)
     left = [dim for dim in range(tensor.dim()) if dim not in summed]
     shape = [1 if dim in summed else size for dim, size in enumerate(tensor.shape)]
@@ -369,7 +367,6 @@ def _exact_type(value: Any) -> Any:
 
 
 def _drops_in_one_kernel(args: Sequence[Any], named: dict[str, Any]) -> bool:
-    """The arguments are those of torch.nn.functional.scaled_dot_product_attention."""
     share = named.get("dropout_p", args[4] if len(args) > 4 else 0.0)
     return share > 0 and _first(args, named).device.type != "cpu"
 
@@ -436,8 +433,6 @@ def channels_last(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class How(NamedTuple):
-    """How a function is run and judged."""
-
     compiler: dict[str, Any]
     """What torch.compile is given: backend, mode, options, dynamic; and fallback_random."""
     device: str  # its type: cpu, cuda
@@ -447,7 +442,6 @@ class How(NamedTuple):
     limit: float  # how many times eager's error is too far
 
     def surroundings(self) -> Any:
-        """The autocast that surrounds it."""
         if self.autocast is None:
             return contextlib.nullcontext()
         return torch.autocast(self.device, getattr(torch, self.autocast))
@@ -464,12 +458,10 @@ class Row(NamedTuple):
     compiled_error: float
 
     def is_wrong(self, how: How) -> bool:
-        """Whether compiled errs more than so many times what eager's rounding explains."""
         return not self.compiled_error <= how.limit * max(self.eager_error, how.epsilon)
 
 
 def compiled_by(function: Callable[..., Any], how: dict[str, Any]) -> Callable[..., Any]:
-    """The function as torch.compile makes it."""
     if how["backend"] == "inductor":
         inductor = importlib.import_module("torch._inductor")
         config: Any = importlib.import_module("torch._inductor.config")

@@ -50,8 +50,6 @@ _SYNCHRONISES = ("require_backward_grad_sync", "require_forward_param_sync")
 
 
 class Replayed(NamedTuple):
-    """What a call computed."""
-
     tensors: Tensors  # outputs, gradients, and how buffers changed
     sizes: dict[str, float]  # the norms of the buffers that changed
     precision: str | None  # what it computed its products in; None where that does not show
@@ -217,7 +215,6 @@ class Replay:
         convert: Convert,
         surroundings: ContextManager[Any],
     ) -> Replayed:
-        """A forward and a backward pass, the former in these surroundings."""
         arguments, named, inputs = _copied(call, convert)
         call.random.restore()
         paths: dict[str, str] = {}
@@ -276,7 +273,6 @@ class _ConvertedTensors:
         return [(name, self._made[id(each)][1]) for name, each in parameters]
 
     def written(self) -> bool:
-        """Whether a call has written into a parameter."""
         return any(each._version > 0 for _, each in self._made.values())
 
     @contextlib.contextmanager
@@ -389,12 +385,10 @@ def free_bytes(device: torch.device) -> int:
 
 
 def _place_name(device: torch.device) -> str:
-    """What a device is called in a sentence."""
     return {"cuda": "GPU", "cpu": "host"}.get(device.type, device.type)
 
 
 def _copied(call: Call, convert: Convert) -> tuple[Any, Any, _Named]:
-    """The call's arguments with tensors of their own, and those that want gradients."""
     copies = Copies(convert)
     arguments = [with_tensors(each, copies) for each in call.arguments]
     named = {name: with_tensors(each, copies) for name, each in call.named.items()}

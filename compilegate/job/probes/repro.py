@@ -35,8 +35,6 @@ class _Name:
 
 
 class Operation(NamedTuple):
-    """What a node is made of."""
-
     kind: str
     target: str  # a function is its dotted name
     args: Any
@@ -146,7 +144,6 @@ def steps_of(graph: fx.Graph) -> list[fx.Node]:
 
 
 def results_of(graph: fx.Graph) -> list[fx.Node]:
-    """The nodes that a graph returns, each once."""
     return list(dict.fromkeys(next(iter(reversed(graph.nodes))).all_input_nodes))
 
 
@@ -190,7 +187,6 @@ def title_of(node: fx.Node) -> str:
 
 
 def operation_of(node: fx.Node) -> str:
-    """What a step calls: conv2d, flatten."""
     return str(getattr(node.target, "__name__", node.target))
 
 
@@ -264,7 +260,6 @@ class Case:
         write_text(folder / REPRO_SCRIPT, script)
 
     def _inputs(self) -> dict[str, Any]:
-        """In the order of the part's own."""
         places = [each for each in self.part.nodes if each.op == "placeholder"]
         return {each.name: self.values[each.name] for each in places}
 

@@ -67,8 +67,6 @@ _MOST_TITLES = 5
 
 @dataclass(frozen=True)
 class Wrong:
-    """A tensor that compiled code computes wrongly."""
-
     name: str
     error: float
     """How far the compiled one is from float64, as a share of its size; of the middle call."""
@@ -111,8 +109,8 @@ class Search:
         folder: Path,
         seconds: float,
     ) -> None:
-        """Start to search, and to write a script below `folder`, with `seconds` of a processor.
-        Raises ObstacleError where there is nothing to search in."""
+        """Start the search and write a script below `folder`. Raises ObstacleError where there is
+        nothing to search in."""
         self._work, self._seconds = folder / REPRO_FOLDER, seconds
         hand_over(compiled, compiler, wrong, precision, self._work, seconds=seconds)
         self._ends = time.monotonic() + _WAITED * seconds
@@ -172,8 +170,6 @@ class Search:
 
 @dataclass
 class _GraphCall:
-    """A call of a graph within a replayed call."""
-
     graph: fx.GraphModule
     values: dict[str, Any]
     cotangents: dict[str, torch.Tensor]
@@ -271,7 +267,7 @@ def _keep(cotangents: dict[str, torch.Tensor], name: str, gradient: torch.Tensor
 
 
 class _OutOfTimeError(Exception):
-    """The search has used the time that it may, or its job is over."""
+    pass
 
 
 class WrongPart(NamedTuple):
@@ -305,7 +301,6 @@ class _Finder:
         self._wanting: set[str] = set()  # the values within that gradients come back to
 
     def run(self) -> None:
-        """Find the smallest part that can be found."""
         with contextlib.suppress(_OutOfTimeError):
             self._trace()
             if any(self._shows(*guess) for guess in [*self._guesses(), (0, len(self._steps))]):
@@ -427,7 +422,6 @@ class _Finder:
                 self._shrink_at(*self._best[:2], at_end=at_end)
 
     def _shrink_at(self, first: int, last: int, *, at_end: bool) -> None:
-        """Leave out as much as can be at one end."""
         low, high = 0, last - first - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -463,7 +457,6 @@ class _Finder:
 
 
 def main(folder: Path) -> None:
-    """Search, and leave what was found in the folder."""
     handed_over = folder / HANDED_OVER
     operations, values, cotangents, how, settings = torch.load(handed_over, weights_only=False)
     handed_over.unlink()  # a job that fails has nobody to tidy up

@@ -124,7 +124,6 @@ def probe_speed(
 def _require_steps_here(
     compiler: Compiler, optimizers: Sequence[torch.optim.Optimizer], baseline: Side, world: World
 ) -> None:
-    """Raises ObstacleError where one process cannot take both steps."""
     if compiler.compiles_whole_steps:
         raise ObstacleError(
             "the compiler traces whole steps and has the device to itself, so the baseline's step "
@@ -192,7 +191,6 @@ def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> list[list[_R
 
 
 def _require_autocast(steps: _Steps, ours: str, theirs: str) -> None:
-    """Raises ObstacleError unless autocast is all that makes this job's precision."""
     found = f"the baseline trains in {theirs} and this job in {ours}"
     if not any(call.autocast.precision == ours for step in steps for _, call in step):
         raise ObstacleError(f"{found}, not by autocast, so one cannot be made of the other")
@@ -240,7 +238,6 @@ def _with_batch(call: Call, old: int, new: int) -> Call:
 
 
 def _with_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """Its first rows; from the beginning again where it has fewer."""
     times = -(-rows // tensor.shape[0])
     return torch.cat([tensor] * times)[:rows].clone()
 
@@ -308,7 +305,6 @@ class _Timer:
         ends: float,
         seconds: float,
     ) -> None:
-        """`sides` are the steps of this job and of its baseline."""
         self._state, self._optimizers, self._leaves = state, optimizers, state.leaves
         self._sides, self._ends, self._seconds = sides, ends, seconds
 
@@ -390,7 +386,6 @@ class _Timer:
         return 1 if len(shapes) == 1 else len(self._sides[0])
 
     def _require(self, least: float, needed: float) -> None:
-        """Raises ObstacleError where less than `least` seconds are left; `needed` are named."""
         if self._left() < least:
             used = self._seconds - self._left()
             raise ObstacleError(

@@ -56,7 +56,6 @@ class PreservedState:
 
     @property
     def devices(self) -> list[torch.device]:
-        """Where the tensors are."""
         return list(dict.fromkeys(each.device for each in self._originals.values()))
 
     @property
@@ -182,7 +181,6 @@ def _overlaps(tensor: torch.Tensor) -> bool:
 
 
 def _restoring_container(value: Any) -> _Restore:
-    """For a dictionary, a list, a deque or a set."""
     held: Any = dict(value) if isinstance(value, dict) else list(value)
 
     def restore() -> None:

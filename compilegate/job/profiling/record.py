@@ -61,8 +61,6 @@ class Place:
 
 @dataclass(frozen=True)
 class Graphs:
-    """What torch made of a program that it compiles."""
-
     count: int
     breaks: tuple[Place, ...]
     recompilations: tuple[Place, ...]
@@ -70,8 +68,6 @@ class Graphs:
 
 @dataclass(frozen=True)
 class Profile:
-    """One profiled process."""
-
     program: str
     arm: str | None
     compiler: str

@@ -218,7 +218,6 @@ class Session:
         )
 
     def _device(self) -> torch.device:
-        """Where the weights are that the first optimizer changes."""
         if self._optimizer is None:
             return torch.device("cpu")
         weight: torch.Tensor = self._optimizer.param_groups[0]["params"][0]
@@ -239,7 +238,6 @@ _session: Session | None = None
 
 
 def current() -> Session:
-    """The session of this process, started if it was not."""
     global _session  # noqa: PLW0603 - a process has one
     if _session is None:
         steps, _, folder = os.environ[PROFILE_VARIABLE].partition(":")
@@ -251,7 +249,6 @@ def current() -> Session:
 
 
 def is_over() -> bool:
-    """Whether the profile of this process is written."""
     return _session is not None and _session.over
 
 
@@ -300,7 +297,6 @@ class Events:
         return tuple(found[:MOST_OPERATORS])
 
     def shapes(self) -> tuple[int, ...]:
-        """The number of each step's shapes."""
         called: list[set[tuple[str, str]]] = [set() for _ in self._steps]
         for number, part, each in self._called():
             if part == COMPUTING and _SHAPED.search(each.name):
@@ -309,7 +305,6 @@ class Events:
         return tuple(numbers.setdefault(frozenset(each), len(numbers)) for each in called)
 
     def time(self) -> ProfiledTime:
-        """How a typical step's time is divided."""
         steps = [self._divided(begin, end) for begin, end in self._steps]
         if not self._device:  # where the host computes, its own work is what operators leave
             for number, part, each in self._called():
@@ -386,7 +381,6 @@ class Events:
 
 
 def _long(mask: Any) -> Any:
-    """The stretches of a mask that are longer than OUTSIDE."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     found = np.zeros_like(mask)
     for first, last in edges.reshape(-1, 2):

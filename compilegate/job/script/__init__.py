@@ -69,8 +69,6 @@ def current(**otherwise: Any) -> Job:
 
 
 def _of_current(method: Callable[Concatenate[Job, _P], _R]) -> Callable[_P, _R]:
-    """The method, of the job of this process."""
-
     @functools.wraps(method)
     def function(*arguments: _P.args, **named: _P.kwargs) -> _R:
         return method(current(), *arguments, **named)

@@ -198,8 +198,6 @@ class Dispatch:
 
 
 class Compilation:
-    """The functions that a job has compiled, by one compiler."""
-
     def __init__(self, config: JobConfig, launched: World, course: Course) -> None:
         """Raises CompilerError where the compiler is not available, and InputError without a GPU
         for this process."""
@@ -236,7 +234,6 @@ class Compilation:
 
     @property
     def steps_on(self) -> torch.device:
-        """The device of the steps, as far as the compiler decides that."""
         if self.dispatches and not self.compiler.compiles_whole_steps:
             return self.dispatches[0].part.device
         return self.compiler.device(self.torch_device)
@@ -272,7 +269,6 @@ class Compilation:
         return (self.evaluation_place(seen[-1][0]), seen[-1][1]) if seen else None
 
     def require_accelerator(self) -> None:
-        """Raises ArmError where the machine has GPUs and nothing computes on them."""
         if CUDA in declarations()[self._config.compiler].computes_on:
             require_gpus(os.environ, self.place, str(torch.__version__), torch.version.cuda)
 
