@@ -141,7 +141,7 @@ def probed(
                         each.grad = None
         with tempfile.TemporaryDirectory() as folder:
             found = probe_parity(
-                [compiled], compiler=compiler, folder=Path(folder), search_seconds=0.0
+                [compiled], compiler=compiler, folder=Path(folder), repro_seconds=0.0
             )
             found.collected()
         if found.errors is None:

@@ -125,8 +125,8 @@ def _trained(
     name: str, precision: str, environment: Mapping[str, str],
     until: re.Pattern[bytes] | None = None,
 ) -> Row:  # fmt: skip
-    """What the probe said in a training, which ends as soon as `until` is printed: the search for
-    what departs takes a minute."""
+    """What the probe said in a training, which ends as soon as `until` is printed: the run
+    of the repro takes a minute."""
     with tempfile.TemporaryDirectory(prefix="zoo-") as place:
         folder = Path(place)
         ended, seconds = _in_child(folder, _train, name, precision, environment, until=until)

@@ -11,6 +11,9 @@ import sys
 from collections import Counter
 from typing import Any, Callable, Iterable, Sequence
 
+from compilegate.job.evidence import Slowdown
+from compilegate.job.evidence.record import BREAKS, RECOMPILATIONS, SHAPES, SYNCHRONISATION
+from compilegate.job.evidence.record import MOST_PLACES as MOST_RECORDED
 from compilegate.job.profiling.record import Place
 
 _READERS = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "nonzero")
@@ -21,6 +24,9 @@ _TORCH = "/torch/"
 _OPTIMIZERS = "/torch/optim/"  # which ask for the number of their step on the host
 MOST_PLACES = 20
 NOTABLE_WAIT = 0.25  # share of the steps' time from which on the wait for batches is worth a remark
+FIRST_WATCHED, STEPS_WATCHED = 12, 3
+"""After so many steps everything is compiled and probed; so many show what every step does."""
+CALLS_WATCHED = 64  # calls of each compiled function whose shapes are remembered
 MOST_STEADY_SHAPES = 4  # graphs that a compiler makes without much ado
 
 
@@ -174,3 +180,56 @@ def break_reason(text: str) -> str:
         del lines[0]
     why = next((each for each in lines if each.startswith(_WHY)), "")
     return f"{lines[0]} {why[len(_WHY) :]}".strip()[:300] if lines else "no reason given"
+
+
+class SlowdownWatch:
+    """What may slow steps, looked at in a few of the first: all others go on undisturbed."""
+
+    def __init__(self) -> None:
+        self.at = FIRST_WATCHED  # after which step `look` is to be called
+        self._watch: SynchronisationWatch | None = None
+        self._reads: list[tuple[str, int]] = []
+        self._shapes: dict[str, list[Any]] = {}
+
+    def look(self) -> None:
+        """Begin to watch, or stop."""
+        if self._watch is not None or "torch" not in sys.modules:
+            self._stop()
+            return
+        self.at += STEPS_WATCHED
+        self._watch = SynchronisationWatch()
+        self._watch.start()
+
+    def _stop(self) -> None:
+        self.at = -1
+        if self._watch is not None:
+            self._watch.stop()
+            self._reads, self._watch = self._watch.counts.most_common(), None
+
+    def see_shapes(self, function: str, shapes: Any) -> None:
+        seen = self._shapes.setdefault(function, [])
+        if len(seen) < CALLS_WATCHED:
+            seen.append(shapes)
+
+    def found(
+        self, *, declared_shapes: float, graphs: GraphLog | None, compiled_again: bool
+    ) -> list[Slowdown]:
+        """What was seen. `declared_shapes` need no remark, and nor do recompilations unless
+        `compiled_again`: graphs came too late."""
+        self._stop()
+        found: list[Slowdown] = []
+        count, lines = reads_each_step(self._reads, STEPS_WATCHED)
+        if lines:
+            found.append(Slowdown(SYNCHRONISATION, count, where=lines[:MOST_RECORDED]))
+        shapes = max(map(changing, self._shapes.values()), default=0)
+        if shapes > declared_shapes:
+            found.append(Slowdown(SHAPES, shapes))
+        kinds: dict[str, Any] = {} if graphs is None else {BREAKS: graphs.breaks}
+        if graphs is not None and compiled_again:
+            kinds[RECOMPILATIONS] = graphs.recompilations
+        for kind, places in kinds.items():
+            if places:
+                where = tuple(dict.fromkeys(each.where for each in places))[:MOST_RECORDED]
+                count = sum(each.count for each in places)
+                found.append(Slowdown(kind, count, where=where, reason=places[0].reason))
+        return found

@@ -511,29 +511,6 @@ def persistent_cache() -> CacheFolder:
     `torch.compiler.save_cache_artifacts` leaves out the kernels, which take most of the time on a
     CPU."""
     torch._inductor.config.fx_graph_cache = True
-    _remember_checks()
     # Left out of it are locks, and Triton's own folder: it holds absolute paths, and where it is
     # there inductor does not unpack the kernels that the graphs bring along.
-    return CacheFolder(
-        use_fresh_cache(), left_out=("locks", "triton"), binaries=(".so", ".dll", ".dylib")
-    )
-
-
-def _remember_checks() -> None:
-    """Keep with the cache which vector instructions work here. Inductor asks in a process for each
-    kind, which takes longer than loading all kernels. Before torch 2.10 it asks each time."""
-    try:
-        from torch._inductor.cpu_vec_isa import VecISA  # noqa: PLC0415
-    except ImportError:  # torch 2.4 has it elsewhere
-        return
-    ask = getattr(VecISA, "_probe_load", None)
-    if ask is None or ask.__module__ == __name__:
-        return
-
-    def remembered(self: Any, output_path: str) -> bool:
-        noted = Path(f"{output_path}.loads")
-        if not noted.exists() and ask(self, output_path):
-            noted.touch()
-        return noted.exists()
-
-    setattr(VecISA, "_probe_load", remembered)  # noqa: B010 - a method of torch's, replaced
+    return CacheFolder(use_fresh_cache(), left_out=("locks", "triton"))

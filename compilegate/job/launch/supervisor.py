@@ -111,7 +111,7 @@ def _concluded(launch: Launch, printed: PrintedMetrics | None, earlier: tuple[st
 def _discard_compiled_code() -> None:
     """Remove loaded compile-cache archives: the training that crashed may have run their code."""
     archives = os.environ.get(names.COMPILE_CACHE_VARIABLE)
-    for archive in sorted(Path(archives).glob("*.tar")) if archives else ():
+    for archive in sorted(Path(archives).glob("*.zip")) if archives else ():
         archive.unlink()
         print(f"compile cache: {archive.name} was removed: its code may be why", flush=True)
 

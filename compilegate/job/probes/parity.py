@@ -3,7 +3,7 @@
 After the first steps it replays the captured calls at the current weights: eager, in float64 (the
 reference), compiled, and eager again. Recorded is how far each is from the reference, for each
 output tensor, parameter gradient and buffer change. The gate judges the record; the job judges it
-at once with the default limits, and starts a search for a repro where compiled code departs.
+at once with the default limits, and writes and runs a repro where compiled code departs.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Call, Compiled, ObstacleError, attempted, no_new_graphs
 from compilegate.job.probes.reference import GRADIENT, Errors, judge
 from compilegate.job.probes.replay import Replay, Replayed
-from compilegate.job.probes.search import Search, Wrong, first_departing
+from compilegate.job.probes.repro import REPRO_FOLDER, Repro, Wrong, first_departing
 
-SEARCH_SECONDS = 60.0  # how much of a processor the search for what departs first may use
+REPRO_SECONDS = 360.0  # that the first run of a repro may take
 _SHOWN = 5  # how many departing tensors are printed
 SAMPLED = 1024
 """Numbers of a tensor that its digest covers: fetching a large model takes longer than the
@@ -50,20 +50,19 @@ comparison."""
 class Parity:
     record: ParityRecord
     errors: ParityErrors | None  # None where there was nothing to compare: the record says why
-    search: Search | None = None
-    """The search for a repro, which may still run; None where there is none."""
+    repro: Repro | None = None  # which may still run
 
     def stop(self) -> None:
-        """End the search: another probe takes the place of this one."""
-        if self.search is not None:
-            self.search.stop()
+        """End the repro's run: another probe takes the place of this one."""
+        if self.repro is not None:
+            self.repro.stop()
 
     def collected(self) -> ParityRecord:
-        """The record with what the search has found: it is waited for, in the time that it has."""
-        search, self.search = self.search, None
-        if search is None or self.errors is None:
+        """The record with what the repro shows, which is waited for in the time that it has."""
+        repro, self.repro = self.repro, None
+        if repro is None or self.errors is None:
             return self.record
-        self.record = search.added_to(self.record)
+        self.record = repro.added_to(self.record)
         _say(_outcome(self.record, self.errors))
         return self.record
 
@@ -75,19 +74,19 @@ def probe_parity(
     compiler: Compiler,
     folder: Path,
     declared: str = "fp32",
-    search_seconds: float = SEARCH_SECONDS,
+    repro_seconds: float = REPRO_SECONDS,
 ) -> Parity:
     """Compare the captured calls with eager ones, and print the outcome.
 
     The precision is that of the calls, or `declared` where it does not show. Where they depart, a
-    search for a repro starts below `folder`, which uses `search_seconds` of a processor. The
-    training's state is afterwards what it was. Raises nothing.
+    repro below `folder` starts to run, for at most `repro_seconds`. The training's state is
+    afterwards what it was. Raises nothing.
     """
     began = time.perf_counter()
     table = _Table(compiler, [each for each in compiled if each.calls], declared)
     errors, obstacle = attempted(table.measured)
     record = ParityRecord(precision=table.precision, steps=0, seconds=0.0, obstacle=obstacle)
-    search = None
+    repro = None
     if errors is not None:
         record = dataclasses.replace(
             record,
@@ -100,32 +99,29 @@ def probe_parity(
         if wrong:
             function, own = wrong
             departs = first_departing(function, own)
-            search, why = attempted(
-                lambda: Search(
+            repro, why = attempted(
+                lambda: Repro(
                     function,
                     compiler,
                     own,
                     precision=table.precision,
                     folder=folder,
-                    seconds=search_seconds,
+                    seconds=repro_seconds,
                 )
             )
-            if search is None:
+            if repro is None:
                 departs += f" There is no repro: {why}."
             record = dataclasses.replace(record, departs=departs)
     record = dataclasses.replace(record, seconds=time.perf_counter() - began)
     _say(_outcome(record, errors))
-    if search is not None:
-        _say(
-            "parity: a search for the smallest part that is wrong runs beside the training; it "
-            f"uses at most {search_seconds:g} s of a processor"
-        )
+    if repro is not None:
+        _say(f"parity: {REPRO_FOLDER} has a script that shows it, which runs beside the training")
     if record.precision != declared:
         _say(
             f"parity: judged in {record.precision}, as the steps compute; the arm declares "
             f"{declared}"
         )
-    return Parity(record, errors, search)
+    return Parity(record, errors, repro)
 
 
 class _Rows(NamedTuple):

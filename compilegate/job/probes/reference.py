@@ -17,6 +17,7 @@ Tensors = Dict[str, torch.Tensor]
 GRADIENT, INPUT_GRADIENT, BUFFER = "gradient of ", "gradient of input ", "buffer "
 AFTERWARDS = " afterwards"
 """Behind the name of an input that the function writes into: how much it changed."""
+MARK = "  <- wrong"
 SMALLEST_SHARE = 1e-3
 """A gradient's error is relative to its norm, or to this share of the norm of all gradients where
 that is more, and so is a buffer change's: some gradients are zero in exact arithmetic (a key bias
@@ -588,7 +589,7 @@ def show(rows: dict[str, Row], labels: dict[str, str], how: How) -> bool:
     print(" ".join(f"{title:>14}" for title in titles))
     for name, row in rows.items():
         title = " ".join(labels.get(word, word) for word in name.split(" "))
-        mark = "  <- wrong" if row.is_wrong(how) else ""
+        mark = MARK if row.is_wrong(how) else ""
         norms = " ".join(f"{each:14.7g}" for each in row[:3])
         print(f"{norms} {row.eager_error:14.2g} {row.compiled_error:14.2g}  {title}{mark}")
     return any(row.is_wrong(how) for row in rows.values())

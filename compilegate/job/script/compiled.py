@@ -34,9 +34,8 @@ from compilegate.job.probes.capture import (
     named_output_tensors,
 )
 from compilegate.job.script.config import JobConfig
-from compilegate.job.script.step_times import CALLS_WATCHED
 from compilegate.job.script.steps import Course, batch_size_of, harmless
-from compilegate.job.slowdowns import GraphLog
+from compilegate.job.slowdowns import CALLS_WATCHED, GraphLog
 
 MOST_CALLS_OF_A_STEP = 4
 """Calls of one function that are kept in a step: with gradient accumulation they are alike."""
@@ -399,7 +398,7 @@ class Compilation:
         if self.cache is None:
             return None
         source = SourceJob(self._config.job, compile_seconds, first_step_seconds)
-        return self.cache.keep(self.compiler.cache_lookups(), source)
+        return self.cache.save(self.compiler.cache_lookups(), source)
 
     def _loaded_cache(
         self, module: Module, graph: Mapping[str, Scalar] | None

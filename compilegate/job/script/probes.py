@@ -96,7 +96,7 @@ class Probes:
         self.parity, self.errors = self._found.record, self._found.errors
 
     def collect(self) -> None:
-        """Wait for the search for a repro, and record what it found: a graph that is right by
+        """Wait for the run of the repro, and record what it showed: a graph that is right by
         itself is not wrong."""
         found, self._found = self._found, None
         if found is None:
@@ -104,7 +104,7 @@ class Probes:
         try:
             self.parity = found.collected()
         except Exception as error:  # noqa: BLE001 - what the probe found stands without a repro
-            print(f"compilegate: the search for a repro failed: {one_sentence(error)}", flush=True)
+            print(f"compilegate: the run of the repro failed: {one_sentence(error)}", flush=True)
 
     def compare_speed(
         self, compilation: Compilation, train_seconds: float, precision: str, batch_size: int

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from compilegate.job.evidence import Resumption, Slowdown, Steps
 from compilegate.job.evidence.record import (
-    BREAKS,
     LOADER,
-    MOST_PLACES,
-    RECOMPILATIONS,
-    SHAPES,
-    SYNCHRONISATION,
 )
 from compilegate.job.slowdowns import (
     NOTABLE_WAIT,
-    GraphLog,
-    SynchronisationWatch,
-    changing,
-    reads_each_step,
 )
 
 if TYPE_CHECKING:
@@ -30,9 +20,6 @@ if TYPE_CHECKING:
 
 WARM_UP_STEPS = 5
 """Steps after the last early compilation that still fill caches and allocator pools."""
-FIRST_WATCHED, STEPS_WATCHED = 12, 3
-"""After so many steps everything is compiled and probed; so many show what every step does."""
-CALLS_WATCHED = 64  # calls of each compiled function whose shapes are remembered
 
 Seconds = npt.NDArray[np.float64]  # (steps,) wall-clock seconds of each
 ByProcess = Sequence[Sequence[int]]
@@ -153,56 +140,3 @@ class Measured:
         seconds, shapes, steady = self.steps.seconds, self._shapes, self._steady
         at = shapes[first:end], shapes[steady]
         return compile_seconds(seconds[first:end], seconds[steady], at)
-
-
-class SlowdownWatch:
-    """What may slow steps, looked at in a few of the first: all others go on undisturbed."""
-
-    def __init__(self) -> None:
-        self.at = FIRST_WATCHED  # after which step `look` is to be called
-        self._watch: SynchronisationWatch | None = None
-        self._reads: list[tuple[str, int]] = []
-        self._shapes: dict[str, list[Any]] = {}
-
-    def look(self) -> None:
-        """Begin to watch, or stop."""
-        if self._watch is not None or "torch" not in sys.modules:
-            self._stop()
-            return
-        self.at += STEPS_WATCHED
-        self._watch = SynchronisationWatch()
-        self._watch.start()
-
-    def _stop(self) -> None:
-        self.at = -1
-        if self._watch is not None:
-            self._watch.stop()
-            self._reads, self._watch = self._watch.counts.most_common(), None
-
-    def see_shapes(self, function: str, shapes: Any) -> None:
-        seen = self._shapes.setdefault(function, [])
-        if len(seen) < CALLS_WATCHED:
-            seen.append(shapes)
-
-    def found(
-        self, *, declared_shapes: float, graphs: GraphLog | None, compiled_again: bool
-    ) -> list[Slowdown]:
-        """What was seen. `declared_shapes` need no remark, and nor do recompilations unless
-        `compiled_again`: graphs came too late."""
-        self._stop()
-        found: list[Slowdown] = []
-        count, lines = reads_each_step(self._reads, STEPS_WATCHED)
-        if lines:
-            found.append(Slowdown(SYNCHRONISATION, count, where=lines[:MOST_PLACES]))
-        shapes = max(map(changing, self._shapes.values()), default=0)
-        if shapes > declared_shapes:
-            found.append(Slowdown(SHAPES, shapes))
-        kinds: dict[str, Any] = {} if graphs is None else {BREAKS: graphs.breaks}
-        if graphs is not None and compiled_again:
-            kinds[RECOMPILATIONS] = graphs.recompilations
-        for kind, places in kinds.items():
-            if places:
-                where = tuple(dict.fromkeys(each.where for each in places))[:MOST_PLACES]
-                count = sum(each.count for each in places)
-                found.append(Slowdown(kind, count, where=where, reason=places[0].reason))
-        return found

@@ -26,7 +26,7 @@ from typing import (
 from compilegate.job.errors import CompilegateError, InputError, NonFiniteLossError, one_sentence
 from compilegate.job.evidence import CheckpointRecord
 from compilegate.job.names import DEFAULT_PARITY_STEPS
-from compilegate.job.script.step_times import SlowdownWatch
+from compilegate.job.slowdowns import SlowdownWatch
 
 if TYPE_CHECKING:
     import torch

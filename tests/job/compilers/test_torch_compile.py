@@ -15,11 +15,10 @@ import pytest
 import torch
 from torch._dynamo import config, lookup_backend
 from torch._dynamo.utils import counters
-from torch._inductor.cpu_vec_isa import VecAVX2, VecISA, VecNEON
 
 from compilegate.job import CompilerError, InputError, Job, JobConfig
 from compilegate.job.compilers import declarations, load_compiler
-from compilegate.job.compilers.torch_compile import CountedBackend, persistent_cache
+from compilegate.job.compilers.torch_compile import CountedBackend
 
 ROOT = Path(__file__).resolve().parents[3]
 CHANGED = ("suppress_errors", "allow_rnn", "recompile_limit")
@@ -358,22 +357,6 @@ def test_only_what_inductor_may_have_compiled_is_kept(
     compiler = torch_compile(backend)
     assert (compiler.cache_folder() is not None) is kept
     assert compiler.record(0.0, 0).proof["cache"] == ("kept" if kept else "keeps nothing")
-
-
-@pytest.mark.slow
-def test_which_vector_instructions_work_is_asked_once_and_kept_with_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(VecISA, "_probe_load", VecISA._probe_load)  # put back afterwards
-    folder = persistent_cache()
-    isa = next(each for each in (VecAVX2(), VecNEON()) if each.check_build(VecISA._avx_code))
-    (noted,) = (path for path in folder.files() if path.endswith(".loads"))
-    (folder.path / noted[: -len(".loads")]).write_bytes(b"no library at all")  # nobody looks
-    assert isa.check_build(VecISA._avx_code)
-    broken = tmp_path / "broken.so"
-    broken.write_bytes(b"no library at all")
-    assert not isa._probe_load(str(broken))
-    assert list(tmp_path.iterdir()) == [broken]  # what does not load is not noted
 
 
 # What a GPU does otherwise, as far as a machine without one can show: nothing computes there.

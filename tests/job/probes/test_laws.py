@@ -37,8 +37,7 @@ from compilegate.job.probes.parity import Parity, probe_parity
 from compilegate.job.probes.reference import norm, scales
 from compilegate.job.probes.replay import Replay
 from compilegate.job.probes.speed import LEAST_PAIRS, Side, probe_speed
-from tests.job.every_call import states
-from tests.job.probes.scenes import Plain, backend, bits, capture, captured
+from tests.job.probes.scenes import Plain, backend, bits, capture, captured, states
 
 EXAMPLES = int(os.environ.get("COMPILEGATE_LAWS", "0"))
 WIDTH, BATCH = 4, 6

@@ -22,8 +22,7 @@ from compilegate.job.machine.world import World
 from compilegate.job.probes.capture import Compiled, moved_back, moved_to_host
 from compilegate.job.probes.speed import LEAST_PAIRS, Side, probe_speed, seconds_allowed
 from compilegate.job.script.config import Baseline
-from tests.job.every_call import states
-from tests.job.probes.scenes import Plain, backend, bits, captured
+from tests.job.probes.scenes import Plain, backend, bits, captured, states
 from tests.job.script import jobs
 
 BATCH, CLASSES, FEATURES = 6, 3, 8

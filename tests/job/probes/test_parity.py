@@ -47,7 +47,7 @@ def probed(
 
 def obstacle(compiled: Compiled | list[Compiled], folder: Path, compiler: Any = None) -> str:
     found = looked(compiled, folder, compiler)
-    assert (found.errors, found.search) == (None, None)
+    assert (found.errors, found.repro) == (None, None)
     return str(found.record.obstacle)
 
 
@@ -532,7 +532,7 @@ def said(capsys: Any, compiled: Compiled | list[Compiled], folder: Path) -> str:
 def test_what_is_not_reproduced_is_no_failure(tmp_path: Path) -> None:
     compiler = backend("tests.job.probes.scenes.wrong_in_the_job")
     found = looked(captured(new_model("convolutions"), compiler), tmp_path, compiler)
-    assert found.search is not None
+    assert found.repro is not None
     record = found.collected()
     assert (record.reproduced, record.repro) == (False, None)
     assert found.errors is not None
