@@ -8,12 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from compilegate.job.evidence import Resumption, Slowdown, Steps
-from compilegate.job.evidence.record import (
-    LOADER,
-)
-from compilegate.job.slowdowns import (
-    NOTABLE_WAIT,
-)
+from compilegate.job.evidence.record import LOADER
+from compilegate.job.slowdowns import NOTABLE_WAIT
 
 if TYPE_CHECKING:
     from compilegate.job.script.steps import Course

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -115,18 +114,3 @@ def test_a_trial_is_the_state_of_its_compiler() -> None:
     assert "inductor                    FAILED on the cpu: CompilerError: no" in text_of(
         examination_of(facts)
     )
-
-
-@pytest.mark.parametrize("facts", [CPU, GPU, *(facts for facts, *_ in LACKING)])
-def test_whatever_is_found_each_lack_comes_with_an_instruction(facts: Facts) -> None:
-    found = examination_of(replace(facts, free_disk_bytes=0))
-    for finding in found.compilers:
-        assert (finding.runs_on is None) == bool(finding.lacks)
-        assert len(set(finding.lacks)) == len(finding.lacks)
-    for what, do in (*(each for one in found.compilers for each in one.lacks), *found.remarks):
-        assert what
-        assert not what.endswith(".")
-        assert do[0].isupper()
-        assert do.endswith(".")
-    assert max(map(len, text_of(found).splitlines())) <= 100
-    json.dumps(found.document, allow_nan=False)

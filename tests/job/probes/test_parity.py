@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -21,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from compilegate.job.compilers import load_compiler
 from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import Why, departing, parity_verdict
-from compilegate.job.probes.capture import Compiled, await_cotangents, same_layout
+from compilegate.job.probes.capture import Compiled, await_cotangents
 from compilegate.job.probes.parity import Parity, probe_parity
 from compilegate.job.probes.reference import Draw, DrawRecorder, attended, exactly
 from tests.job.probes.scenes import Plain, backend, captured, new_model
@@ -99,14 +97,6 @@ def test_an_output_that_was_cut_off_from_the_gradients_departs(tmp_path: Path) -
     gate = list(errors.tensors).index("gradient of cell.gate.weight")
     assert (errors.compiled[:, gate] > 0.01).all()
     assert why(errors) is Why.BEYOND
-
-
-def test_gradients_of_inputs_are_compared_where_they_are_wanted(tmp_path: Path) -> None:
-    def batch() -> tuple[Any, ...]:
-        return torch.randn(4, 3, 6), torch.zeros(4, 6).requires_grad_()
-
-    _, errors = probed(new_model("recurrent"), tmp_path, batch=batch)
-    assert "gradient of input 1" in list(errors.tensors)
 
 
 def test_a_function_is_compared_as_a_module_is(tmp_path: Path) -> None:
@@ -193,27 +183,6 @@ def test_views_are_captured_as_views_which_guards_on_dynamic_shapes_look_at(tmp_
     compiled = captured(new_model("perceptron"), compiler, batch=batch)
     assert looked(compiled, tmp_path, compiler).record.obstacle is None
     assert compiler.graphs() == 1
-
-
-@pytest.mark.slow
-@given(st.data())
-def test_a_copy_has_the_layout_of_its_original(data: st.DataObject) -> None:
-    base = torch.arange(60.0).reshape(3, 4, 5)
-    views: dict[str, Callable[[Tensor], Tensor]] = {
-        "row": lambda each: each[1:],
-        "turned": lambda each: each.transpose(0, -1),
-        "every other": lambda each: each[..., ::2],
-        "repeated": lambda each: each[:, :1].expand(each.shape[0], 3, *each.shape[2:]),
-    }
-    view = base
-    for name in data.draw(st.lists(st.sampled_from(sorted(views)), max_size=3)):
-        view = views[name](view)
-    view = view.clone() if data.draw(st.booleans()) else view
-    assume(view.numel() > 0)
-    copy = same_layout(view)
-    assert torch.equal(copy, view)
-    assert (copy.stride(), copy._is_view()) == (view.stride(), view._is_view())
-    assert copy.untyped_storage().data_ptr() != view.untyped_storage().data_ptr()
 
 
 # What a compiler may do, and what not.
@@ -375,21 +344,6 @@ def test_an_input_that_cannot_be_copied_is_an_obstacle_to_the_probe_alone(tmp_pa
     compiled = Compiled("Linear", model, model.forward, model.forward)
     compiled.capture_call(0, (Uncopied(),), {})
     assert "one of a kind" in obstacle(compiled, tmp_path)
-
-
-class Listens(nn.LSTM):
-    def forward(self, rows: Tensor) -> Tensor:  # type: ignore[override]
-        return super().forward(rows)[0]
-
-    @staticmethod
-    def batch() -> tuple[Tensor]:
-        return (torch.randn(3, 4, 6),)
-
-
-def test_an_lstm_is_compared(tmp_path: Path) -> None:
-    _, errors = probed(Listens(6, 5, 2, batch_first=True), tmp_path)
-    assert why(errors) is Why.ALIKE
-    assert "gradient of weight_hh_l1" in list(errors.tensors)
 
 
 class Experts(nn.Module):
