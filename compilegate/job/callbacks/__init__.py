@@ -21,7 +21,7 @@ def require_agreement(job: Job, name: str, value: Any, called: str, remedy: str)
         return
     if name == "precision":
         remedy += f', or set precision = "{value}" in [arms.{job.arm}]'
-    raise InputError(f"the job's {name} is {declared}, and {called} is {value}; say {remedy}")
+    raise InputError(f"the job's {name} is {declared}, and {called} is {value}; use {remedy}")
 
 
 def scalars(values: Mapping[str, Any] | None) -> dict[str, float]:

@@ -137,7 +137,7 @@ def _require_xla(compiler: str, model: Any) -> None:
     backend, why = keras.config.backend(), None
     if compiler not in _XLA:
         why = (
-            'Keras compiles by XLA; say compiler = "xla" in the arm, or train a loop of your own '
+            'Keras compiles by XLA; set compiler = "xla" in the arm, or train a loop of your own '
             "with job.compile(model)"
         )
     elif backend not in ("tensorflow", "jax"):

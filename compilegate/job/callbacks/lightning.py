@@ -103,7 +103,7 @@ class LightningCallback(lightning.Callback):
                 self._job.require_compiled_calls()
         except InputError as error:
             raise InputError(
-                f"{error}. training_step calls other modules: say which are compiled, "
+                f"{error}. training_step calls other modules: choose which are compiled, "
                 "job.LightningCallback(compile=lambda module: [module.encoder, module.decoder])"
             ) from error
 
@@ -176,7 +176,7 @@ class LightningCallback(lightning.Callback):
         if not job.has_current_results:
             job.forget_results()
             job.note(
-                "The Trainer did not validate after its last step: say trainer.validate(module) "
+                "The Trainer did not validate after its last step: call trainer.validate(module) "
                 "after trainer.fit(...), or let the training end with a validation."
             )
         self._save_module(pl_module)
@@ -197,7 +197,7 @@ def _targets(module: Any) -> Any:
     names = ", ".join(name for name, each in module.named_children() if each in children)
     raise InputError(
         f"{type(module).__name__} has no forward and several submodules with parameters ({names}); "
-        "say which are compiled: job.LightningCallback(compile=lambda module: [module.NAME, ...])"
+        "choose what is compiled: job.LightningCallback(compile=lambda module: [module.NAME, ...])"
     )
 
 
@@ -212,7 +212,7 @@ def _require_agreement(job: Job, trainer: Any, module: Any) -> None:
     if getattr(module, "_compiler_ctx", None) is not None:
         raise InputError(
             "the module was given to torch.compile, so that every arm would be compiled; give "
-            "the Trainer the module itself: job.LightningCallback() compiles it as the arm says"
+            "the Trainer the module itself: job.LightningCallback() compiles it as the arm declares"
         )
     if trainer.world_size != job.world.size:
         raise InputError(

@@ -163,7 +163,7 @@ class TrainerCallback(transformers.TrainerCallback):
             job.note(
                 f"The last batch of an epoch has {left} of {together} examples: it was left out, "
                 "in every arm, since it would be a graph of its own; set "
-                "dataloader_drop_last=True, or say job.TrainerCallback(ragged='keep')."
+                "dataloader_drop_last=True, or use job.TrainerCallback(ragged='keep')."
             )
 
     def _require_one_data_set(self, metrics: Any) -> None:
@@ -172,7 +172,7 @@ class TrainerCallback(transformers.TrainerCallback):
         if len(self._prefixes) > 1 and self._eval_dataset is None:
             raise InputError(
                 f"the Trainer evaluates on several data sets ({', '.join(sorted(self._prefixes))}) "
-                "and the gate judges on one; say which: job.TrainerCallback(eval_dataset=...)"
+                "and the gate judges on one; choose it: job.TrainerCallback(eval_dataset=...)"
             )
 
     def _judge(self, job: Job, args: Any, **given: Any) -> None:
@@ -225,7 +225,7 @@ class TrainerCallback(transformers.TrainerCallback):
             dataset, collate = own.dataset, own.collate_fn
         if isinstance(dataset, IterableDataset) and args.world_size > 1:
             raise InputError(
-                "the evaluation data have no length, and each process sees a share of them; say "
+                "the evaluation data have no length, and each process sees a share of them; use "
                 "job.TrainerCallback(eval_dataset=...) with a data set that has a length"
             )
         return DataLoader(
@@ -257,7 +257,7 @@ def _require_agreement(job: Job, args: Any, model: Any) -> None:
     if args.torch_compile:
         raise InputError(
             "the Trainer's torch_compile is on, so that every arm would be compiled; leave it out: "
-            "job.TrainerCallback() compiles the model as the arm says"
+            "job.TrainerCallback() compiles the model as the arm declares"
         )
     if args.auto_find_batch_size:
         raise InputError(
@@ -377,7 +377,7 @@ def _losses_one_by_one(model: Any, batch: dict[str, Any]) -> list[float]:
         if loss is None:
             raise InputError(
                 f"{type(model).__name__} returns neither classes nor numbers nor a loss for a "
-                f"batch of {', '.join(batch)}; say what it makes of a batch: "
+                f"batch of {', '.join(batch)}; define it: "
                 "job.TrainerCallback(examples=function), where function(model, batch) returns "
                 "labels and logits, targets and predictions, or losses, by name"
             )

@@ -9,17 +9,14 @@ before training.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import io
 import json
 import os
-import sys
-from typing import Iterator, Mapping, TextIO
+from typing import Mapping
 
 from compilegate.job.compilers import xla_runtime as runtime
 from compilegate.job.compilers.declaration import CONFIGURED, Settings
-from compilegate.job.compilers.xla import Xla, numbered
+from compilegate.job.compilers.xla import Xla
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import Scalar
 from compilegate.job.machine.accelerators import NEURON, place_of, this_machine
@@ -32,13 +29,6 @@ from compilegate.job.names import (
 )
 
 PARAMETERS = "SM_FRAMEWORK_PARAMS"
-LINES = (
-    "Found configuration for Training Compiler",
-    "Configuring SM Training Compiler",
-    "Training Compiler set to debug mode",
-)
-"""What the log shows, by AWS, when the compiler is on; the third in debug mode only."""
-_LONGEST_LINE = 200
 
 
 class TrainingCompiler(Xla):
@@ -53,10 +43,9 @@ class TrainingCompiler(Xla):
                 "torch_xla; run the arm in the image 'training-compiler' on SageMaker"
             )
         # A launcher, or a library that the script imported first (Trainer's does), has imported
-        # torch_xla: that switched the compiler on, and the log lines have been printed.
+        # torch_xla: that switched the compiler on.
         self._imported_before = CONFIGURED in os.environ
-        with captured_lines(sys.stdout) as self._lines:
-            super().__init__(settings)
+        super().__init__(settings)
         require_configured(os.environ)
 
     def _own_proof(self) -> dict[str, Scalar]:
@@ -64,7 +53,6 @@ class TrainingCompiler(Xla):
             CONFIGURED: os.environ[CONFIGURED],
             "configured_by": "an earlier import" if self._imported_before else "this job's import",
             "debug_mode": debug_mode(os.environ),
-            **numbered("log line", self._lines),
         }
 
 
@@ -90,32 +78,6 @@ def debug_mode(environment: Mapping[str, str]) -> bool:
     except ValueError:
         return False
     return str(parameters.get(TRAINING_COMPILER_DEBUG_HYPERPARAMETER)).lower() == "true"
-
-
-@contextlib.contextmanager
-def captured_lines(stream: TextIO) -> Iterator[list[str]]:
-    """Keep the compiler's lines of standard output. A logger made meanwhile keeps the listener,
-    which passes everything on."""
-    listener = _Listener(stream)
-    with contextlib.redirect_stdout(listener):
-        yield listener.heard
-
-
-class _Listener(io.TextIOBase):
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self.heard: list[str] = []
-
-    def write(self, text: str) -> int:
-        self.heard += (
-            line.strip()[:_LONGEST_LINE]
-            for line in text.splitlines()
-            if any(known in line for known in LINES)
-        )
-        return self._stream.write(text)
-
-    def flush(self) -> None:
-        self._stream.flush()
 
 
 class Neuron(Xla):

@@ -64,7 +64,7 @@ class CompilerRecord:
 
     name: str
     ran: bool  # whether graphs were compiled in this process; False is right for eager only
-    proof: Mapping[str, Scalar] = field(default_factory=dict)  # counters, versions, log lines
+    proof: Mapping[str, Scalar] = field(default_factory=dict)  # counters, versions
     compile_seconds: float = 0.0  # wall-clock seconds that compilation added to the job
     options: Mapping[str, Scalar] = field(default_factory=dict)  # no part of the recipe
     graphs: int = 0

@@ -57,7 +57,7 @@ class Dispatch:
         self.part = part
         self.failures = course.failures
         self.__wrapped__ = part.eager  # whoever reads a forward pass's signature finds it
-        self.keeps = keeps > 0  # whether the probes still ask for calls
+        self.keeps = keeps > 0  # whether calls are still captured
         self.is_sharded = False  # parameters are divided among processes: one cannot replay it
         self.batch_size: int | None = None  # the length of the first tensor in its first call
         self.compiled_calls = 0
@@ -284,7 +284,7 @@ class Compilation:
             if hasattr(function, "_orig_mod"):
                 raise InputError(
                     "job.compile() was given a model that torch.compile has wrapped already; give "
-                    "it the model itself, and let the arm say whether it is compiled"
+                    "it the model itself, and let the arm decide whether it is compiled"
                 )
             module = unwrapped(function)
             around = inspect.unwrap(module.forward, stop=lambda each: isinstance(each, Dispatch))
@@ -337,7 +337,7 @@ class Compilation:
         if not torch.distributed.is_initialized():
             raise InputError(
                 f"job.distributed() was called in one of {world.size} processes that have not met; "
-                "say torch.distributed.init_process_group() before it"
+                "call torch.distributed.init_process_group() before it"
             )
         self._course.losses.mean = lambda loss: _mean_loss(loss, world)
         if is_sharded(unwrapped(model)):
@@ -499,7 +499,7 @@ def _holder_of(function: Callable[..., Any]) -> Module:
     name, found = _name_of(function), f"{len(seen)} of them" if seen else "none"
     raise InputError(
         f"job.compile({name}) needs the module that holds the parameters, and found {found} among "
-        f"the function's names; say job.compile({name}, model)"
+        f"the function's names; call job.compile({name}, model)"
     )
 
 

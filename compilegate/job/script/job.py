@@ -304,7 +304,7 @@ class Job:
         self._course.set_loss(value)
 
     def latest_loss(self) -> float | None:
-        """The last loss that is known without waiting for a device. Raises NonFiniteLossError."""
+        """The last loss that is known without waiting for a device."""
         return self._course.losses.latest
 
     def losses(self) -> Sequence[float]:
@@ -489,7 +489,7 @@ class Job:
             batch_size = self._batch_size()
             self._probes.compare_speed(self._compilation, seconds, self.precision, batch_size)
 
-    # What the steps ask for.
+    # What the steps call.
 
     def _compiling(self, *, by_torch: bool = True) -> Compilation:
         """The compilation, made if needed. `by_torch`: torch surely computes the steps. Raises
@@ -638,7 +638,7 @@ class Job:
             return
         if compilation is None or not compilation.dispatches:
             raise InputError(
-                f"the arm's compiler is {self.compiler}, and the script compiled nothing; say "
+                f"the arm's compiler is {self.compiler}, and the script compiled nothing; call "
                 "model = job.compile(model) before the training loop"
             )
         if later:
@@ -670,7 +670,7 @@ class Job:
         found = otherwise_declared(trained, self.precision, [self.arm], autocast=autocast)
         if self.config.alone:
             found = (
-                f'{trains_in(trained, autocast=autocast)}: say precision = "{trained}" in each '
+                f'{trains_in(trained, autocast=autocast)}: set precision = "{trained}" in each '
                 f"[arms.NAME] of its workload, where it is {self.precision} otherwise"
             )
         self.note(f"{found}.")
@@ -801,7 +801,7 @@ class Job:
         if self.compiler == "eager" and compiler.ran:
             self.note(
                 "The script compiles by itself, in an arm that has no compiler, which the gate "
-                "refuses; leave torch.compile out, and let job.compile() do what the arm says."
+                "refuses; leave torch.compile out, and let job.compile() do what the arm declares."
             )
         elif self.compiler != "eager" and (not compiler.ran or LEFT_TO_EAGER in compiler.proof):
             why = compiler.proof.get(LEFT_TO_EAGER, "no graph was compiled")

@@ -285,7 +285,7 @@ def _scores(given: Columns) -> tuple[FloatArray, FloatArray]:
         if table.size and (table.min() < 0 or np.abs(sums - 1).max() > 1e-2):
             raise _wrong(
                 "scores that are no probabilities",
-                "rows from 0 to 1 that sum to 1; say logits=... for what comes before the softmax",
+                "rows from 0 to 1 that sum to 1; use logits=... for what comes before the softmax",
             )
         with np.errstate(divide="ignore"):
             return table / sums, np.log(table / sums)

@@ -161,8 +161,7 @@ class Clock:
 
 class Losses:
     """The loss of each step: the sum of those that `backward` was called on, or what the script
-    says. A loss on a device is a promise: values are fetched together every `log_every` steps, and
-    looked at when they have arrived."""
+    says. A loss on a device is a promise: values are fetched together every `log_every` steps."""
 
     def __init__(self, log_every: int) -> None:
         self._log_every = log_every
@@ -170,7 +169,6 @@ class Losses:
         self.current: float | torch.Tensor | None = None  # of the step under way
         self._is_set = False
         self._waiting: list[torch.Tensor] = []
-        self._arriving: list[tuple[torch.Tensor, Any]] = []  # on the way, each with its event
         self.mean: Callable[[torch.Tensor], torch.Tensor] | None = None
         """Makes of a loss the mean of all processes'; None where this one's own counts."""
 
@@ -183,7 +181,7 @@ class Losses:
         self.current = known if self.current is None else self.current + known
 
     def set(self, loss: Any) -> None:
-        """The script says itself what the step's loss is. Raises NonFiniteLossError as `saw`."""
+        """The script says itself what the step's loss is. Raises NonFiniteLossError as `add`."""
         self.current, self._is_set = self._known(loss), True
 
     def end_step(self) -> None:
@@ -194,25 +192,22 @@ class Losses:
         if loss is None:
             raise InputError(
                 f"step {len(self)} called backward() on no loss; put the whole step inside of "
-                "job.step() or the loop over job.steps(loader), or say job.loss(value) in it"
+                "job.step() or the loop over job.steps(loader), or call job.loss(value) in it"
             )
         if isinstance(loss, float):
-            if self._waiting or self._arriving:  # losses of several devices: in order all the same
-                self.values()
+            self._fetch()  # losses of several devices: in order all the same
             self._values.append(loss)
             return
         self._waiting.append(loss)
         if len(self._waiting) >= self._log_every:
             self._fetch()
-            self._take_arrived()
 
     def abandon_step(self) -> None:
         self.current, self._is_set = None, False
 
     @property
     def latest(self) -> float | None:
-        """The last one that is known without waiting. Raises NonFiniteLossError."""
-        self._take_arrived()
+        """The last one that is known without waiting."""
         return self._values[-1] if self._values else None
 
     def values(self, earlier: Sequence[float] = ()) -> list[float]:
@@ -220,11 +215,10 @@ class Losses:
         NonFiniteLossError."""
         self._values[:0] = earlier
         self._fetch()
-        self._take_arrived(wait=True)
         return self._values
 
     def __len__(self) -> int:
-        return sum(map(len, (self._values, self._waiting, *(each for each, _ in self._arriving))))
+        return len(self._values) + len(self._waiting)
 
     def _known(self, loss: Any) -> float | torch.Tensor:
         """The value where it is at hand; else the promise of one."""
@@ -247,29 +241,11 @@ class Losses:
         device = self._waiting[-1].device
         if device.type == "xla":  # put together there, they would be a graph of their own
             device = torch.device("cpu")
-        values = torch.stack([each.to(device).reshape(()) for each in self._waiting])
+        values = torch.stack([each.to(device).reshape(()) for each in self._waiting]).tolist()
         self._waiting = []
-        if device.type != "cuda":
-            self._arriving.append((values.cpu(), None))
-            return
-        on_host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-        on_host.copy_(values, non_blocking=True)
-        arrived: Any = torch.cuda.Event()
-        arrived.record(torch.cuda.current_stream(device))
-        self._arriving.append((on_host, arrived))
-
-    def _take_arrived(self, *, wait: bool = False) -> None:
-        while self._arriving:
-            values, arrived = self._arriving[0]
-            if arrived is not None:
-                if not wait and not arrived.query():
-                    return
-                arrived.synchronize()
-            del self._arriving[0]
-            first = len(self._values)
-            self._values += values.tolist()
-            for step, value in enumerate(self._values[first:], start=first):
-                _require_finite(value, step)
+        for value in values:
+            _require_finite(value, len(self._values))
+            self._values.append(value)
 
 
 def _require_finite(loss: float, step: int) -> None:
@@ -409,7 +385,7 @@ class Course:
     def set_loss(self, loss: Any) -> None:
         """The script says the loss of the step. Raises InputError outside of one."""
         if not self.in_step:
-            raise InputError("job.loss() was called outside of a step; say it within job.step()")
+            raise InputError("job.loss() was called outside of a step; call it within job.step()")
         self.losses.set(loss)
 
     @harmless
@@ -633,7 +609,7 @@ class LoaderSteps:
                 self._job.note(
                     f"The last batch of the loader has {smaller} examples and the others have "
                     f"{self._size}: it was left out, in every arm, since it would be a graph of "
-                    "its own; set drop_last=True in the DataLoader, or say "
+                    "its own; set drop_last=True in the DataLoader, or use "
                     "job.steps(loader, ragged='keep')."
                 )
                 return

@@ -136,12 +136,12 @@ def test_the_cache_of_another_release_is_ignored_with_the_difference_and_replace
 
 
 def test_a_cache_above_the_limit_is_neither_kept_nor_loaded(place: Place) -> None:
-    record, _ = place.job(most_bytes=5_000)
+    record, _ = place.job(most_bytes=1_000)
     assert (record.state, record.saved_bytes) == ("cold", 0)
-    assert "bytes, of at most 5,000." in record.reason
+    assert "bytes, of at most 1,000." in record.reason
     assert list(place.archives.iterdir()) == []
     place.job()
-    record, loaded = place.job(most_bytes=5_000)
+    record, loaded = place.job(most_bytes=1_000)
     assert (record.state, loaded) == ("ignored", {})
 
 
@@ -151,7 +151,7 @@ def test_the_archives_of_other_machines_make_room_oldest_first(place: Place) -> 
         key = dataclasses.replace(KEY, hardware={"cpu": cpu})
         place.archives.mkdir(exist_ok=True)
         (place.archives / ".0123456789abcdef.zip.part").write_bytes(b"half of it")
-        record, _ = place.job(key=key, most_bytes=25_000)
+        record, _ = place.job(key=key, most_bytes=3_000)
         names.append(key.archive_name)
     assert sorted(path.name for path in place.archives.iterdir()) == sorted(names[1:])
     assert f"{names[0]} made room for it." in record.reason

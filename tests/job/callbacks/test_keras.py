@@ -32,7 +32,7 @@ def test_a_training_is_timed_and_judged_by_its_last_validation(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("compiler", "sentence"),
-    [("inductor", "Keras compiles by XLA; say compiler = .xla."), ("xla", "Keras runs on torch")],
+    [("inductor", "Keras compiles by XLA; set compiler = .xla."), ("xla", "Keras runs on torch")],
 )
 def test_an_arm_that_keras_cannot_compile_is_refused(
     compiler: str, sentence: str, tmp_path: Path

@@ -116,7 +116,7 @@ def test_a_precision_that_nobody_declared_is_the_script_s_own(tmp_path: Path) ->
         (
             {},
             {"several": True, "eval_strategy": "steps", "eval_steps": 1},
-            r"several data sets \(eval_first, eval_second\).*say which",
+            r"several data sets \(eval_first, eval_second\).*choose it",
         ),
     ],
 )

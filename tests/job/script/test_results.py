@@ -53,7 +53,7 @@ def test_half_precision_and_lists_are_examples_too() -> None:
         ({"ids": ["a"]}, "was given ids alone"),
         ({"ids": ["a"], "scores": [[0.5, 0.5]]}, "scores and no labels"),
         ({"ids": ["a"], "labels": [2], "scores": [[0.5, 0.5]]}, "labels from 2 to 2"),
-        ({"ids": ["a"], "labels": [0], "scores": [[3.0, -1.0]]}, "say logits="),
+        ({"ids": ["a"], "labels": [0], "scores": [[3.0, -1.0]]}, "use logits="),
         ({"ids": ["a"], "labels": [0], "scores": [0.5]}, "a column for each class"),
         ({"ids": ["a"], "labels": [0, 1], "scores": [[0.5, 0.5]]}, "1 ids and 2 labels"),
         ({"ids": ["a"], "targets": [0.5]}, "only one of targets and predictions"),
