@@ -22,9 +22,9 @@ AOT_EAGER: dict[str, Any] = {"compiler": "torch-compile", "options": {"backend":
 ROWS = torch.linspace(-1, 1, 96).reshape(16, 6)
 
 
-def job_of(folder: Path, **told: Any) -> Job:
+def job_of(folder: Path, **config: Any) -> Job:
     where = {"model": folder / "model", "output": folder / "output"}
-    settings: dict[str, Any] = {"job": "a-job", "arm": "tried", "batch_size": 4, **where, **told}
+    settings: dict[str, Any] = {"job": "a-job", "arm": "tried", "batch_size": 4, **where, **config}
     return Job(JobConfig(**settings))
 
 

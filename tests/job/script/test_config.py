@@ -1,4 +1,4 @@
-"""What a script that is started by hand is told by the one variable that it has for it."""
+"""The configuration of a script that is started by hand."""
 
 import pytest
 
@@ -20,10 +20,10 @@ from compilegate.job.script.config import read_config
 def test_the_variable_names_a_compiler_and_perhaps_its_backend(
     named: str | None, compiler: str, options: dict[str, str]
 ) -> None:
-    told = read_config({} if named is None else {"COMPILEGATE_COMPILER": named})
-    assert (told.compiler, dict(told.options)) == (compiler, options)
-    assert (told.alone, told.is_candidate) == (True, False)
-    assert (told.baseline is None) is (compiler == "eager")
+    config = read_config({} if named is None else {"COMPILEGATE_COMPILER": named})
+    assert (config.compiler, dict(config.options)) == (compiler, options)
+    assert (config.alone, config.is_candidate) == (True, False)
+    assert (config.baseline is None) is (compiler == "eager")
 
 
 @pytest.mark.parametrize(

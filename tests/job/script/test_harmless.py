@@ -69,10 +69,10 @@ def raising(*_: Any, **__: Any) -> None:
     raise RuntimeError("planted")
 
 
-def observed(folder: Path, **told: Any) -> tuple[Job, list[float], nn.Module]:
+def observed(folder: Path, **config: Any) -> tuple[Job, list[float], nn.Module]:
     torch.compiler.reset()
     usual = {**AOT_EAGER, "baseline": Baseline(), "speed_probe_seconds": 0.2}
-    job = job_of(folder, **{**usual, **told})
+    job = job_of(folder, **{**usual, **config})
     model = job.compile(network())
     numbers = train(model, job.steps(batches()))
     job.examples(ids=job.positions(2), labels=[0, 1], scores=[[0.5, 0.5]] * 2)
@@ -142,11 +142,11 @@ def test_a_wrong_candidate_ends_after_the_probe_with_its_evidence(tmp_path: Path
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.parametrize("told", [{"on_wrong": "go-on"}, {"alone": True}])
-def test_a_wrong_candidate_goes_on_where_it_is_told_to_and_by_hand(
-    told: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize("config", [{"on_wrong": "go-on"}, {"alone": True}])
+def test_a_wrong_candidate_goes_on_where_that_is_configured_and_by_hand(
+    config: dict[str, Any], tmp_path: Path
 ) -> None:
-    job, _, model = observed(tmp_path, **WRONG, **told)
+    job, _, model = observed(tmp_path, **WRONG, **config)
     evidence = recorded(job, model).evidence
     assert evidence.recipe["steps"] == 12
     assert any("the training goes on" in each for each in evidence.notes)

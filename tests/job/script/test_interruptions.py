@@ -15,9 +15,9 @@ from compilegate.job import InputError, Job, JobConfig
 from compilegate.job.script.steps import Course
 
 
-def new_job(**told: Any) -> Job:
+def new_job(**config: Any) -> Job:
     nowhere = Path("unused")
-    return Job(JobConfig("job", "arm", nowhere, nowhere, **told))
+    return Job(JobConfig("job", "arm", nowhere, nowhere, **config))
 
 
 def taken(job: Job, losses: list[float]) -> Job:

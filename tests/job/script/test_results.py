@@ -1,4 +1,4 @@
-"""What a script says of its trained model, and what it is told where that is not enough."""
+"""What a script reports of its trained model, and refusals where that is not enough."""
 
 from __future__ import annotations
 
@@ -147,9 +147,9 @@ def compile_nothing(job: Job) -> None:
 def test_what_a_script_forgets_is_named_with_what_to_do(
     script: Callable[[Job], None], sentence: str, tmp_path: Path
 ) -> None:
-    told = AOT_EAGER if script is compile_nothing else {}
+    config = AOT_EAGER if script is compile_nothing else {}
     with pytest.raises(InputError, match=sentence):
-        script(job_of(tmp_path, **told))
+        script(job_of(tmp_path, **config))
 
 
 def test_a_compiled_model_that_is_never_called_in_a_step_is_noted_early_and_refused(

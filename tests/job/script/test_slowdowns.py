@@ -53,9 +53,9 @@ def slow() -> Iterator[torch.Tensor]:
 
 
 def hindrances_of(
-    folder: Path, model: torch.nn.Module, batches: Batches, body: Body = plain, **told: Any
+    folder: Path, model: torch.nn.Module, batches: Batches, body: Body = plain, **config: Any
 ) -> dict[str, Slowdown]:
-    job = job_of(folder, **{"parity_steps": 0, "speed_probe_seconds": 0, **told})
+    job = job_of(folder, **{"parity_steps": 0, "speed_probe_seconds": 0, **config})
     compiled = trained(job, model, batches, body, ragged="keep")
     return {each.kind: each for each in recorded(job, compiled).evidence.hindrances}
 
