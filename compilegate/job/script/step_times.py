@@ -116,21 +116,14 @@ class Measured:
         return [Slowdown(LOADER, float(self._steady.sum()), share=self._waits)]
 
     def notes(self) -> list[str]:
-        found = []
-        if self._waits >= NOTABLE_WAIT:
-            found.append(
-                f"The loader is what is slow: {self._waits:.0%} of the steady steps' time is the "
-                "wait for a batch, which no compiler shortens; give the DataLoader more workers "
-                "(num_workers), keep them (persistent_workers), or prepare the data once."
-            )
-        if self._late:
-            shown = ", ".join(map(str, self._late[:5])) + (", ..." if len(self._late) > 5 else "")
-            found.append(
-                f"The compiler compiled again in step {shown}: a shape, a setting or a branch was "
-                "new there; give every step the same (drop_last=True in the DataLoader, padding to "
-                "one length)."
-            )
-        return found
+        if not self._late:
+            return []
+        shown = ", ".join(map(str, self._late[:5])) + (", ..." if len(self._late) > 5 else "")
+        return [
+            f"The compiler compiled again in step {shown}: a shape, a setting or a branch was new "
+            "there; give every step the same (drop_last=True in the DataLoader, padding to one "
+            "length)."
+        ]
 
     def _added(self, first: int, end: int) -> float:
         seconds, shapes, steady = self.steps.seconds, self._shapes, self._steady
