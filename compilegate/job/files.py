@@ -20,7 +20,7 @@ _OF_THIS_PROCESS: list[str] = []
 
 
 def remove_at_end(path: str) -> None:
-    """Remove a file or a folder when the process ends, after all that a job does then."""
+    """Remove a folder when the process ends, after all that a job does then."""
     _OF_THIS_PROCESS.append(path)
 
 
@@ -28,8 +28,6 @@ def remove_at_end(path: str) -> None:
 def _remove() -> None:
     for path in _OF_THIS_PROCESS:
         shutil.rmtree(path, ignore_errors=True)
-        if os.path.lexists(path):
-            os.unlink(path)
 
 
 @contextmanager

@@ -102,7 +102,7 @@ class TrainerCallback(transformers.TrainerCallback):
         compiled = loop.ends()
         if step == 0:
             job.require_compiled_calls()
-        elif compiled and job.compiler in _COUNTED and not loop.sees_shapes:
+        elif compiled and job.compiler in _COUNTED and loop.declared_shapes == 1:
             job.note(
                 "The compiler compiled again after the Trainer's first step, as for another shape: "
                 "pad to one length (padding='max_length' and max_length in the tokenizer's call, "

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ from compilegate.job.compilers import xla_runtime as runtime
 from compilegate.job.compilers.compiler import Compiler, Forward
 from compilegate.job.compilers.declaration import Settings
 from compilegate.job.compilers.failures import cause_of, compiler_failure
-from compilegate.job.compilers.xla_runtime import Compilations, cut_by
+from compilegate.job.compilers.xla_runtime import Compilations
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.machine.memory import reset_process_peak
@@ -191,9 +190,7 @@ def _average_through_host(
 
 
 _TOO_MANY = "Maximum number of different graphs allowed per function exceeded"
-_OPERATION = re.compile(r"\[\] (.+?)(?:, dynamic_dims.*)?$", re.MULTILINE)
 _CUT = "Unexpected execution happens inside the compiled function"
-_SHOWN = 150  # characters of a graph's operation; it names every shape it has
 
 
 class TracedSteps:
@@ -296,22 +293,14 @@ class TracedSteps:
         """The error in terms of the step, if its cause is known."""
         message = str(error)
         if _CUT in message:
-            place = cut_by(os.environ)
             return CompilerError(
-                "the training step asks the XLA device for a value before it ends"
-                f"{f' ({place})' if place else ''}, which cuts it into several graphs; compute it "
-                "without looking at values"
+                "the training step asks the XLA device for a value before it ends, which cuts it "
+                "into several graphs; compute it without looking at values"
             )
         if _TOO_MANY in message:
-            got, *known = [
-                each if len(each) <= _SHOWN else f"{each[: _SHOWN - 3]}..."
-                for each in _OPERATION.findall(message)
-            ] or [""]
             return CompilerError(
                 "XLA would have to compile the training step once more, and its graphs may be "
-                f"{self._most_graphs}: it found {got or 'an operation'} where "
-                f"{' or '.join(known) or 'another'} was; shapes and constants must be the same in "
-                "all steps"
+                f"{self._most_graphs}; shapes and constants must be the same in all steps"
             )
         return compiler_failure("XLA", error) if cause_of(error) else None
 

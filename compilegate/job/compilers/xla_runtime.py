@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import tempfile
 from dataclasses import dataclass
 from importlib import import_module, metadata
-from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, ContextManager, Iterable, Mapping, MutableMapping
+from typing import Any, Callable, ContextManager, Iterable, MutableMapping
 
 import torch
 
 from compilegate.job.errors import CompilerError, first_line
-from compilegate.job.files import remove_at_end
 from compilegate.job.machine.accelerators import name_gpus
 from compilegate.job.machine.memory import OF_DEVICE, OF_PROCESS, process_peak
 from compilegate.job.machine.world import World
 from compilegate.job.names import XLA_DEVICE_VARIABLE
 
 Trace = Callable[..., None]
-
-_DEBUG_FILE_VARIABLE = "PT_XLA_DEBUG_FILE"
 
 
 def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
@@ -36,7 +29,10 @@ def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
             "xla needs the package torch_xla, and this environment has none; run the arm in the "
             "image 'xla'"
         ) from error
-    _configure(environment, version)
+    if version.startswith("1."):  # it reads its settings when it is imported
+        name_gpus(environment)  # AWS's image sets the rest
+    else:
+        environment.setdefault(XLA_DEVICE_VARIABLE, "CPU")
     try:
         import_module("torch_xla")
     except (ImportError, OSError) as error:
@@ -53,20 +49,6 @@ def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
             f"({first_line(error)}); {without_device}"
         ) from error
     return version
-
-
-def _configure(environment: MutableMapping[str, str], version: str) -> None:
-    """torch_xla reads its settings when it is imported, or at its first use."""
-    if version.startswith("1."):
-        name_gpus(environment)  # AWS's image sets the rest
-        return
-    environment.setdefault(XLA_DEVICE_VARIABLE, "CPU")
-    if _DEBUG_FILE_VARIABLE not in environment and "PT_XLA_DEBUG_LEVEL" not in environment:
-        descriptor, path = tempfile.mkstemp(prefix="xla-compilations-")
-        os.close(descriptor)
-        remove_at_end(path)
-        # Level 1 says what cuts a step in two. It costs nothing where nothing is compiled.
-        environment.update({"PT_XLA_DEBUG_LEVEL": "1", _DEBUG_FILE_VARIABLE: path})
 
 
 def device() -> torch.device:
@@ -193,23 +175,6 @@ class Compilations:
             seconds=round(compiling[1] / 1e9, 3) if compiling else 0.0,
             executions=int(executing[0]) if executing else 0,
         )
-
-
-_UNEXPECTED = re.compile(
-    r"^Unexpected Execution Analysis: Python Frame Triggered Execution: ?\n"
-    r"Unexpected Execution Analysis: +(\S+) \((?:.*/)?([^/]+:\d+)\)$",
-    re.MULTILINE,
-)
-
-
-def cut_by(environment: Mapping[str, str]) -> str:
-    """The function, file and line that asked the device for a value within a step, by torch_xla's
-    report; empty where it has none."""
-    path = environment.get(_DEBUG_FILE_VARIABLE)
-    if not path or not os.path.isfile(path):
-        return ""
-    found = _UNEXPECTED.findall(Path(path).read_text(encoding="utf-8", errors="replace"))
-    return "{} in {}".format(*found[-1]) if found else ""
 
 
 def _xm() -> ModuleType:

@@ -438,10 +438,6 @@ class Course:
 
     # For callbacks, whose loop is not the script's own.
 
-    @property
-    def sees_shapes(self) -> bool:
-        return self.declared_shapes > 1
-
     def awaits(self) -> None:
         """Wait for the next step's batch; what was done since the last step is part of none."""
         self.abandon()
