@@ -93,6 +93,9 @@ class Compiler:
     def end_step(self) -> None:
         """Execute what a step has traced, if it traces."""
 
+    def execute(self) -> None:
+        """Execute what was traced so far, if it traces."""
+
     def cache_folder(self) -> CacheFolder | None:
         """An empty folder in which the compiler will keep its output, to be filled before
         `compile`; None when no other process could use that."""

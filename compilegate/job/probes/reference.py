@@ -548,11 +548,7 @@ def passes(
     # By value: some operations write into buffers without a trace.
     before = {name: each.clone() for name, each in watched().items()}
     outputs = compute()
-    found = {name: each.detach() for name, each in outputs.items()}
-    for name, each in watched().items():
-        if name in before and not torch.equal(before[name], each):
-            found[name] = difference(before[name], each)
-    pairs = starts(outputs)
+    pairs, gradients = starts(outputs), ()
     if pairs and wanted:
         gradients = torch.autograd.grad(
             [output for output, _ in pairs],
@@ -560,9 +556,13 @@ def passes(
             [cotangent for _, cotangent in pairs],
             allow_unused=True,
         )
-        for (name, each), gradient in zip(wanted.items(), gradients):
-            own = torch.zeros_like(each) if gradient is None else gradient
-            found[name] = (own if own.layout is torch.strided else own.to_dense()).detach()
+    found = {name: each.detach() for name, each in outputs.items()}
+    for name, each in watched().items():
+        if name in before and not torch.equal(before[name], each):
+            found[name] = difference(before[name], each)
+    for (name, each), gradient in zip(wanted.items(), gradients):
+        own = torch.zeros_like(each) if gradient is None else gradient
+        found[name] = (own if own.layout is torch.strided else own.to_dense()).detach()
     return found
 
 

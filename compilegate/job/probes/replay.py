@@ -125,14 +125,22 @@ class Replay:
             return self._run(self._eager, call, parameters, channels_last, call.autocast.again())
 
     def compiled(self, call: Call) -> Replayed:
-        """What trains. It may compute on a device of its own."""
+        """What trains, on the compiler's own device where it has one."""
         device = self._compiler.device(self._device)
-        if device.type == self._device.type:
-            around = call.autocast.again()
-        else:
-            around = autocast(call.autocast.precision, device)
         self._state.restore()
-        return self._run(self._function.compiled, call, self._parameters, same_layout, around)
+        function = self._function.compiled
+        if device.type == self._device.type:
+            return self._run(function, call, self._parameters, same_layout, call.autocast.again())
+
+        def there(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.detach().to(device)
+
+        moved = _ConvertedTensors(self._module, there)
+        around = autocast(call.autocast.precision, device)
+        with moved.exchanged():
+            found = self._run(function, call, moved.named(self._parameters), there, around)
+        here = {name: each.to(self._device) for name, each in found.tensors.items()}
+        return found._replace(tensors=here)
 
     def exact(self, call: Call) -> Replayed:
         """Eager in float64, on the module's device or else the host, with the random numbers of the
@@ -232,7 +240,9 @@ class Replay:
             return dict(zip(titles, (each for _, each in returned)))
 
         def buffers() -> Tensors:
-            return {BUFFER + name: each for name, each in self._module.named_buffers()}
+            self._compiler.execute()  # in one graph, where steps are traced
+            own = self._module.named_buffers()
+            return {BUFFER + name: each.to(self._device) for name, each in own}
 
         def starts(outputs: Tensors) -> list[tuple[torch.Tensor, torch.Tensor]]:
             if all(each is None for each in call.cotangents.values()):

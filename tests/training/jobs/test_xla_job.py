@@ -133,9 +133,9 @@ def test_functions_of_any_form_have_eager_s_outputs_and_gradients_from_a_model_o
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert len(found) == 8
+    assert len(found) == 4
     for form, differences in found.items():
-        assert len(differences) >= 7, form
+        assert len(differences) >= 6, form
         assert max(differences) < 1e-5, form
 
 
