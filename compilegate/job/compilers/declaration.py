@@ -138,7 +138,7 @@ class Declaration:
     def keeps_output(self, given: Settings) -> bool:
         """Whether another job can use what is compiled with these settings."""
         named = given.get(BACKEND.name, INDUCTOR)
-        return COMPILE_MODE in self.options and known(named).keeps_output
+        return COMPILE_MODE in self.options and find_backend(named).keeps_output
 
     def serves_any_shape(self, given: Settings) -> bool:
         if isinstance(self.any_shape, Option):
@@ -215,13 +215,13 @@ _BACKENDS = (
 )
 
 
-def known(name: str) -> Backend:
+def find_backend(name: str) -> Backend:
     """What is known of a backend. An unlisted one may take every option and build on Inductor."""
     unlisted = Backend(name, None, keeps_output=True, takes_mode=True)
     return next((each for each in _BACKENDS if each.name == name), unlisted)
 
 
-def usable() -> tuple[Backend, ...]:
+def usable_backends() -> tuple[Backend, ...]:
     return tuple(each for each in _BACKENDS if each.compiles)
 
 
@@ -307,7 +307,7 @@ def _problems(settings: Settings) -> Iterator[str]:
             f"fallback_random is false with backend {name!r}, allowed: only with 'inductor', which "
             "alone has that setting"
         )
-    backend = known(name)
+    backend = find_backend(name)
     if not backend.compiles:
         yield (
             f"backend is {name!r}, which runs the captured graph as it is and compiles nothing; "

@@ -24,7 +24,13 @@ from torch.utils._pytree import tree_map
 
 from compilegate.job.cache import CacheFolder, Lookups
 from compilegate.job.compilers.compiler import Compiler, Forward, watched
-from compilegate.job.compilers.declaration import CUDAGRAPHS, INDUCTOR, Backend, Settings, known
+from compilegate.job.compilers.declaration import (
+    CUDAGRAPHS,
+    INDUCTOR,
+    Backend,
+    Settings,
+    find_backend,
+)
 from compilegate.job.compilers.failures import compiler_failure
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.evidence import CompilerRecord, Scalar
@@ -48,7 +54,7 @@ class TorchCompile(Compiler):
         self._chosen: str = settings.get("backend", INDUCTOR)
         self._mode: str = settings["compile_mode"]
         self._options: dict[str, Any] = json.loads(settings.get("backend_options", "{}"))
-        self._known = known(self._chosen)
+        self._known = find_backend(self._chosen)
         self._dynamic: bool | None = settings["dynamic_shapes"]
         if not self._known.takes_dynamic:
             self._dynamic = False

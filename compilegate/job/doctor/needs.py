@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from compilegate.job.compilers import declarations
-from compilegate.job.compilers.declaration import BACKEND, INDUCTOR, usable
+from compilegate.job.compilers.declaration import BACKEND, INDUCTOR, usable_backends
 from compilegate.job.names import VISIBLE_GPUS_VARIABLE
 
 SCHEMA_VERSION = 3
@@ -290,7 +290,7 @@ def examination_of(facts: Facts) -> Examination:
         if BACKEND not in declaration.options:
             found.append(_finding(facts, name, None, declaration.needs))
             continue
-        for backend in usable():
+        for backend in usable_backends():
             if backend.name != INDUCTOR:  # a compiler by its own name
                 needs = (*declaration.needs, *backend.needs)
                 found.append(_finding(facts, name, backend.name, needs))

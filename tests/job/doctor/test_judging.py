@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from compilegate.job.compilers import declarations
-from compilegate.job.compilers.declaration import usable
+from compilegate.job.compilers.declaration import usable_backends
 from compilegate.job.doctor.needs import NEEDS, Facts, TorchDevice, examination_of, text_of
 
 A10G = "NVIDIA A10G, compute capability 8.6, 23028 MiB"
@@ -45,13 +45,13 @@ def runs(facts: Facts) -> dict[str, str | None]:
 
 def test_every_compiler_of_the_catalog_and_every_backend_is_judged_by_needs_that_exist() -> None:
     assert set(runs(CPU)) == {name for name in declarations() if name != "torch-compile"} | {
-        f"torch-compile, {each.name}" for each in usable() if each.name != "inductor"
+        f"torch-compile, {each.name}" for each in usable_backends() if each.name != "inductor"
     }
     known = {name for name, *_ in NEEDS}
     for each in declarations().values():
         assert set(each.needs) <= known
         assert "torch" in each.needs
-    assert {need for each in usable() for need in each.needs} <= known
+    assert {need for each in usable_backends() for need in each.needs} <= known
 
 
 def test_a_machine_compiles_for_what_it_has() -> None:
