@@ -9,13 +9,11 @@ import numpy.typing as npt
 
 from compilegate.job.evidence import Resumption, Slowdown, Steps
 from compilegate.job.evidence.record import LOADER
+from compilegate.job.evidence.steady import WARM_UP
 from compilegate.job.slowdowns import NOTABLE_WAIT
 
 if TYPE_CHECKING:
     from compilegate.job.script.steps import Course
-
-WARM_UP_STEPS = 5
-"""Steps after the last early compilation that still fill caches and allocator pools."""
 
 Seconds = npt.NDArray[np.float64]  # (steps,) wall-clock seconds of each
 ByProcess = Sequence[Sequence[int]]
@@ -26,7 +24,7 @@ compiled by its end, or its declared shape."""
 def steady_starts(graphs: ByProcess, shapes: ByProcess) -> list[int]:
     """For each process of a run, the index of its first steady step among all steps.
 
-    It lies `WARM_UP_STEPS` after the last step of the process's first half that compiled anything,
+    It lies `WARM_UP` steps after the last step of the process's first half that compiled anything,
     and after every step that compiled a declared shape as it first occurred. The first step is
     never steady: the optimizer allocates its state in it. A process that was interrupted early may
     have none; the last one always has one.
@@ -36,7 +34,7 @@ def steady_starts(graphs: ByProcess, shapes: ByProcess) -> list[int]:
         new = _first_occurrences(of_steps)
         compiling = np.flatnonzero(np.diff(each, prepend=0)).tolist()
         last = max([0, *(step for step in compiling if step < len(each) / 2 or step in new)])
-        starts.append(taken + min(last + 1 + WARM_UP_STEPS, len(each)))
+        starts.append(taken + min(last + WARM_UP, len(each)))
         taken += len(each)
     starts[-1] = min(starts[-1], taken - 1)
     return starts
