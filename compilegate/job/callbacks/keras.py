@@ -15,7 +15,7 @@ from compilegate.job.callbacks import require_agreement, scalars
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.script import Job, current
-from compilegate.job.script.steps import Course
+from compilegate.job.script.steps import TrainingLoop
 
 _XLA = ("xla", "training-compiler")  # compilers whose arms Keras compiles by `jit_compile`
 _PRECISIONS = {"mixed_bfloat16": "bf16", "mixed_float16": "fp16", "bfloat16": "bf16"}
@@ -33,7 +33,7 @@ class KerasCallback(keras.callbacks.Callback):
     def __init__(self) -> None:
         super().__init__()
         self._job: Job = current(precision=_precision())
-        self._loop: Course | None = None  # while it trains
+        self._loop: TrainingLoop | None = None  # while it trains
         self._fitted = False
         self._first = self._batches = 0
         self._total = 0.0

@@ -11,7 +11,7 @@ from compilegate.job.callbacks import require_agreement, scalars
 from compilegate.job.errors import InputError
 from compilegate.job.machine.numerics import preserved_generators
 from compilegate.job.script import Job, current
-from compilegate.job.script.steps import Course, batch_size_of
+from compilegate.job.script.steps import TrainingLoop, batch_size_of
 
 # Two packages with one content, whose classes are not each other's.
 _ONE, _OTHER = "pytorch_lightning", "lightning.pytorch"
@@ -54,7 +54,7 @@ class LightningCallback(lightning.Callback):
         self._choose = compile
         self._examples = examples
         self._save = save
-        self._loop: Course | None = None  # while it trains
+        self._loop: TrainingLoop | None = None  # while it trains
         self._global_step = -1
         self._begun = self._disturbed = self._fitted = False
 

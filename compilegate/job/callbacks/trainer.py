@@ -17,7 +17,7 @@ from compilegate.job.machine.world import is_sharded
 from compilegate.job.script import Job, current
 from compilegate.job.script.compiled import copied_as_defined
 from compilegate.job.script.results import save_transformer, whole_state
-from compilegate.job.script.steps import Course
+from compilegate.job.script.steps import TrainingLoop
 
 Examples = Callable[[Any, Dict[str, Any]], Mapping[str, Any]]
 
@@ -57,7 +57,7 @@ class TrainerCallback(transformers.TrainerCallback):
         self._examples = examples
         self._ragged = ragged
         self._started: Job | None = None
-        self._loop: Course | None = None  # while it trains
+        self._loop: TrainingLoop | None = None  # while it trains
         self._dropping = False
         self._trained = False
         self._prefixes: set[str] = set()

@@ -34,7 +34,7 @@ from compilegate.job.probes.capture import (
     named_output_tensors,
 )
 from compilegate.job.script.config import JobConfig
-from compilegate.job.script.steps import Course, batch_size_of, harmless
+from compilegate.job.script.steps import TrainingLoop, batch_size_of, harmless
 from compilegate.job.slowdowns import CALLS_WATCHED, GraphLog
 
 MOST_CALLS_OF_A_STEP = 4
@@ -50,12 +50,12 @@ class Dispatch:
     evaluation would be another graph. Keeps the first calls for the probes."""
 
     def __init__(
-        self, part: Compiled, course: Course, *, keeps: int, traced: Autocast | None
+        self, part: Compiled, loop: TrainingLoop, *, keeps: int, traced: Autocast | None
     ) -> None:
         """`keeps`: for how many steps, the first that have any, the probes want the calls.
         `traced`: whole steps are traced, with their forward pass under this on the host."""
         self.part = part
-        self.failures = course.failures
+        self.failures = loop.failures
         self.__wrapped__ = part.eager  # whoever reads a forward pass's signature finds it
         self.keeps = keeps > 0  # whether calls are still captured
         self.is_sharded = False  # parameters are divided among processes: one cannot replay it
@@ -67,7 +67,7 @@ class Dispatch:
         self.under_autocast = False  # whether autocast around the call made it so
         self.left_out: str | None = None  # why calls were not kept, in a sentence
         self._traced = traced
-        self._course = course
+        self._loop = loop
         self._steps_to_keep, self._steps_kept = keeps, 0
         self._kept_bytes = self._kept_in_step = 0
         self._step, self._ungraded_step = -1, -2
@@ -90,26 +90,26 @@ class Dispatch:
     @harmless
     def _before(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
         """A call is about to be made; returns whether it is one of the training."""
-        course = self._course
-        if not course.in_step:
+        loop = self._loop
+        if not loop.in_step:
             self.evaluated = self.part.device, precision_now(self.part.module)
             return False
         if not torch.is_grad_enabled():
-            if self._is_evaluated(course.process_step):
-                course.pause()  # until it is called again for the training
+            if self._is_evaluated(loop.process_step):
+                loop.pause()  # until it is called again for the training
             self.ungraded_calls += 1
             return False
-        if course.paused:
-            course.resume()
+        if loop.paused:
+            loop.resume()
         if not self.compiled_calls:
             _settle(self.part.module, named)
             self.batch_size = batch_size_of([*arguments, *named.values()])
             self.is_sharded = is_sharded(self.part.module)
             self.keeps = self.keeps and not self.is_sharded
         self.compiled_calls += 1
-        if course.declared_shapes > 1 or self.compiled_calls <= CALLS_WATCHED:
+        if loop.declared_shapes > 1 or self.compiled_calls <= CALLS_WATCHED:
             shapes = tuple(tuple(each.shape) for each in _tensors_in((arguments, named)))
-            course.see_shapes(self.part.name, shapes)
+            loop.see_shapes(self.part.name, shapes)
         return True
 
     def _is_evaluated(self, step: int) -> bool:
@@ -129,7 +129,7 @@ class Dispatch:
     def _kept(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call | None:
         """The call, where it is kept; of a traced one the inputs as they are, since copying would
         be traced."""
-        step, part = self._course.step, self.part
+        step, part = self._loop.step, self.part
         if not self._has_room(step, _bytes_of((arguments, named))):
             return None
         if self._traced is None:
@@ -197,11 +197,11 @@ class Dispatch:
 
 
 class Compilation:
-    def __init__(self, config: JobConfig, launched: World, course: Course) -> None:
+    def __init__(self, config: JobConfig, launched: World, loop: TrainingLoop) -> None:
         """Raises CompilerError where the compiler is not available, and InputError without a GPU
         for this process."""
         self._config = config
-        self._course = course
+        self._loop = loop
         self._launched = launched
         self.machine = this_machine()
         take_own_gpu(launched)
@@ -311,10 +311,10 @@ class Compilation:
         began = time.perf_counter()
         whole_steps = self.compiler.compiles_whole_steps
         if not self.dispatches and self._config.compiler != "eager":
-            with self._course.failures.tolerated("loading the compile cache"):
+            with self._loop.failures.tolerated("loading the compile cache"):
                 self.cache = self._loaded_cache(module, graph)
             if not whole_steps:
-                with self._course.failures.tolerated("listening to torch's capture"):
+                with self._loop.failures.tolerated("listening to torch's capture"):
                     self.graph_log = GraphLog()
                     self.graph_log.listen()
         compiled = self.compiler.compile(function, module)
@@ -325,7 +325,7 @@ class Compilation:
         part = Compiled(f"{name}#{alike + 1}" if alike else name, module, function, compiled)
         dtype = AUTOCAST.get(self._config.precision or "fp32")
         traced = Autocast("cpu", dtype is not None, dtype or torch.float32)
-        dispatch = Dispatch(part, self._course, keeps=keeps, traced=traced if whole_steps else None)
+        dispatch = Dispatch(part, self._loop, keeps=keeps, traced=traced if whole_steps else None)
         self.dispatches.append(dispatch)
         return dispatch
 
@@ -339,7 +339,7 @@ class Compilation:
                 f"job.distributed() was called in one of {world.size} processes that have not met; "
                 "call torch.distributed.init_process_group() before it"
             )
-        self._course.losses.mean = lambda loss: _mean_loss(loss, world)
+        self._loop.losses.mean = lambda loss: _mean_loss(loss, world)
         if is_sharded(unwrapped(model)):
             return model
         return torch.nn.parallel.DistributedDataParallel(model, **options)
@@ -383,10 +383,10 @@ class Compilation:
             )
         except ImportError:
             return  # torch 1: nothing is compiled there that a speed probe could run
-        course, optimizers = self._course, self.optimizers
+        loop, optimizers = self._loop, self.optimizers
 
         def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            if course.in_step and not any(each is optimizer for each in optimizers):
+            if loop.in_step and not any(each is optimizer for each in optimizers):
                 optimizers.append(optimizer)
 
         register_optimizer_step_post_hook(stepped)

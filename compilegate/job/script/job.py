@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import operator
 import os
 import sys
 import time
@@ -52,9 +51,9 @@ from compilegate.job.script.step_times import Measured
 from compilegate.job.script.steps import (
     LOG_EVERY,
     Clock,
-    Course,
     Failures,
     LoaderSteps,
+    TrainingLoop,
     harmless,
     watch_backward,
 )
@@ -82,7 +81,7 @@ class Job:
         self._launched = world_of(os.environ)
         self._notes: list[str] = []
         self.failures = Failures(self.note)
-        self._course = Course(
+        self._loop = TrainingLoop(
             self, log_every=log_every or LOG_EVERY, shapes=shapes, started=_started()
         )
         self._compilation: Compilation | None = None
@@ -91,7 +90,6 @@ class Job:
         self._probes_wait = True  # whether something may follow a step
         # After which step all processes end, since the arithmetic is wrong; -1: after none.
         self._ends_after: int | None = None  # None: that is open
-        self._steps_an_epoch = 0  # the loader's length, where that shows
         self._own_batch_size: int | None = None  # the loader's, where the configuration has another
         self._accumulate = 1
         self._on_accelerator = False  # whether torch was seen to compute where it should
@@ -252,10 +250,8 @@ class Job:
                 "records; give the loader job.batch_size, or the script's own argument that is "
                 "declared for it."
             )
-        with self.failures.tolerated("asking the loader for its length"):
-            self._steps_an_epoch = operator.length_hint(loader) // max(accumulate, 1)
         drops = ragged == "drop" and not (self.config.alone and self.compiler == "eager")
-        return LoaderSteps(loader, self, self._course, accumulate=accumulate, drops=drops)
+        return LoaderSteps(loader, self, self._loop, accumulate=accumulate, drops=drops)
 
     def step(
         self, take: Callable[[], Any] | None = None, update: Callable[[], Any] | None = None
@@ -267,59 +263,59 @@ class Job:
         With several processes give it two functions: `take` calls `backward` and returns the loss,
         `update` changes the weights; gradients are averaged in between.
         """
-        course = self._course
+        loop = self._loop
         if take is None:
-            return course.one()
+            return loop.one()
         compiler = self._compiling().compiler
-        with course.one():
-            result, mean_loss = compiler.take_step(course.step, take, update)
+        with loop.one():
+            result, mean_loss = compiler.take_step(loop.step, take, update)
             if mean_loss is not None:
                 self.loss(mean_loss)
-            elif course.losses.current is None and getattr(result, "numel", lambda: 0)() == 1:
+            elif loop.losses.current is None and getattr(result, "numel", lambda: 0)() == 1:
                 self.loss(result)
         return result
 
     def begin_step(self) -> None:
         """A step begins: for loops that are not the script's own."""
-        self._course.begin()
+        self._loop.begin()
 
     def end_step(self) -> None:
         """The step that `begin_step` began ends."""
-        self._course.end()
+        self._loop.end()
 
-    def loop(self, *, accumulate: int = 1, batch_size: int | None = None) -> Course:
+    def loop(self, *, accumulate: int = 1, batch_size: int | None = None) -> TrainingLoop:
         """The steps of a framework's loop, for callbacks. A process takes `batch_size` at once,
         `accumulate` times before the weights change."""
         self._accumulate = accumulate
-        self._course.batch_size = batch_size or self._course.batch_size
-        return self._course
+        self._loop.batch_size = batch_size or self._loop.batch_size
+        return self._loop
 
     @property
     def steps_taken(self) -> int:
         """Training steps so far, those before an interruption included."""
-        return self._course.step
+        return self._loop.step
 
     def loss(self, value: Any) -> None:
         """Set the loss of this step, a tensor or a number, where `backward` is not called on it."""
-        self._course.set_loss(value)
+        self._loop.set_loss(value)
 
     def latest_loss(self) -> float | None:
         """The last loss that is known without waiting for a device."""
-        return self._course.losses.latest
+        return self._loop.losses.latest
 
     def losses(self) -> Sequence[float]:
         """Those of all steps; waits for them. Raises NonFiniteLossError."""
-        return self._course.losses.values()
+        return self._loop.losses.values()
 
     def checkpoint(self) -> ContextManager[dict[str, Any]]:
         """``with job.checkpoint() as state:`` between two steps: write a checkpoint that holds
         `state`, a JSON object, for `resume`. Raises NonFiniteLossError."""
-        return self._course.checkpoint()
+        return self._loop.checkpoint()
 
     def resume(self, state: Mapping[str, Any] | None = None, *, ignored: str | None = None) -> None:
         """Go on from a checkpoint, before the first step: `state` from `checkpoint`, or None, of
         which `ignored` says why. Raises InputError."""
-        self._course.go_on_from(state, ignored)
+        self._loop.go_on_from(state, ignored)
 
     def settings(self, **values: Scalar) -> None:
         """Record what the script itself decided, such as its warm-up steps. The gate compares it
@@ -329,7 +325,7 @@ class Job:
     def shapes(self, count: int) -> None:
         """The steps have `count` shapes, each a graph of its own; as `start(shapes=...)`, before
         the first step."""
-        self._course.declared_shapes = count
+        self._loop.declared_shapes = count
 
     def padding(self, record: PaddingRecord) -> None:
         """What padding texts to few lengths costs the training."""
@@ -367,8 +363,8 @@ class Job:
         array); their hashes are kept, to count equal ones once and to find training data. A later
         evaluation replaces an earlier one. Raises InputError for what is missing or does not fit.
         """
-        if self._rows_at_step != self._course.step or self._rows.begins_with(ids):
-            self._rows, self._rows_at_step = ExampleRows(), self._course.step
+        if self._rows_at_step != self._loop.step or self._rows.begins_with(ids):
+            self._rows, self._rows_at_step = ExampleRows(), self._loop.step
         tables = {"labels": labels, "scores": scores, "logits": logits, "losses": losses}
         numbers = {"targets": targets, "predictions": predictions}
         self._rows.add(ids=ids, slices=slices, inputs=inputs, **tables, **numbers)
@@ -378,8 +374,8 @@ class Job:
     def positions(self, count: int) -> npt.NDArray[np.str_]:
         """Ids of the next `count` examples by their place, for validation data that always come in
         the same order. Another evaluation of the same data replaces the first."""
-        if self._rows_at_step != self._course.step:
-            self._rows, self._rows_at_step = ExampleRows(), self._course.step
+        if self._rows_at_step != self._loop.step:
+            self._rows, self._rows_at_step = ExampleRows(), self._loop.step
         first, self._rows.by_place = self._rows.rows, True
         return np.arange(first, first + count).astype(np.str_)
 
@@ -422,7 +418,7 @@ class Job:
         between. Every process calls this; the first one writes.
         """
         if self.failures.broken is None:
-            if not self._course.step:
+            if not self._loop.step:
                 raise InputError(
                     "job.save() was called before any training step was counted; loop over "
                     "job.steps(loader), or put each step inside of job.step()"
@@ -485,7 +481,7 @@ class Job:
         if not self.world.first or self._compilation is None:
             return
         with self.failures.tolerated("the probe of paired speed"):
-            seconds = float(np.sum(self._course.seconds()))
+            seconds = float(np.sum(self._loop.seconds()))
             batch_size = self._batch_size()
             self._probes.compare_speed(self._compilation, seconds, self.precision, batch_size)
 
@@ -497,8 +493,8 @@ class Job:
         if self._compilation is None:
             from compilegate.job.script.compiled import Compilation  # noqa: PLC0415 - torch
 
-            self._compilation = Compilation(self.config, self._launched, self._course)
-            watch_backward(self._course)
+            self._compilation = Compilation(self.config, self._launched, self._loop)
+            watch_backward(self._loop)
         if by_torch and not self._on_accelerator:
             self._compilation.require_accelerator()
             self._on_accelerator = True
@@ -551,7 +547,7 @@ class Job:
         compiler; SystemExit where the arithmetic is wrong and the job is to end."""
         if not self._probes_wait:
             return
-        compilation, step = self._compilation, self._course.process_step
+        compilation, step = self._compilation, self._loop.process_step
         if step == 1:
             self._print_compiling(names.COMPILED_LINE)
             self.require_compiled_calls(later=True)
@@ -575,7 +571,7 @@ class Job:
             self._decide()
         self._end_if_decided()
         early = self.compiler != "eager" and step < names.DEFAULT_PARITY_STEPS
-        is_open = self._ends_after is None or self._ends_after > self._course.step
+        is_open = self._ends_after is None or self._ends_after > self._loop.step
         self._probes_wait = early or awaits_calls or (self._stops_together and is_open)
 
     # A candidate that is wrong.
@@ -596,7 +592,7 @@ class Job:
             self._probes.collect()  # a difference that is not reproduced is not wrong
         if self._stops_if_wrong and self._probes.is_wrong:
             # The others are in the next step by now, and wait for this process in it.
-            self._ends_after = self._course.step + (0 if self.world.alone else 1)
+            self._ends_after = self._loop.step + (0 if self.world.alone else 1)
         elif self._probes.is_wrong:
             by_hand = "it was started by hand; in a pipeline a candidate ends here"
             why = 'on_wrong is "go-on"' if self.config.is_candidate else by_hand
@@ -606,21 +602,19 @@ class Job:
 
     def _end_if_decided(self) -> None:
         """End the process where the job is decided to end after this step."""
-        course, parity = self._course, self._probes.parity
+        loop, parity = self._loop, self._probes.parity
         if self._ends_after is None and self._stops_together:
             self._ends_after = announced_last_step()
-        if self._ends_after != course.step:
+        if self._ends_after != loop.step:
             return
         self._finished = True
         self._distrust_cache()
         if self.world.first:
-            left = self._steps_an_epoch - course.process_step
-            saved = f", at least {left:,} steps" if left > 0 else ""
             departs = "" if parity is None or parity.departs is None else f": {parity.departs}"
             reason = (
-                f"the compiled arithmetic is WRONG, so the job ended after step {course.step}, "
-                f"{time.time() - course.job_started:.0f} s after it began; that saved the rest of "
-                f'its training{saved} (on_wrong = "go-on" in the workload keeps it running)'
+                f"the compiled arithmetic is WRONG, so the job ended after step {loop.step}, "
+                f"{time.time() - loop.job_started:.0f} s after it began "
+                f'(on_wrong = "go-on" in the workload keeps it running)'
                 f"{departs}"
             )
             print(f"compilegate: {reason}", flush=True)
@@ -679,12 +673,12 @@ class Job:
 
     def _write_evidence(self) -> None:
         """Run what is left of the probes, and write all that the job has at its end."""
-        config, course, probes = self.config, self._course, self._probes
+        config, loop, probes = self.config, self._loop, self._probes
         compilation = self._compilation
         if compilation is None and "torch" in sys.modules:
             compilation = self._compiling(by_torch=False)
         whole_steps = compilation is not None and compilation.compiler.compiles_whole_steps
-        measured = Measured(course, second_graph=whole_steps)
+        measured = Measured(loop, second_graph=whole_steps)
         peak, memory_of = probes.peak_memory(compilation)
         batch_size = self._batch_size()
         together = batch_size * self._accumulate * self._together
@@ -706,7 +700,7 @@ class Job:
         probes.collect()
         examples = self._rows.examples() if self._rows.rows else None
         first_step = float(measured.steps.seconds[0])
-        checkpoints, writing = course.checkpoints, 0.0
+        checkpoints, writing = loop.checkpoints, 0.0
         if checkpoints is not None:
             checkpoints = replace(checkpoints, resumed=measured.resumptions)
             writing = checkpoints.seconds
@@ -714,12 +708,12 @@ class Job:
             samples_per_second=measured.samples_per_second(together),
             steady_from=measured.steady_from,
             train_seconds=loading + measured.train_seconds + writing,
-            total_seconds=self._ended - course.job_started - probes.seconds_before(self._ended),
+            total_seconds=self._ended - loop.job_started - probes.seconds_before(self._ended),
         )
         attempts = os.environ.get(names.EARLIER_ATTEMPTS_VARIABLE, "")
         varies = bool(compiler.options.get("dynamic_shapes"))
-        slowdowns = course.slowdowns.found(
-            declared_shapes=math.inf if varies else course.declared_shapes,
+        slowdowns = loop.slowdowns.found(
+            declared_shapes=math.inf if varies else loop.declared_shapes,
             graphs=None if compilation is None else compilation.graph_log,
             compiled_again=compiler.recompilations > 0,
         )
@@ -809,7 +803,7 @@ class Job:
             self.note(f"The model did not run compiled ({why}), so nothing here is the compiler's.")
 
     def _batch_size(self) -> int:
-        seen = [self._course.batch_size, *(each.batch_size for each in self._dispatches)]
+        seen = [self._loop.batch_size, *(each.batch_size for each in self._dispatches)]
         size = self._own_batch_size or self.config.batch_size or next(filter(None, seen), None)
         if size is None:
             raise InputError(
@@ -827,7 +821,7 @@ class Job:
         precision, autocast = self._trained_in()
         performed: dict[str, Scalar] = {
             "batch_size": batch_size,
-            "steps": self._course.step,
+            "steps": self._loop.step,
             "world_size": self._together,
             "global_batch_size": together,
             "precision": precision,

@@ -13,7 +13,7 @@ from compilegate.job.evidence.steady import WARM_UP
 from compilegate.job.slowdowns import NOTABLE_WAIT
 
 if TYPE_CHECKING:
-    from compilegate.job.script.steps import Course
+    from compilegate.job.script.steps import TrainingLoop
 
 Seconds = npt.NDArray[np.float64]  # (steps,) wall-clock seconds of each
 ByProcess = Sequence[Sequence[int]]
@@ -71,13 +71,13 @@ def compile_seconds(
 class Measured:
     """The steps of a job and what they show."""
 
-    def __init__(self, course: Course, *, second_graph: bool) -> None:
+    def __init__(self, loop: TrainingLoop, *, second_graph: bool) -> None:
         """`second_graph`: the second step may compile one, as where a whole step is a graph and the
         optimizer makes its state. Raises NonFiniteLossError."""
-        self.steps = Steps(np.array(course.losses.values()), np.array(course.seconds()))
-        self._shapes = np.array(course.shapes)
-        graphs, shapes = course.by_process(course.graphs), course.by_process(course.shapes)
-        firsts = [0, *(step for step, _ in course.returns)]
+        self.steps = Steps(np.array(loop.losses.values()), np.array(loop.seconds()))
+        self._shapes = np.array(loop.shapes)
+        graphs, shapes = loop.by_process(loop.graphs), loop.by_process(loop.shapes)
+        firsts = [0, *(step for step, _ in loop.returns)]
         starts = steady_starts(graphs, shapes)
         self.steady_from = starts[0]
         self._steady: npt.NDArray[np.bool_] = np.zeros(len(self._shapes), dtype=np.bool_)
@@ -85,10 +85,10 @@ class Measured:
             self._steady[start:end] = True
         self.resumptions = tuple(
             Resumption(step, start, lost + self._added(step, start))
-            for (step, lost), start in zip(course.returns, starts[1:])
+            for (step, lost), start in zip(loop.returns, starts[1:])
         )
         self.compile_seconds = self._added(0, self.steady_from)  # in the first process alone
-        self.train_seconds = float(self.steps.seconds.sum()) + sum(it[1] for it in course.returns)
+        self.train_seconds = float(self.steps.seconds.sum()) + sum(it[1] for it in loop.returns)
         skipped = int(second_graph)
         late = late_graphs(*([it[skipped:] or it for it in each] for each in (graphs, shapes)))
         self.recompilations = sum(map(sum, late))  # graphs that came too late
@@ -99,7 +99,7 @@ class Measured:
             if count
         ]
         seconds = float(self.steps.seconds[self._steady].sum())
-        waited = float(np.array(course.waits())[self._steady].sum())
+        waited = float(np.array(loop.waits())[self._steady].sum())
         self._waits = min(waited / seconds, 1.0) if seconds else 0.0
 
     def samples_per_second(self, batch_size: int) -> float:

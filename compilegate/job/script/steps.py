@@ -253,16 +253,16 @@ def _require_finite(loss: float, step: int) -> None:
         raise NonFiniteLossError(f"the training loss is {loss} in step {step}", step=step)
 
 
-_watching: list[Course] = []
-"""The course of the process's last job, once `torch.Tensor.backward` is watched."""
+_watching: list[TrainingLoop] = []
+"""The loop of the process's last job, once `torch.Tensor.backward` is watched."""
 
 
-def watch_backward(course: Course) -> None:
-    """Let `course` see each loss that `backward` is called on within a step, unscaled where a
+def watch_backward(loop: TrainingLoop) -> None:
+    """Let `loop` see each loss that `backward` is called on within a step, unscaled where a
     GradScaler scaled it."""
     import torch  # noqa: PLC0415 - programs without torch have steps, too
 
-    watched_before, _watching[:] = bool(_watching), [course]
+    watched_before, _watching[:] = bool(_watching), [loop]
     if watched_before:
         return
     backward = torch.Tensor.backward
@@ -295,7 +295,7 @@ def watch_backward(course: Course) -> None:
             scaler.scale = remembering(scaler.scale)
 
 
-class Course:
+class TrainingLoop:
     """The steps of a script: their times, losses and graphs, over all processes of an interrupted
     job."""
 
@@ -532,14 +532,14 @@ class LoaderSteps:
     the wait for its batch."""
 
     def __init__(
-        self, loader: Any, job: Job, course: Course, *, accumulate: int, drops: bool
+        self, loader: Any, job: Job, loop: TrainingLoop, *, accumulate: int, drops: bool
     ) -> None:
         """`accumulate` iterations are one step. `drops`: a smaller last batch is left out."""
         if accumulate < 1:
             raise InputError(f"job.steps(accumulate={accumulate}), expected 1 or more")
         self._loader = loader
-        self._course = course
-        self.failures = course.failures
+        self._loop = loop
+        self.failures = loop.failures
         self._job = job
         self._accumulate = accumulate
         self._drops = drops
@@ -553,14 +553,14 @@ class LoaderSteps:
         return getattr(self._loader, name)
 
     def __iter__(self) -> Iterator[Any]:
-        course, batches, taken = self._course, self._whole_batches(), 0
+        loop, batches, taken = self._loop, self._whole_batches(), 0
         while True:
-            if not course.in_step:
-                course.begin(assumed=True)
+            if not loop.in_step:
+                loop.begin(assumed=True)
                 taken = 0
-            course.begin_wait()
+            loop.begin_wait()
             batch = next(batches, _END)
-            course.end_wait()
+            loop.end_wait()
             if batch is _END:
                 self._leave(whole=taken > 0)
                 return
@@ -571,25 +571,25 @@ class LoaderSteps:
                     self._leave(whole=True)  # `break`: mostly after the last step's work
                 raise
             taken += 1
-            if course.in_step and taken >= self._accumulate and course.failures.broken is None:
+            if loop.in_step and taken >= self._accumulate and loop.failures.broken is None:
                 # An iteration without a loss was no step, as where the script skips a batch. In the
                 # first step it is a mistake in the script, which ending the step names.
-                if course.losses.current is not None or not course.process_step:
-                    course.end()
+                if loop.losses.current is not None or not loop.process_step:
+                    loop.end()
                     continue
-                course.abandon()
+                loop.abandon()
                 self._job.note(
                     "An iteration of the loop over job.steps(loader) had no loss, after "
-                    f"{course.step} steps for the first time: such iterations, whose batch the "
+                    f"{loop.step} steps for the first time: such iterations, whose batch the "
                     "script skips, count as no steps."
                 )
 
     def _leave(self, *, whole: bool) -> None:
         """The loop is over. A step is under way if it had a loss by then."""
-        if whole and self._course.in_step and self._course.losses.current is not None:
-            self._course.end()
+        if whole and self._loop.in_step and self._loop.losses.current is not None:
+            self._loop.end()
         else:
-            self._course.abandon()
+            self._loop.abandon()
 
     def _whole_batches(self) -> Iterator[Any]:
         """The loader's batches, without a last one that is smaller than the first."""
@@ -619,7 +619,7 @@ class LoaderSteps:
         size = self._sizes.of(batch)
         if self._size is None and size is not None:
             self._size = size
-            self._course.batch_size = self._course.batch_size or size
+            self._loop.batch_size = self._loop.batch_size or size
         return size if size is not None and self._size is not None and size < self._size else None
 
 

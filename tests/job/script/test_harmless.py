@@ -137,7 +137,7 @@ def test_a_wrong_candidate_ends_after_the_probe_with_its_evidence(tmp_path: Path
     assert ended.value.code == 0
     record = left(tmp_path / "output")
     assert record.evidence.ending == "wrong arithmetic"
-    assert "at least 8 steps" in (record.evidence.failure or "")
+    assert "ended after step 4" in (record.evidence.failure or "")
     assert record.parity.compiled.shape[0] == 4
     assert not (tmp_path / "model").exists()
 

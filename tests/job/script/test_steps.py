@@ -140,7 +140,7 @@ def test_of_many_jobs_in_one_process_the_last_one_watches_the_losses(tmp_path: P
     """A notebook starts one after the other: watches around each other would be too deep."""
     for _ in range(sys.getrecursionlimit()):
         job = job_of(tmp_path)
-        watch_backward(job._course)
+        watch_backward(job._loop)
     with job.step():
         torch.ones((), requires_grad=True).backward()
     assert job.losses() == [1.0]
