@@ -39,7 +39,7 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks import results
 from benchmarks.timing import CLOCKS
 from compilegate import job
-from compilegate.job import Told
+from compilegate.job import JobConfig
 
 DEPTH, BATCH_SIZE, BATCHES, WARM_UP = 4, 64, 50, 50
 LOOPS = ("without", "with", "again")
@@ -178,7 +178,7 @@ def measure(process: int, options: argparse.Namespace, folder: str) -> None:
     ]
     place = Path(folder)
     own = job.start(
-        told=Told("job", "arm", place, place, compiler=options.compiler, parity_steps=0)
+        config=JobConfig("job", "arm", place, place, compiler=options.compiler, parity_steps=0)
     )
     turns = Turns(LOOPS, options.steps + WARM_UP, CLOCKS[options.clock])
     loops = {}

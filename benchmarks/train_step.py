@@ -28,7 +28,7 @@ import transformers
 
 from benchmarks import results
 from benchmarks.timing import CLOCKS, ONE_THREAD, in_turn, run
-from compilegate.job import Job, Told, keep_freed_memory
+from compilegate.job import Job, JobConfig, keep_freed_memory
 from training.data.batches import Batch, BatchSource
 from training.data.prepared import Manifest, PreparedSplit
 from training.hyperparameters import Hyperparameters
@@ -146,7 +146,7 @@ def this_project(
     model, recipe = model_and_recipe(options, precision)
     unused = Path("unused")
     settings = {"compiler": compiler, "precision": precision, "parity_steps": 0}
-    job = Job(Told("job", "arm", unused, unused, **settings))
+    job = Job(JobConfig("job", "arm", unused, unused, **settings))
     train(
         job,
         job.compile(model.to(device)),

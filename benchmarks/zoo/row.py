@@ -126,8 +126,8 @@ def _probe(
     environment: Mapping[str, str],
     until: re.Pattern[bytes] | None = None,
 ) -> Row:
-    """The probe's answer in a training, which ends as soon as `until` is printed: the search for
-    what departs takes a minute."""
+    """The probe's answer in a training, which ends as soon as `until` is printed: the run of the
+    repro takes a minute."""
     with tempfile.TemporaryDirectory(prefix="zoo-") as place:
         folder = Path(place)
         ended, seconds = _in_child(folder, _train, name, precision, environment, until=until)

@@ -1,9 +1,8 @@
 """What a training script's process gets: the description of its job, and its own arguments.
 
-The request describes the job in `JOB_VARIABLE`, as far as that is known when it is made. The
-launcher adds the recipe, which is too long for a variable of a request. SageMaker passes every
-hyperparameter as `--name value`, by the name that a workload declares; `[program.arguments]` and
-`argument_style` say what the script gets instead.
+The request describes the job in `JOB_VARIABLE`; the launcher adds the recipe, which is too long for
+a request. SageMaker passes hyperparameters as `--name value` by declared names;
+`[program.arguments]` and `argument_style` say what the script gets instead.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import itertools
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 
 from compilegate.job import names
 
@@ -24,17 +23,16 @@ _LAUNCHERS_OWN = "training_script"  # names the script for SageMaker's launcher 
 
 
 def job_text(environment: Mapping[str, str]) -> str:
-    """The job's description as JSON, from one variable or several: the service limits how long one
-    can be. Empty where there is no job."""
+    """The job's description as JSON, from one variable or several, since the service limits their
+    length. Empty where there is no job."""
     parts = (environment.get(names.job_variable(number)) or "" for number in itertools.count(1))
     return "".join(itertools.takewhile(bool, parts))
 
 
 def script_environment(
     recipe: Mapping[str, Scalar], environment: Mapping[str, str]
-) -> Dict[str, str]:
-    """The launcher's environment, with the whole description of the job in `JOB_VARIABLE`. Without
-    a job, the script runs as if by hand."""
+) -> dict[str, str]:
+    """The launcher's environment, with the whole description of the job in `JOB_VARIABLE`."""
     found = {name: value for name, value in environment.items() if not _CONTINUED.fullmatch(name)}
     text = job_text(environment)
     if text:
@@ -42,13 +40,12 @@ def script_environment(
     return found
 
 
-def hyperparameters(arguments: Sequence[str]) -> Dict[str, Scalar]:
-    """The hyperparameters by declared name, with the values that were declared; without the number
-    of GPUs, which is the machine's."""
+def hyperparameters(arguments: Sequence[str]) -> dict[str, Scalar]:
+    """The hyperparameters by declared name; without the number of GPUs, which is the machine's."""
     return {name: _scalar(value) for name, value in _named(arguments) if name != names.GPUS}
 
 
-def recipe_by_toolkit(job: Mapping[str, Any], environment: Mapping[str, str]) -> Dict[str, Scalar]:
+def recipe_by_toolkit(job: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Scalar]:
     """The same for a script that SageMaker's own launcher started, with what describes the arm."""
     given = json.loads(environment.get(names.HYPERPARAMETERS_VARIABLE) or "{}")
     renamed = json.loads(environment.get(names.ARGUMENTS_VARIABLE) or "{}")
@@ -62,11 +59,10 @@ def recipe_by_toolkit(job: Mapping[str, Any], environment: Mapping[str, str]) ->
     return {**recipe, **{name: job[name] for name in names.ARM_HYPERPARAMETERS if name in job}}
 
 
-def script_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> List[str]:
-    """The words that the script is started with."""
+def script_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     table = json.loads(environment.get(names.ARGUMENTS_VARIABLE) or "null")
     style = environment.get(names.ARGUMENT_STYLE_VARIABLE, names.ARGUMENT_STYLES[0])
-    found: List[str] = []
+    found: list[str] = []
     for name, value in _named(arguments):
         own = name
         if table is not None and name in table:
@@ -78,13 +74,13 @@ def script_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -
     return found
 
 
-def _named(arguments: Sequence[str]) -> Iterator[Tuple[str, str]]:
+def _named(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Each hyperparameter as (declared name, value); the toolkit writes a single letter `-n`."""
     for name, value in zip(arguments[::2], arguments[1::2]):
         yield name.lstrip("-"), value
 
 
-def _argument(name: str, value: str, style: str) -> List[str]:
+def _argument(name: str, value: str, style: str) -> list[str]:
     """One argument in one of ARGUMENT_STYLES, as words of a command line."""
     if style == "name=value":
         return [f"{name}={value}"]

@@ -1,9 +1,9 @@
-"""What a script that is started by hand is told by the one variable that it has for it."""
+"""The configuration of a script that is started by hand."""
 
 import pytest
 
 from compilegate.job import InputError
-from compilegate.job.script.told import read_told
+from compilegate.job.script.config import read_config
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ from compilegate.job.script.told import read_told
 def test_the_variable_names_a_compiler_and_perhaps_its_backend(
     named: str | None, compiler: str, options: dict[str, str]
 ) -> None:
-    told = read_told({} if named is None else {"COMPILEGATE_COMPILER": named})
-    assert (told.compiler, dict(told.options)) == (compiler, options)
-    assert (told.alone, told.is_candidate) == (True, False)
-    assert (told.baseline is None) is (compiler == "eager")
+    config = read_config({} if named is None else {"COMPILEGATE_COMPILER": named})
+    assert (config.compiler, dict(config.options)) == (compiler, options)
+    assert (config.alone, config.is_candidate) == (True, False)
+    assert (config.baseline is None) is (compiler == "eager")
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_the_variable_names_a_compiler_and_perhaps_its_backend(
 )
 def test_what_is_no_compiler_or_no_backend_is_one_sentence(named: str, sentence: str) -> None:
     with pytest.raises(InputError, match=f"^[^\n]*{named!r}[^\n]*{sentence}"):
-        read_told({"COMPILEGATE_COMPILER": named})
+        read_config({"COMPILEGATE_COMPILER": named})

@@ -1,9 +1,8 @@
-"""What a job was told: its arm, its seed, its compiler and its folders.
+"""A job's configuration: its arm, seed, compiler and folders.
 
-The launcher of a training script says it in one variable, COMPILEGATE_JOB; SageMaker's own say
-where the folders are. Without that variable a script runs by itself: eager, or with the compiler
-that COMPILEGATE_COMPILER names (`inductor`, or `torch-compile:BACKEND`), and writes into a folder
-beside it.
+The launcher sets COMPILEGATE_JOB; SageMaker's variables name the folders. Without it a script runs
+by itself: eager, or with the compiler of COMPILEGATE_COMPILER (`inductor`, or
+`torch-compile:BACKEND`), and writes into a folder beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping
 
 from compilegate.job import names
 from compilegate.job.compilers import Setting, declarations
@@ -19,7 +18,7 @@ from compilegate.job.endings import EXCEPTION
 from compilegate.job.errors import InputError
 from compilegate.job.evidence import CompilerRecord, Evidence, Scalar
 from compilegate.job.files import settings_digest
-from compilegate.job.launch.told import job_text, recipe_by_toolkit
+from compilegate.job.launch.script_arguments import job_text, recipe_by_toolkit
 from compilegate.job.machine.environment import checkup
 
 
@@ -28,14 +27,14 @@ class Baseline:
     """How the baseline trains, as far as a candidate can do the same; None: as the candidate."""
 
     compiler: str = "eager"
-    batch_size: Optional[int] = None
-    precision: Optional[str] = None
-    padding: Optional[str] = None  # how it pads texts
+    batch_size: int | None = None
+    precision: str | None = None
+    padding: str | None = None  # how it pads texts
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a job was told. `None` is what nobody said: the script decides it."""
+class JobConfig:
+    """A job's configuration. `None` is what nobody set: the script decides it."""
 
     job: str
     arm: str
@@ -44,21 +43,21 @@ class Told:
     seed: int = 0  # with which the arm's processes were seeded; by hand, what the script says
     compiler: str = "eager"
     options: Mapping[str, Any] = field(default_factory=dict)  # of the compiler, where not default
-    batch_size: Optional[int] = None
+    batch_size: int | None = None
     replicas: int = 1  # accelerators of this process, each with a batch of its own, as TensorFlow's
-    learning_rate: Optional[float] = None
-    precision: Optional[str] = None
-    recipe: Mapping[str, Scalar] = field(default_factory=dict)  # all that the script was told
+    learning_rate: float | None = None
+    precision: str | None = None
+    recipe: Mapping[str, Scalar] = field(default_factory=dict)  # all hyperparameters
     parity_steps: int = names.DEFAULT_PARITY_STEPS
     compile_cache_megabytes: int = names.DEFAULT_COMPILE_CACHE_MEGABYTES
-    speed_probe_seconds: Optional[float] = None  # at most; None: a share of the training's time
-    baseline: Optional[Baseline] = None  # what a candidate's step is timed against
-    compile_cache: Optional[Path] = None  # where the compile cache's archives are
-    data_digest: Optional[str] = None  # None: that of all files in the job's channels
+    speed_probe_seconds: float | None = None  # at most; None: a share of the training's time
+    baseline: Baseline | None = None  # what a candidate's step is timed against
+    compile_cache: Path | None = None  # where the compile cache's archives are
+    data_digest: str | None = None  # None: that of all files in the job's channels
     on_failure: str = names.ON_FAILURE[0]  # whether `Job.fail` writes evidence
     on_wrong: str = names.ON_WRONG[0]  # what a candidate does whose arithmetic is wrong
     evaluate_on: str = names.EVALUATION_PLACES[0]  # where all arms evaluate
-    alone: bool = False  # whether no launcher told anything: the script was started by hand
+    alone: bool = False  # the script was started by hand, without a launcher
 
     @property
     def config_digest(self) -> str:
@@ -75,12 +74,12 @@ class Told:
         reason: str,
         *,
         ending: str = EXCEPTION.name,
-        attempts: Tuple[str, ...] = (),
-        compiler: Optional[CompilerRecord] = None,
-        environment: Optional[Mapping[str, Scalar]] = None,
+        attempts: tuple[str, ...] = (),
+        compiler: CompilerRecord | None = None,
+        environment: Mapping[str, Scalar] | None = None,
     ) -> Evidence:
-        """Evidence that there is no model, and why. Needs no torch, which may be why. `ending` and
-        `attempts` as `Evidence` has them; the rest is what is known by then."""
+        """Evidence that there is no model, and why; needs no torch, which may be the reason.
+        `ending` and `attempts` as in `Evidence`."""
         data = {} if self.data_digest is None else {"data": self.data_digest}
         return Evidence(
             job=self.job,
@@ -98,24 +97,24 @@ class Told:
         )
 
 
-def read_told(environment: Mapping[str, str]) -> Told:
-    """Read what the environment says. Raises InputError."""
+def read_config(environment: Mapping[str, str]) -> JobConfig:
+    """The configuration in the environment. Raises InputError."""
     text = job_text(environment)
     if not text:
         return _by_hand(environment)
     try:
-        said: Dict[str, Any] = json.loads(text)
-        baseline = said.pop("baseline", None)
-        said.setdefault("recipe", recipe_by_toolkit(said, environment))
+        fields: dict[str, Any] = json.loads(text)
+        baseline = fields.pop("baseline", None)
+        fields.setdefault("recipe", recipe_by_toolkit(fields, environment))
         archives = environment.get(names.COMPILE_CACHE_VARIABLE)
-        return Told(
-            job=environment.get("TRAINING_JOB_NAME") or said.pop("job"),
-            arm=environment.get(names.ARM_VARIABLE) or said.pop("arm"),
+        return JobConfig(
+            job=environment.get("TRAINING_JOB_NAME") or fields.pop("job"),
+            arm=environment.get(names.ARM_VARIABLE) or fields.pop("arm"),
             model=Path(environment[names.MODEL_VARIABLE]),
             output=Path(environment[names.OUTPUT_DATA_VARIABLE]),
             baseline=Baseline(**baseline) if baseline else None,
             compile_cache=Path(archives) if archives else None,
-            **said,
+            **fields,
         )
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise InputError(
@@ -125,11 +124,11 @@ def read_told(environment: Mapping[str, str]) -> Told:
         ) from error
 
 
-def _by_hand(environment: Mapping[str, str]) -> Told:
+def _by_hand(environment: Mapping[str, str]) -> JobConfig:
     compiler, options = _tried_compiler(environment.get(names.COMPILER_VARIABLE) or "eager")
     folder = Path("compilegate-job")
     arm = names.BASELINE_ARM if compiler == "eager" else "tried"
-    return Told(
+    return JobConfig(
         job=environment.get("TRAINING_JOB_NAME") or arm,
         arm=environment.get(names.ARM_VARIABLE) or arm,
         model=Path(environment.get(names.MODEL_VARIABLE) or folder / "model"),
@@ -141,7 +140,7 @@ def _by_hand(environment: Mapping[str, str]) -> Told:
     )
 
 
-def _tried_compiler(text: str) -> Tuple[str, Dict[str, Setting]]:
+def _tried_compiler(text: str) -> tuple[str, dict[str, Setting]]:
     """The compiler and its options that ``NAME`` or ``NAME:BACKEND`` stands for."""
     name, colon, backend = text.partition(":")
     found = f"the environment variable {names.COMPILER_VARIABLE} is {text!r}"

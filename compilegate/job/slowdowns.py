@@ -1,5 +1,5 @@
-"""What slows steps and shows without a profiler: the host asks for a tensor's value, torch breaks a
-graph or compiles one again, of which dynamo says in its log where and why."""
+"""What slows steps and shows without a profiler: reads of a tensor's value, graph breaks and
+recompilations, of which dynamo logs where and why."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ import os
 import re
 import sys
 from collections import Counter
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, Sequence
 
+from compilegate.job.evidence import Slowdown
+from compilegate.job.evidence.record import BREAKS, RECOMPILATIONS, SHAPES, SYNCHRONISATION
+from compilegate.job.evidence.record import MOST_PLACES as MOST_RECORDED
 from compilegate.job.profiling.record import Place
 
-_ASKING = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "nonzero")
+_READERS = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "nonzero")
 """Methods of a tensor after which the program knows its value, or its shape."""
 _ONLY_FROM_A_DEVICE = ("numpy", "cpu")
-_OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 _TORCH = "/torch/"
 _OPTIMIZERS = "/torch/optim/"  # which ask for the number of their step on the host
 MOST_PLACES = 20
 NOTABLE_WAIT = 0.25  # share of the steps' time from which on the wait for batches is worth a remark
+FIRST_WATCHED, STEPS_WATCHED = 12, 3
+"""After so many steps everything is compiled and probed; so many show what every step does."""
+CALLS_WATCHED = 64  # calls of each compiled function whose shapes are remembered
 MOST_STEADY_SHAPES = 4  # graphs that a compiler makes without much ado
 
 
@@ -31,25 +37,27 @@ def changing(shapes: Sequence[Any]) -> int:
     return len(new) if len(new) > MOST_STEADY_SHAPES or (len(new) > 2 and late > 1) else 0
 
 
-def asked_each_step(asked: Iterable[Tuple[str, int]], steps: int) -> Tuple[float, Tuple[str, ...]]:
-    """How often each of the steps asked for a value, and in which lines. `asked` are all lines."""
-    each_step = [(line, count) for line, count in asked if count >= steps]
+def reads_each_step(
+    counted: Iterable[tuple[str, int]], steps: int
+) -> tuple[float, tuple[str, ...]]:
+    """How often each step reads a value, and in which lines."""
+    each_step = [(line, count) for line, count in counted if count >= steps]
     count = sum(count for _, count in each_step) / max(steps, 1)
     return count, tuple(line for line, _ in each_step)
 
 
 class SynchronisationWatch:
-    """While it watches, counts such calls by line, in wrappers around torch's methods. torch has
-    been imported: programs without it never start to watch."""
+    """Counts reads of tensor values by line, in wrappers around torch's methods. Needs torch
+    imported."""
 
     def __init__(self) -> None:
-        self._originals: Dict[str, Any] = {}
+        self._originals: dict[str, Any] = {}
         self.counts: Counter[str] = Counter()  # by line
         self._inside = False
 
     def start(self) -> None:
         tensor: Any = sys.modules["torch"].Tensor
-        for name in _ASKING:
+        for name in _READERS:
             self._originals[name] = vars(tensor).get(name)
             setattr(tensor, name, self._watched(name, getattr(tensor, name)))
 
@@ -68,7 +76,7 @@ class SynchronisationWatch:
         needs_device = name in _ONLY_FROM_A_DEVICE
 
         @functools.wraps(original)
-        def asked(tensor: Any, *arguments: Any, **named: Any) -> Any:
+        def counted(tensor: Any, *arguments: Any, **named: Any) -> Any:
             if compiling() or self._inside or (needs_device and tensor.device.type == "cpu"):
                 return original(tensor, *arguments, **named)
             self._inside = True
@@ -82,10 +90,10 @@ class SynchronisationWatch:
 
         dynamo = sys.modules.get("torch._dynamo")
         # Where a graph has broken, dynamo would take the wrapper for the program's and break in it.
-        return asked if dynamo is None else dynamo.disable(asked)
+        return counted if dynamo is None else dynamo.disable(counted)
 
 
-def _line_of(frame: Any) -> Optional[str]:
+def _line_of(frame: Any) -> str | None:
     """The nearest line of the program itself; None where the job or an optimizer asks."""
     while frame is not None:
         file = frame.f_code.co_filename
@@ -117,11 +125,11 @@ _DOING = "Encountered graph break when attempting to trace"
 
 
 class GraphLog(logging.Handler):
-    """What dynamo said while this listened. It costs something only when dynamo compiles."""
+    """What dynamo logs while this listens. It costs something only when dynamo compiles."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
-        self._found: Counter[Tuple[str, str, str]] = Counter()
+        self._found: Counter[tuple[str, str, str]] = Counter()
 
     def listen(self) -> None:
         for name in (_BREAKS, _RECOMPILES):
@@ -150,14 +158,14 @@ class GraphLog(logging.Handler):
         self._found[record.name, where, reason] += 1
 
     @property
-    def breaks(self) -> Tuple[Place, ...]:
+    def breaks(self) -> tuple[Place, ...]:
         return self._listed(_BREAKS)
 
     @property
-    def recompilations(self) -> Tuple[Place, ...]:
+    def recompilations(self) -> tuple[Place, ...]:
         return self._listed(_RECOMPILES)
 
-    def _listed(self, logger: str) -> Tuple[Place, ...]:
+    def _listed(self, logger: str) -> tuple[Place, ...]:
         """Most frequent first."""
         found = self._found.most_common()
         places = [Place(where, count, why) for (name, where, why), count in found if name == logger]
@@ -172,3 +180,56 @@ def break_reason(text: str) -> str:
         del lines[0]
     why = next((each for each in lines if each.startswith(_WHY)), "")
     return f"{lines[0]} {why[len(_WHY) :]}".strip()[:300] if lines else "no reason given"
+
+
+class SlowdownWatch:
+    """What may slow steps, looked at in a few of the first: all others go on undisturbed."""
+
+    def __init__(self) -> None:
+        self.at = FIRST_WATCHED  # after which step `look` is to be called
+        self._watch: SynchronisationWatch | None = None
+        self._reads: list[tuple[str, int]] = []
+        self._shapes: dict[str, list[Any]] = {}
+
+    def look(self) -> None:
+        """Begin to watch, or stop."""
+        if self._watch is not None or "torch" not in sys.modules:
+            self._stop()
+            return
+        self.at += STEPS_WATCHED
+        self._watch = SynchronisationWatch()
+        self._watch.start()
+
+    def _stop(self) -> None:
+        self.at = -1
+        if self._watch is not None:
+            self._watch.stop()
+            self._reads, self._watch = self._watch.counts.most_common(), None
+
+    def see_shapes(self, function: str, shapes: Any) -> None:
+        seen = self._shapes.setdefault(function, [])
+        if len(seen) < CALLS_WATCHED:
+            seen.append(shapes)
+
+    def found(
+        self, *, declared_shapes: float, graphs: GraphLog | None, compiled_again: bool
+    ) -> list[Slowdown]:
+        """What was seen. `declared_shapes` need no remark, and nor do recompilations unless
+        `compiled_again`: graphs came too late."""
+        self._stop()
+        found: list[Slowdown] = []
+        count, lines = reads_each_step(self._reads, STEPS_WATCHED)
+        if lines:
+            found.append(Slowdown(SYNCHRONISATION, count, where=lines[:MOST_RECORDED]))
+        shapes = max(map(changing, self._shapes.values()), default=0)
+        if shapes > declared_shapes:
+            found.append(Slowdown(SHAPES, shapes))
+        kinds: dict[str, Any] = {} if graphs is None else {BREAKS: graphs.breaks}
+        if graphs is not None and compiled_again:
+            kinds[RECOMPILATIONS] = graphs.recompilations
+        for kind, places in kinds.items():
+            if places:
+                where = tuple(dict.fromkeys(each.where for each in places))[:MOST_RECORDED]
+                count = sum(each.count for each in places)
+                found.append(Slowdown(kind, count, where=where, reason=places[0].reason))
+        return found
