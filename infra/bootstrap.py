@@ -20,13 +20,8 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compilegate.access import Arns
-from compilegate.access.bootstrap import (
-    LARGEST_MANAGED_POLICY,
-    PROJECT_TAG,
-    Document,
-    ProjectNames,
-    policies,
-)
+from compilegate.access.jobs import PROJECT_TAG
+from compilegate.account.bootstrap import LARGEST_MANAGED_POLICY, Document, policies
 from compilegate.account.session import AwsSession, open_session
 from compilegate.account.settings import SETTINGS_FILE, Names, SettingsError, read_settings
 from compilegate.errors import CompilegateError
@@ -58,11 +53,10 @@ def check(session: AwsSession, names: Names) -> int:
         session.client("ssm").get_parameter(Name=version)
         if names.settings.bootstrap.qualifier is not None:
             return READY
-        project = project_names(names, session)
         outdated = [
             name
-            for name, document in policies(Arns.of(session), project).items()
-            if _policy_there(session, project, name) != document
+            for name, document in policies(Arns.of(session), names).items()
+            if _policy_there(session, names, name) != document
         ]
     except ClientError as error:
         if error.response["Error"]["Code"] in NOT_ALLOWED:
@@ -86,10 +80,10 @@ def make(session: AwsSession, names: Names) -> list[str]:
             f"{SETTINGS_FILE}: bootstrap.qualifier names a bootstrap that exists, so this project "
             "makes none; leave the key out for one of the project's own"
         )
-    arns, project = Arns.of(session), project_names(names, session)
-    for name, document in policies(arns, project).items():
-        _put_policy(session, project, name, document)
-    deployment = [arns.policy(f"{project.path}{name}") for name in project.deployment]
+    arns, path = Arns.of(session), names.path.removeprefix("/")
+    for name, document in policies(arns, names).items():
+        _put_policy(session, names, name, document)
+    deployment = [arns.policy(f"{path}{name}") for name in names.deployment_policies]
     return [
         f"aws://{session.account}/{session.region}",
         "--qualifier",
@@ -99,40 +93,14 @@ def make(session: AwsSession, names: Names) -> list[str]:
         "--cloudformation-execution-policies",
         ",".join(deployment),
         "--custom-permissions-boundary",
-        f"{project.path}{project.bound}",
+        f"{path}{names.bootstrap_policy}",
         "--apply-permissions-boundary-to-all-roles",
         "--tags",
-        f"{PROJECT_TAG}={project.project}",
+        f"{PROJECT_TAG}={names.settings.project}",
     ]
 
 
-def project_names(names: Names, session: AwsSession) -> ProjectNames:
-    """The names that the policies are limited to."""
-    settings, source = names.settings, names.settings.source
-    return ProjectNames(
-        project=settings.project,
-        bucket=names.bucket(session.account, session.region),
-        repository_prefix=names.repository("x").removesuffix("/x"),
-        key_alias=names.key_alias,
-        key_arn=settings.storage.key_arn,
-        topic=names.topic,
-        schedule_group=names.schedule_group,
-        qualifier=names.qualifier,
-        boundary=str(names.boundary),
-        path=names.path.removeprefix("/"),
-        given_roles=tuple(sorted({*settings.roles.model_dump(exclude_none=True).values()})),
-        network=settings.network.create,
-        source=None
-        if source is None
-        else (
-            Arns(partition=session.partition, region=source.region, account=source.account),
-            source.project,
-            str(names.source_bucket),
-        ),
-    )
-
-
-def _put_policy(session: AwsSession, project: ProjectNames, name: str, document: Document) -> None:
+def _put_policy(session: AwsSession, names: Names, name: str, document: Document) -> None:
     """Make a managed policy, or give it a new version if it says something else."""
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > LARGEST_MANAGED_POLICY:
@@ -141,18 +109,18 @@ def _put_policy(session: AwsSession, project: ProjectNames, name: str, document:
             f"{LARGEST_MANAGED_POLICY:,}: shorten the names in {SETTINGS_FILE}"
         )
     iam = session.client("iam")
-    there = _policy_there(session, project, name)
+    there = _policy_there(session, names, name)
     if there is None:
         iam.create_policy(
             PolicyName=name,
-            Path=f"/{project.path}",
+            Path=names.path,
             PolicyDocument=text,
-            Tags=[{"Key": PROJECT_TAG, "Value": project.project}],
+            Tags=[{"Key": PROJECT_TAG, "Value": names.settings.project}],
         )
         return
     if there == document:
         return
-    arn = Arns.of(session).policy(f"{project.path}{name}")
+    arn = Arns.of(session).policy(f"{names.path.removeprefix('/')}{name}")
     versions = iam.list_policy_versions(PolicyArn=arn)["Versions"]
     if len(versions) == MOST_VERSIONS:
         old = [version for version in versions if not version["IsDefaultVersion"]]
@@ -161,23 +129,26 @@ def _put_policy(session: AwsSession, project: ProjectNames, name: str, document:
     iam.create_policy_version(PolicyArn=arn, PolicyDocument=text, SetAsDefault=True)
 
 
-def _policy_there(session: AwsSession, project: ProjectNames, name: str) -> Any:
+def _policy_there(session: AwsSession, names: Names, name: str) -> Any:
     """The document of a policy of the project's; None where there is no policy of this name.
 
     Raises SettingsError for one that somebody else has made: a new version of it would change what
     others may do.
     """
-    iam, arn = session.client("iam"), Arns.of(session).policy(f"{project.path}{name}")
+    iam, arn = (
+        session.client("iam"),
+        Arns.of(session).policy(f"{names.path.removeprefix('/')}{name}"),
+    )
     try:
         policy = iam.get_policy(PolicyArn=arn)["Policy"]
     except iam.exceptions.NoSuchEntityException:
         return None
     tags = {tag["Key"]: tag["Value"] for tag in policy.get("Tags", [])}
-    if tags.get(PROJECT_TAG) != project.project:
+    if tags.get(PROJECT_TAG) != names.settings.project:
         raise SettingsError(
             f"the policy {name} has the tag {PROJECT_TAG} = {tags.get(PROJECT_TAG, 'none')}, "
-            f"expected {project.project}: this project did not make it, and leaves it as it is; "
-            "delete it, or choose another project name"
+            f"expected {names.settings.project}: this project did not make it, and leaves it as it "
+            "is; delete it, or choose another project name"
         )
     version = iam.get_policy_version(PolicyArn=arn, VersionId=policy["DefaultVersionId"])
     return version["PolicyVersion"]["Document"]

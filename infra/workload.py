@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,10 +24,7 @@ from compilegate.access.jobs import (
     VERSIONS,
     WORKLOAD_TAG,
     Place,
-    pipeline_statements,
-    processing_statements,
     schedule_statements,
-    training_statements,
 )
 from compilegate.access.layout import (
     answers_prefix,
@@ -38,13 +34,7 @@ from compilegate.access.layout import (
     verdicts_prefix,
 )
 from compilegate.access.sharing import group_policy
-from compilegate.account.named import (
-    approved_by_people,
-    arm_folders,
-    aws_repositories,
-    processing_folders,
-    repository_arns,
-)
+from compilegate.account.roles import job_statements
 from compilegate.account.settings.reading import network_of
 from compilegate.errors import CompilegateError
 from compilegate.infra.definition import (
@@ -161,7 +151,7 @@ class WorkloadStack(cdk.Stack):
     def _job_roles(self) -> tuple[iam.IRole, iam.IRole, iam.IRole]:
         """Those of training jobs, of processing jobs and of the pipeline."""
         workload, arns, foundation = self._workload, self._arns, self._foundation
-        settings, folders = self._project.settings, self._project.images
+        settings = self._project.settings
         place = Place(
             workload=workload.name,
             arns=arns,
@@ -172,48 +162,25 @@ class WorkloadStack(cdk.Stack):
             repository_arns=(),
             in_vpc=settings.network.in_vpc,
         )
-        trained_in = [
-            *foundation.repository_arns(arm_folders(workload, folders)),
-            *repository_arns(arns, aws_repositories([workload], self.region)),
-        ]
-        served_in = foundation.serving_arns([workload])
-        processed_in = foundation.repository_arns(processing_folders(workload, folders))
-        trusted = service_principal(self, "sagemaker")
-        training = scoped_role(
-            self,
-            "TrainingRole",
-            given=settings.roles.training,
-            trusted=trusted,
-            description=f"Training jobs of {workload.name}",
-            statements=training_statements(replace(place, repository_arns=trained_in)),
-        )
-        processing = scoped_role(
-            self,
-            "ProcessingRole",
-            given=settings.roles.processing,
-            trusted=trusted,
-            description=f"Prepare, gather and gate jobs of {workload.name}",
-            statements=processing_statements(
-                replace(place, repository_arns=processed_in),
-                deliveries=[workload.new_data.prefix] if workload.new_data is not None else [],
-            ),
-        )
-        executing = scoped_role(
-            self,
-            "PipelineRole",
-            given=settings.roles.pipeline,
-            trusted=trusted,
-            description=f"The pipeline of {workload.name}: start jobs, register models",
-            statements=pipeline_statements(
-                replace(place, repository_arns=[*trained_in, *served_in]),
-                group=self._group,
-                training_role_arn=training.role_arn,
-                processing_role_arn=processing.role_arn,
-                posture_function=arns.function(self._keeper_name) if workload.posture else None,
-                approved_by_people=approved_by_people(workload),
-            ),
-        )
-        return training, processing, executing
+        roles: dict[str, iam.IRole] = {}
+        for kind, description, statements in job_statements(
+            workload,
+            place,
+            self._project.names,
+            self._project.images,
+            role_arn=lambda kind: roles[kind].role_arn,
+            deliveries=[workload.new_data.prefix] if workload.new_data is not None else [],
+            posture_function=arns.function(self._keeper_name) if workload.posture else None,
+        ):
+            roles[kind] = scoped_role(
+                self,
+                f"{kind.capitalize()}Role",
+                given=getattr(settings.roles, kind),
+                trusted=service_principal(self, "sagemaker"),
+                description=description,
+                statements=statements,
+            )
+        return roles["training"], roles["processing"], roles["pipeline"]
 
     def _model_package_group(self) -> sagemaker.CfnModelPackageGroup:
         readers = self._project.settings.readers

@@ -21,6 +21,8 @@ from compilegate.access.layout import (
 )
 from compilegate.access.policy import Arns, Statement
 
+PROJECT_TAG = "compilegate:project"
+"""On every resource of a project."""
 WORKLOAD_TAG = "compilegate:workload"
 """The tag of every job, stack and resource that belongs to one workload."""
 

@@ -208,9 +208,9 @@ def compile_command(
         refuse_infeasible(declared, path, bases)
         definition, placement = compiled_here(project, declared, path)
     else:
-        from compilegate.account.named import given_place  # noqa: PLC0415  boto3 takes time
+        from compilegate.account.roles import offline_account  # noqa: PLC0415  boto3 takes time
 
-        place = given_place(project.settings_file, **place_options)
+        place = offline_account(project.settings_file, **place_options)
         refuse_infeasible(declared, path, bases, region=place.region)
         tags = {name: folder.tag for name, folder in project_images(project).items()}
         deployment = place.deployment(declared, tags)
@@ -247,12 +247,12 @@ def roles_command(
     The statements are those that `make deploy` gives the same roles. AWS is not called. The
     definition that goes with them is printed by `compilegate pipeline compile --account`.
     """
-    from compilegate.account.named import given_place, named_roles  # noqa: PLC0415  boto3 takes time
+    from compilegate.account.roles import offline_account, offline_roles  # noqa: PLC0415  boto3 takes time
 
     declared, _ = project.load(workload)
-    place = given_place(project.settings_file, **place_options)
+    place = offline_account(project.settings_file, **place_options)
     place.check(declared)
-    roles = named_roles(place, declared, project_images(project))
+    roles = offline_roles(place, declared, project_images(project))
     document = {
         kind: {
             "RoleName": role.name,

@@ -23,12 +23,12 @@ from compilegate.account.executions import (
     running_execution,
     stop_execution,
 )
-from compilegate.account.named import approved_by_people
 from compilegate.account.object_store import object_at, stage_raw_data
 from compilegate.account.plan.budget import BudgetError, over_budget
 from compilegate.account.plan.jobs import jobs_given
 from compilegate.account.plan.quotas import ask_quotas, most_at_once
 from compilegate.account.registry import WAITING
+from compilegate.account.roles import approved_by_people
 from compilegate.account.session import AwsSession, open_session
 from compilegate.cli import options
 from compilegate.cli.definitions import image_bases, refuse_infeasible

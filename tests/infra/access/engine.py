@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.access import Arns
-from compilegate.access.bootstrap import ProjectNames, boundary_policy
+from compilegate.account.bootstrap import boundary_policy
 from compilegate.account.settings import Names, Settings
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
@@ -144,19 +144,6 @@ def endpoint(assembly: Assembly, service: str) -> Who:
     return Who(f"arn:aws:iam::{ACCOUNT}:role/somebody", [document(*own)])
 
 
-def names_of(project: str, **changed: Any) -> ProjectNames:
-    """The names of a project with nothing but its name in its settings."""
-    names = Names(Settings(project=project))
-    return ProjectNames(
-        **{
-            "project": project,
-            "bucket": names.bucket(ACCOUNT, REGION),
-            "repository_prefix": project,
-            "key_alias": names.key_alias,
-            "topic": names.topic,
-            "schedule_group": names.schedule_group,
-            "qualifier": names.qualifier,
-            "boundary": str(names.boundary),
-            **changed,
-        }
-    )
+def names_of(project: str, **settings: Any) -> Names:
+    """The names of a project with nothing but its name, and these tables, in its settings."""
+    return Names(Settings.model_validate({"project": project, **settings}))

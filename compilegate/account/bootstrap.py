@@ -17,16 +17,15 @@ allowed, and the names of resources are the limit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from compilegate.access.jobs import PROJECT_TAG
 from compilegate.access.policy import Arns
+from compilegate.account.settings import Names
 
 Document = dict[str, Any]
 
-PROJECT_TAG = "compilegate:project"
-"""On every resource of a project."""
 UNTAGGED = {"Null": {f"aws:ResourceTag/{PROJECT_TAG}": "true"}}
 LARGEST_MANAGED_POLICY = 6_144
 """Characters that IAM takes, white space not counted."""
@@ -40,61 +39,32 @@ SEE_NETWORK = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectNames:
-    """What the names of a project's resources are, or begin with."""
-
-    project: str
-    bucket: str
-    repository_prefix: str
-    key_alias: str
-    topic: str
-    schedule_group: str
-    qualifier: str
-    boundary: str
-    path: str = ""
-    """The path of roles and policies, as in `teams/news/`."""
-    given_roles: tuple[str, ...] = ()
-    """ARNs of roles that somebody else made for jobs, pipelines and functions."""
-    key_arn: str | None = None
-    """The key, where it is not the project that makes it."""
-    network: bool = False
-    source: tuple[Arns, str, str] | None = None
-    """The stage that models come from: its place, its project and its bucket."""
-
-    @property
-    def deployment(self) -> tuple[str, str]:
-        """Policies: what CloudFormation may do."""
-        return f"{self.project}-deployment", f"{self.project}-deployment-access"
-
-    @property
-    def bound(self) -> str:
-        """A policy: what bounds the CDK's own roles."""
-        return f"{self.project}-bootstrap"
-
-
 class _Scope:
     """What the policies of one project are about, in one account and region."""
 
-    def __init__(self, arns: Arns, names: ProjectNames) -> None:
-        of, ours, bucket = arns.of_service, f"{names.project}-*", arns.bucket(names.bucket)
+    def __init__(self, arns: Arns, names: Names) -> None:
+        of, ours = arns.of_service, f"{names.settings.project}-*"
+        bucket = arns.bucket(names.bucket(arns.account, arns.region))
         here, place = f"arn:{arns.partition}", f"{arns.account}-{arns.region}"
         assets = arns.bucket(f"cdk-{names.qualifier}-assets-{place}")
         kinds = ("endpoint", "endpoint-config", "model", "model-package", "model-package-group")
         log_groups = ("codebuild", "lambda", "sagemaker/Endpoints")
         self.keys = of("kms", "key/*")
-        self.roles = arns.role(f"{names.path}{ours}")
+        self.their_key = names.settings.storage.key_arn
+        """The key, where it is not the project that makes it."""
+        self.path = names.path.removeprefix("/")
+        self.roles = arns.role(f"{self.path}{ours}")
         self.provider = f"{here}:iam::{arns.account}:{GITHUB}"
         self.models = [arns.sagemaker(f"{kind}/{ours}") for kind in (*kinds, "pipeline")]
         self.assets = [assets, f"{assets}/*"]
         """The bucket that the CDK uploads to, and its objects."""
-        self.asked = {"StringEquals": {f"aws:RequestTag/{PROJECT_TAG}": names.project}}
+        self.asked = {"StringEquals": {f"aws:RequestTag/{PROJECT_TAG}": names.settings.project}}
         """The request puts the project's tag on what it makes."""
-        self.had = {"StringEquals": {f"aws:ResourceTag/{PROJECT_TAG}": names.project}}
+        self.had = {"StringEquals": {f"aws:ResourceTag/{PROJECT_TAG}": names.settings.project}}
         """The resource has the project's tag."""
         self.ours = {
             "s3": [bucket, f"{bucket}/*"],
-            "ecr": [arns.repository(f"{names.repository_prefix}/*")],
+            "ecr": [arns.repository(names.repository("*"))],
             "sagemaker": self.models,
             "lambda": [arns.function(ours)],
             "cloudwatch": [
@@ -116,14 +86,14 @@ class _Scope:
         """The project's resources, by the service whose actions they are for."""
 
 
-def policies(arns: Arns, names: ProjectNames) -> dict[str, Document]:
+def policies(arns: Arns, names: Names) -> dict[str, Document]:
     """The four policies, by name."""
-    services, access = names.deployment
+    services, access = names.deployment_policies
     return {
         services: services_policy(arns, names),
         access: access_policy(arns, names),
-        names.bound: bound_policy(arns, names),
-        names.boundary: boundary_policy(arns, names),
+        names.bootstrap_policy: bound_policy(arns, names),
+        str(names.boundary): boundary_policy(arns, names),
     }
 
 
@@ -137,7 +107,7 @@ def execution_role(arns: Arns, qualifier: str) -> str:
     return arns.role(f"cdk-{qualifier}-cfn-exec-role-{arns.account}-{arns.region}")
 
 
-def services_policy(arns: Arns, names: ProjectNames) -> Document:
+def services_policy(arns: Arns, names: Names) -> Document:
     """What CloudFormation may do with everything but keys, roles and the network."""
     scope = _Scope(arns, names)
     return _document(
@@ -148,9 +118,10 @@ def services_policy(arns: Arns, names: ProjectNames) -> Document:
     )
 
 
-def access_policy(arns: Arns, names: ProjectNames) -> Document:
+def access_policy(arns: Arns, names: Names) -> Document:
     """What CloudFormation may do with keys, roles and the network."""
-    scope, boundary = _Scope(arns, names), arns.policy(f"{names.path}{names.boundary}")
+    scope = _Scope(arns, names)
+    boundary = arns.policy(f"{scope.path}{names.boundary}")
     services = [f"{each}.amazonaws.com" for each in PASSED_TO]
     keys, role = scope.keys, scope.roles
     return _document(
@@ -158,7 +129,7 @@ def access_policy(arns: Arns, names: ProjectNames) -> Document:
         # A key that is being made has no tag yet that could be asked for.
         _allow("TagNewKey", [keys], {**scope.asked, **UNTAGGED}, kms="TagResource"),
         _allow("Key", [keys], scope.had, kms="*"),
-        *([] if names.key_arn is None else [_allow("TheirKey", [names.key_arn], kms=USE_KEY)]),
+        *([_allow("TheirKey", [scope.their_key], kms=USE_KEY)] if scope.their_key else []),
         _allow("NameKey", [arns.of_service("kms", names.key_alias), keys], kms="*Alias"),
         _allow(
             "MakeRoles",
@@ -175,11 +146,11 @@ def access_policy(arns: Arns, names: ProjectNames) -> Document:
             iam="PassRole",
         ),
         _allow("TrustGitHub", [scope.provider], iam="*OpenIDConnectProvider*"),
-        *(_network(arns, names, scope) if names.network else []),
+        *(_network(arns, names, scope) if names.settings.network.create else []),
     )
 
 
-def bound_policy(arns: Arns, names: ProjectNames) -> Document:
+def bound_policy(arns: Arns, names: Names) -> Document:
     """The most that the CDK's own roles can do: to deploy this project's stacks, publish files, and
     be what CloudFormation deploys with. The other policies say how."""
     scope = _Scope(arns, names)
@@ -187,7 +158,7 @@ def bound_policy(arns: Arns, names: ProjectNames) -> Document:
         **scope.ours,
         "cloudformation": [
             arns.of_service("cloudformation", f"stack/{name}/*")
-            for name in (f"{names.project}-*", f"CDKToolkit-{names.project}")
+            for name in (f"{names.settings.project}-*", f"CDKToolkit-{names.settings.project}")
         ],
         "iam": [scope.roles, scope.provider],
     }
@@ -201,12 +172,16 @@ def bound_policy(arns: Arns, names: ProjectNames) -> Document:
         _all_of(ours, *scope.assets),
         _allow("Deploy", [execution_role(arns, names.qualifier)], iam="PassRole"),
         _allow("NoResource", ["*"], **no_resource),
-        *([_allow("Network", ["*"], ec2="*", **SEE_NETWORK)] if names.network else []),
+        *(
+            [_allow("Network", ["*"], ec2="*", **SEE_NETWORK)]
+            if names.settings.network.create
+            else []
+        ),
         _read_version(arns, names),
     )
 
 
-def _network(arns: Arns, names: ProjectNames, scope: _Scope) -> list[Document]:
+def _network(arns: Arns, names: Names, scope: _Scope) -> list[Document]:
     """Make a network and change it: only what is made with the project's tag, or has it. No gateway
     to the internet is among that, and no tag can be put on what is there.
 
@@ -238,16 +213,19 @@ def _network(arns: Arns, names: ProjectNames, scope: _Scope) -> list[Document]:
             "Revoke*",
         ),
         _allow("SeeNetwork", ["*"], ec2="Describe*", **SEE_NETWORK),
-        _allow("Flows", [arns.log_group(f"/aws/vpc/{names.project}-*")], logs="*"),
+        _allow("Flows", [arns.log_group(f"/aws/vpc/{names.settings.project}-*")], logs="*"),
     ]
 
 
-def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
+def boundary_policy(arns: Arns, names: Names) -> Document:
     """The most that a role of the project can do."""
-    scope, of, ours = _Scope(arns, names), arns.of_service, f"{names.project}-*"
+    scope, of, ours = _Scope(arns, names), arns.of_service, f"{names.settings.project}-*"
     keys = scope.keys
     jobs = ("processing-job/pipelines-*", "training-job/pipelines-*", f"transform-job/{ours}")
-    logs = ["sagemaker/", *(f"{kind}/{names.project}-" for kind in ("codebuild", "lambda", "vpc"))]
+    logs = [
+        "sagemaker/",
+        *(f"{kind}/{names.settings.project}-" for kind in ("codebuild", "lambda", "vpc")),
+    ]
     cdk_roles = [
         arns.role(f"cdk-{names.qualifier}-{purpose}-role-{arns.account}-{arns.region}")
         for purpose in ("deploy", "file-publishing")
@@ -259,8 +237,8 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
             s3="*Object* AbortMultipartUpload GetBucket* ListBucket",
         ),
         _allow("Key", [keys], scope.had, kms=USE_KEY)
-        if names.key_arn is None
-        else _allow("Key", [names.key_arn], kms=USE_KEY),
+        if scope.their_key is None
+        else _allow("Key", [scope.their_key], kms=USE_KEY),
         # The tag of a key counts only minutes after the key was made. Until then services may use
         # it for what they do here, and nobody may by himself.
         _allow(
@@ -277,11 +255,11 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
         ),
         _allow(
             "Push",
-            [arns.repository(f"{names.repository_prefix}/*")],
+            [arns.repository(names.repository("*"))],
             ecr="CompleteLayerUpload InitiateLayerUpload PutImage UploadLayerPart",
         ),
         _allow("Jobs", [*scope.models, *map(arns.sagemaker, jobs)], sagemaker="*"),
-        *([] if names.source is None else _of_source(*names.source)),
+        *_source_statements(arns, names),
         _allow(
             "Logs",
             [arns.log_group(f"/aws/{name}*") for name in logs],
@@ -316,7 +294,7 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
         # The version of the model that an endpoint serves is a parameter of its stack.
         _allow(
             "Serve",
-            [of("cloudformation", f"stack/{names.project}-endpoint-*/*")],
+            [of("cloudformation", f"stack/{names.settings.project}-endpoint-*/*")],
             cloudformation="UpdateStack",
         ),
         _allow(
@@ -330,19 +308,23 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
     )
 
 
-def _of_source(there: Arns, project: str, bucket: str) -> list[Document]:
+def _source_statements(arns: Arns, names: Names) -> list[Document]:
     """Where models come from, as far as that account lets them be read."""
-    models = there.sagemaker(f"model-package/{project}-*")
+    source = names.settings.source
+    if source is None:
+        return []
+    there = Arns(partition=arns.partition, region=source.region, account=source.account)
+    models = there.sagemaker(f"model-package/{source.project}-*")
     by_s3 = {"StringLike": {"kms:ViaService": f"s3.{there.region}.*"}}
     return [
-        _allow("Source", [f"{there.bucket(bucket)}/*"], s3="GetObject"),
+        _allow("Source", [f"{there.bucket(str(names.source_bucket))}/*"], s3="GetObject"),
         _allow("SourceModels", [models], sagemaker="DescribeModelPackage"),
         # Tags of another account's key cannot be asked for.
         _allow("SourceKey", [there.of_service("kms", "key/*")], by_s3, kms="Decrypt"),
     ]
 
 
-def _read_version(arns: Arns, names: ProjectNames) -> Document:
+def _read_version(arns: Arns, names: Names) -> Document:
     parameter = arns.of_service("ssm", f"parameter/cdk-bootstrap/{names.qualifier}/version")
     return _allow("ReadVersion", [parameter], ssm="GetParameter GetParameters")
 
