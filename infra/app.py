@@ -23,7 +23,7 @@ from compilegate.infra.workload import WorkloadStack
 from compilegate.pipelines.requests.regions import lacking_images
 
 BOOTSTRAP = "@aws-cdk/core:bootstrapQualifier"
-"""Where the CDK looks for the bootstrap whose roles and bucket it uses."""
+"""Qualifier of the bootstrap whose roles and bucket the CDK uses."""
 BAD_INPUT = 2
 """The exit code that the command line uses for it, too."""
 

@@ -261,7 +261,7 @@ class FoundationStack(cdk.Stack):
         return bucket
 
     def _repositories(self) -> Mapping[str, ecr.Repository]:
-        """One for each folder of `containers/`: immutable tags, images scanned on push."""
+        """A repository for each folder of `containers/`: immutable tags, images scanned on push."""
         images = self._project.settings.images
         return {
             image: ecr.Repository(

@@ -99,7 +99,8 @@ class NetworkStack(cdk.Stack):
 
     @property
     def availability_zones(self) -> list[str]:
-        """Those of the settings, or the account's first ones: the CDK would look them up."""
+        """Availability zones of the settings, or the account's first ones: the CDK would look
+        them up."""
         declared = self._project.settings.network
         return declared.zones or [
             cdk.Fn.select(number, cdk.Fn.get_azs()) for number in range(declared.zone_count)

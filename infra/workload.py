@@ -149,7 +149,7 @@ class WorkloadStack(cdk.Stack):
         )
 
     def _job_roles(self) -> tuple[iam.IRole, iam.IRole, iam.IRole]:
-        """Those of training jobs, of processing jobs and of the pipeline."""
+        """Roles of training jobs, of processing jobs and of the pipeline."""
         workload, arns, foundation = self._workload, self._arns, self._foundation
         settings = self._project.settings
         place = Place(
@@ -548,13 +548,13 @@ class WorkloadStack(cdk.Stack):
     def _transforming(self) -> list[Statement]:
         """Start batch transforms, with models under this workload's names."""
         name, key = self._project.names.endpoint(self._workload.name), self._foundation.key.key_arn
-        asked = {f"aws:RequestTag/{WORKLOAD_TAG}": self._workload.name}
+        request_tag = {f"aws:RequestTag/{WORKLOAD_TAG}": self._workload.name}
         named: dict[str, Any] = {
             "on": [
                 self._arns.sagemaker(f"{kind}/{name}{SEPARATOR}*")
                 for kind in ("model", "transform-job")
             ],
-            "when": {"StringEquals": asked},
+            "when": {"StringEquals": request_tag},
             "because": "Their names end in the version of the model, after two hyphens",
         }
         return [

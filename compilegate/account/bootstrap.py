@@ -58,9 +58,10 @@ class _Scope:
         self.models = [arns.sagemaker(f"{kind}/{ours}") for kind in (*kinds, "pipeline")]
         self.assets = [assets, f"{assets}/*"]
         """The bucket that the CDK uploads to, and its objects."""
-        self.asked = {"StringEquals": {f"aws:RequestTag/{PROJECT_TAG}": names.settings.project}}
+        project = names.settings.project
+        self.request_tag = {"StringEquals": {f"aws:RequestTag/{PROJECT_TAG}": project}}
         """The request puts the project's tag on what it makes."""
-        self.had = {"StringEquals": {f"aws:ResourceTag/{PROJECT_TAG}": names.settings.project}}
+        self.resource_tag = {"StringEquals": {f"aws:ResourceTag/{PROJECT_TAG}": project}}
         """The resource has the project's tag."""
         self.ours = {
             "s3": [bucket, f"{bucket}/*"],
@@ -127,8 +128,8 @@ def access_policy(arns: Arns, names: Names) -> Document:
     return _document(
         _allow("MakeKey", ["*"], kms="CreateKey ListAliases"),
         # A key that is being made has no tag yet that could be asked for.
-        _allow("TagNewKey", [keys], {**scope.asked, **UNTAGGED}, kms="TagResource"),
-        _allow("Key", [keys], scope.had, kms="*"),
+        _allow("TagNewKey", [keys], {**scope.request_tag, **UNTAGGED}, kms="TagResource"),
+        _allow("Key", [keys], scope.resource_tag, kms="*"),
         *([_allow("TheirKey", [scope.their_key], kms=USE_KEY)] if scope.their_key else []),
         _allow("NameKey", [arns.of_service("kms", names.key_alias), keys], kms="*Alias"),
         _allow(
@@ -188,27 +189,30 @@ def _network(arns: Arns, names: Names, scope: _Scope) -> list[Document]:
     EC2 asks for what is new, which has the tags of the request, and for what it is made in, which
     has tags of its own and none of the request's.
     """
-    asked, had, in_vpc = scope.asked, scope.had, ("route-table", "security-group", "subnet")
-    making = "CreateFlowLogs CreateRouteTable CreateSecurityGroup CreateSubnet"
+    request_tag, resource_tag = scope.request_tag, scope.resource_tag
+    in_vpc = ("route-table", "security-group", "subnet")
+    create_actions = "CreateFlowLogs CreateRouteTable CreateSecurityGroup CreateSubnet"
 
     def every(*types: str) -> list[str]:
         return [arns.of_service("ec2", f"{type}/*") for type in types]
 
     return [
-        _allow("MakeVpc", every("vpc"), asked, ec2="CreateVpc"),
-        _allow("MakeNetwork", every(*in_vpc, "vpc-flow-log"), asked, ec2=making),
-        _allow("MakeEndpoints", every("vpc-endpoint"), asked, ec2="CreateVpcEndpoint"),
-        _allow("MakeIn", every("vpc", *in_vpc), had, ec2=f"{making} CreateVpcEndpoint"),
+        _allow("MakeVpc", every("vpc"), request_tag, ec2="CreateVpc"),
+        _allow("MakeNetwork", every(*in_vpc, "vpc-flow-log"), request_tag, ec2=create_actions),
+        _allow("MakeEndpoints", every("vpc-endpoint"), request_tag, ec2="CreateVpcEndpoint"),
+        _allow(
+            "MakeIn", every("vpc", *in_vpc), resource_tag, ec2=f"{create_actions} CreateVpcEndpoint"
+        ),
         _allow(
             "TagNewNetwork",
             every("vpc", *in_vpc, "vpc-endpoint", "vpc-flow-log"),
-            {**asked, "Null": {"ec2:CreateAction": "false"}},
+            {**request_tag, "Null": {"ec2:CreateAction": "false"}},
             ec2="CreateTags",
         ),
         _allow(
             "ChangeNetwork",
             ["*"],
-            had,
+            resource_tag,
             ec2="AssociateRouteTable Authorize* CreateTags Delete* DisassociateRouteTable Modify* "
             "Revoke*",
         ),
@@ -236,7 +240,7 @@ def boundary_policy(arns: Arns, names: Names) -> Document:
             [*scope.ours["s3"], *scope.assets],
             s3="*Object* AbortMultipartUpload GetBucket* ListBucket",
         ),
-        _allow("Key", [keys], scope.had, kms=USE_KEY)
+        _allow("Key", [keys], scope.resource_tag, kms=USE_KEY)
         if scope.their_key is None
         else _allow("Key", [scope.their_key], kms=USE_KEY),
         # The tag of a key counts only minutes after the key was made. Until then services may use

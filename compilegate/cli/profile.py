@@ -20,8 +20,8 @@ from compilegate.cli.options import BYTES, Project, completing, pass_project, re
 from compilegate.cli.printing import RefusalError, announce
 from compilegate.diagnose.batch_size import (
     Bracket,
-    KeptTrials,
     Shapes,
+    StoredTrials,
     advised,
     largest_fitting,
     try_batch,
@@ -251,7 +251,7 @@ def _find_largest_batch(project: Project, workload: str, request: ProfileOptions
     if refused := cannot_run_here(declared).get(request.arm):
         raise RefusalError(*refused).within(path)
     shapes = _shapes(declared, path, request)
-    trials = KeptTrials(project.home / "batch-size", shapes)
+    trials = StoredTrials(project.home / "batch-size", shapes)
 
     def fits(batch_size: int) -> bool:
         click.echo(f"batch {batch_size}: ", nl=False)  # a trial may take minutes
