@@ -30,10 +30,10 @@ from compilegate.access.layout import (
     verdicts_prefix,
 )
 from compilegate.access.sharing import of_bucket, of_key, of_repository
-from compilegate.account.bootstrap import execution_role
 from compilegate.account.roles import repository_arns, serving_folders, serving_repositories
 from compilegate.account.settings.declaration import Storage
 from compilegate.account.settings.names import output_suffix
+from compilegate.infra.bootstrap import execution_role
 from compilegate.infra.parts import (
     acknowledge,
     may,

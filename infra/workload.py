@@ -115,9 +115,9 @@ class WorkloadStack(cdk.Stack):
         self._group = project.names.model_package_group(self._workload)
         self._code_prefix = assets_prefix(project.settings.project, name)
         self._keeper_name = project.names.function(name, FUNCTION_KIND)
-        self._training, self._processing, executing = self._job_roles()
+        self._roles = self._job_roles()
         group = self._model_package_group()
-        pipeline, definition = self._pipeline(executing, images, network)
+        pipeline, definition = self._pipeline(images, network)
         pipeline.node.add_dependency(group)
         self._serving = deploys(self._workload)
         self.serving_role_arn = ""
@@ -143,13 +143,13 @@ class WorkloadStack(cdk.Stack):
             PipelineArn=self._pipeline_arn,
             PipelineName=self._pipeline_name,
             ModelPackageGroupName=self._group,
-            TrainingRoleArn=self._training.role_arn,
-            ProcessingRoleArn=self._processing.role_arn,
-            PipelineRoleArn=executing.role_arn,
+            TrainingRoleArn=self._roles["training"].role_arn,
+            ProcessingRoleArn=self._roles["processing"].role_arn,
+            PipelineRoleArn=self._roles["pipeline"].role_arn,
         )
 
-    def _job_roles(self) -> tuple[iam.IRole, iam.IRole, iam.IRole]:
-        """Roles of training jobs, of processing jobs and of the pipeline."""
+    def _job_roles(self) -> dict[str, iam.IRole]:
+        """The roles of training jobs, of processing jobs and of the pipeline, by kind."""
         workload, arns, foundation = self._workload, self._arns, self._foundation
         settings = self._project.settings
         place = Place(
@@ -159,7 +159,6 @@ class WorkloadStack(cdk.Stack):
             assets_arn=arns.bucket(foundation.assets_bucket_name),
             code_prefix=self._code_prefix,
             key_arn=foundation.key.key_arn,
-            repository_arns=(),
             in_vpc=settings.network.in_vpc,
         )
         roles: dict[str, iam.IRole] = {}
@@ -180,7 +179,7 @@ class WorkloadStack(cdk.Stack):
                 description=description,
                 statements=statements,
             )
-        return roles["training"], roles["processing"], roles["pipeline"]
+        return roles
 
     def _model_package_group(self) -> sagemaker.CfnModelPackageGroup:
         readers = self._project.settings.readers
@@ -198,7 +197,7 @@ class WorkloadStack(cdk.Stack):
         return group
 
     def _pipeline(
-        self, role: iam.IRole, images: ImagesStack, network: MadeNetwork | None
+        self, images: ImagesStack, network: MadeNetwork | None
     ) -> tuple[sagemaker.CfnPipeline, str]:
         """The pipeline, and its definition as it was compiled, with stand-ins."""
         workload, foundation = self._workload, self._foundation
@@ -218,8 +217,8 @@ class WorkloadStack(cdk.Stack):
             "bucket": foundation.bucket.bucket_name,
             "assets_bucket": f"{foundation.assets_bucket_name}/{self._code_prefix.rstrip('/')}",
             "kms_key": foundation.key.key_arn,
-            "training_role_arn": self._training.role_arn,
-            "processing_role_arn": self._processing.role_arn,
+            "training_role_arn": self._roles["training"].role_arn,
+            "processing_role_arn": self._roles["processing"].role_arn,
             "posture_function": self._arns.function(self._keeper_name),
             **{f"images.{image}": uri for image, uri in images.image_uris.items()},
             **{f"network.subnet{n}": subnet for n, subnet in enumerate(subnets, start=1)},
@@ -231,7 +230,7 @@ class WorkloadStack(cdk.Stack):
             "Pipeline",
             pipeline_name=self._pipeline_name,
             pipeline_description=workload.description,
-            role_arn=role.role_arn,
+            role_arn=self._roles["pipeline"].role_arn,
             parallelism_configuration=most and {"MaxParallelExecutionSteps": most},
             pipeline_definition={
                 "PipelineDefinitionBody": completed_by_cloudformation(

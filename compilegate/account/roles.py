@@ -192,7 +192,6 @@ def offline_roles(
         assets_arn=bucket,
         code_prefix=CODE_PREFIX,
         key_arn=account.key_arn,
-        repository_arns=(),
         in_vpc=names.settings.network.in_vpc,
     )
     made = job_statements(

@@ -4,14 +4,14 @@ anything starts, `pipeline compile` and `aws roles`, and jobs of a workload alon
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from compilegate.cli import options
-from compilegate.cli.options import FOLDER, Project, name_value_pairs, pass_project, refuse_given
+from compilegate.cli.options import FOLDER, Project, pass_project, refuse_given
 from compilegate.cli.printing import RefusalError, announce, counted, found_in, print_or_write
 from compilegate.datasets import Declared, cache_folder, misfits, raw_data
 from compilegate.datasets.inspection import validation_rows
@@ -279,10 +279,9 @@ def object_store(project: Project) -> ObjectStore:
     return ObjectStore(project.home.resolve() / "s3")
 
 
-def image_sources(project: Project, patterns: tuple[str, ...]) -> ImageSources:
+def image_sources(project: Project, patterns: Mapping[str, str]) -> ImageSources:
     """Where images come from: the project's folders, and what the command line names."""
-    named = name_value_pairs("--image", patterns)
-    return ImageSources(root=project.containers, patterns=tuple(named.items()))
+    return ImageSources(root=project.containers, patterns=tuple(patterns.items()))
 
 
 def run_jobs(
@@ -292,7 +291,7 @@ def run_jobs(
     jobs_of: Callable[[Definition], Definition],
     *,
     output: Path | None,
-    images: tuple[str, ...],
+    images: Mapping[str, str],
     with_data: bool = True,
 ) -> dict[str, Path]:
     """Run a few training jobs of a workload here; returns the archive that each left, by the name
@@ -341,8 +340,8 @@ def _write_deployed_jobs(
     output: Path | None,
 ) -> None:
     """Write jobs of a deployed workload, and say how they are started and followed."""
-    from compilegate.account.deployed import read_outputs  # noqa: PLC0415  boto3 takes time
     from compilegate.account.executions import read_pipeline  # noqa: PLC0415
+    from compilegate.account.session import read_outputs  # noqa: PLC0415  boto3 takes time
     from compilegate.cli.places import open_account  # noqa: PLC0415
 
     if output is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -35,7 +36,7 @@ def command(
     as_json: bool,
     trying: bool,
     output: Path | None,
-    images: tuple[str, ...],
+    images: Mapping[str, str],
 ) -> None:
     """Say what this machine has and lacks for each compiler, and what to do about it.
 
@@ -80,7 +81,7 @@ def command(
 
 
 def _examine_images(
-    project: Project, name: str, images: tuple[str, ...], output: Path | None, *, as_json: bool
+    project: Project, name: str, images: Mapping[str, str], output: Path | None, *, as_json: bool
 ) -> None:
     """The doctor's jobs of a workload: run here, or written down for here or the account."""
     from compilegate.cli.definitions import cannot_run_here, run_jobs  # noqa: PLC0415  pipelines

@@ -128,6 +128,28 @@ def repeatable(*names: str, metavar: str, help: str, **more: Any) -> Callable[[C
     return click.option(*names, metavar=metavar, multiple=True, help=text, **more)
 
 
+def pairs(
+    *names: str,
+    metavar: str = "NAME=VALUE",
+    pattern: str = r"([^=]+)=(.*)",
+    form: str | None = None,
+    help: str,
+) -> Callable[[Command], Command]:
+    """An option NAME=VALUE that may be given several times: the values by name, the last for each.
+    Refuses what does not match the pattern, with the form that it describes."""
+
+    def parse(_context: click.Context, _option: object, given: Iterable[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for item in given:
+            match = re.fullmatch(pattern, item, re.DOTALL)
+            if match is None:
+                raise click.UsageError(f"{names[0]} is {item!r}, expected {form or metavar}")
+            found[match[1]] = match[2]
+        return found
+
+    return repeatable(*names, metavar=metavar, help=help, callback=parse)
+
+
 workload = click.argument("workload", metavar="NAME|FILE", shell_complete=completing("workload"))
 optional_workload = click.argument(
     "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
@@ -138,10 +160,8 @@ open_page = click.option(
 )
 output = click.option("--output", "-o", type=FILE, help="Write to this file instead of printing.")
 region = click.option("--region", help="The AWS region; by default that of infra/settings.toml.")
-parameters = repeatable(
-    "--parameter", "-p", "parameters", metavar="NAME=VALUE", help="Set a pipeline parameter."
-)
-images = repeatable(
+parameters = pairs("--parameter", "-p", "parameters", help="Set a pipeline parameter.")
+images = pairs(
     "--image",
     "images",
     metavar="PATTERN=WHERE",
@@ -186,25 +206,6 @@ BYTES = Quantity(
 )
 AGE = Quantity("AGE", {"h": 3600, "d": 86400}, "an age; give hours or days, as in 12h or 30d")
 """In seconds."""
-
-
-def name_value_pairs(
-    option: str, given: Iterable[str], form: str = "NAME=VALUE", pattern: str = r"([^=]+)=(.*)"
-) -> dict[str, str]:
-    """The values of a repeatable option by name; refuses what has not this form. The last value
-    for a name counts."""
-    pairs: dict[str, str] = {}
-    for item in given:
-        found = re.fullmatch(pattern, item, re.DOTALL)
-        if found is None:
-            raise click.UsageError(f"{option} is {item!r}, expected {form}")
-        pairs[found[1]] = found[2]
-    return pairs
-
-
-def parameter_pairs(given: Iterable[str]) -> dict[str, str]:
-    """The pipeline parameters' values by name."""
-    return name_value_pairs("--parameter", given)
 
 
 def one_of(name: str | None, *, flag: bool, otherwise: str) -> None:

@@ -11,10 +11,9 @@ from functools import cached_property
 from pathlib import Path
 
 from compilegate.access.layout import verdicts_prefix
-from compilegate.account.deployed import StackOutputs, read_outputs
 from compilegate.account.errors import NotDeployedError, asking
 from compilegate.account.executions import past_executions
-from compilegate.account.session import AwsSession, open_session
+from compilegate.account.session import AwsSession, StackOutputs, open_session, read_outputs
 from compilegate.account.settings import Names, read_settings
 from compilegate.cli.options import Project
 from compilegate.cli.posture import records_in

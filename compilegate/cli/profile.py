@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ class ProfileOptions:
     processes: int
     as_json: bool
     output: Path | None
-    images: tuple[str, ...]
+    images: Mapping[str, str]
     largest_batch: bool
     memory_limit: int | None
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from statistics import fmean
 
 import click
@@ -45,8 +46,8 @@ MOST_NAMES = 6
 DRAWN_PER_SECOND = 1.0
 """The jobs beside it are being measured: a frame costs some 5 ms of one core."""
 BAR_WIDTH = 12
-WIDE = 72
-"""From so many columns on there is a bar."""
+WIDE, MEDIUM = 72, 44
+"""From so many columns on there is a bar; from so many on, the time."""
 AROUND_ROWS = 5
 """Lines that are no rows: the title, the header, a count of hidden rows, the footer, the cursor."""
 STEPS = re.compile(r"\bsteps?(?:[ =:]+|\s*\[)(\d+)\s*(?:/|of)\s*(\d+)", re.IGNORECASE)
@@ -168,7 +169,7 @@ class Row:
     message: str = ""
     """Why it failed, or is tried again."""
     page: str | None = None
-    """Of the job, or of its log."""
+    """The console's page of the job, or else its log."""
 
     def seconds_left(self, now: float) -> float | None:
         """By its own steps; None where it has printed too few."""
@@ -352,9 +353,11 @@ class LiveTable:
         # The table that stays cuts no reason off.
         whole = most_rows is None
         table.add_column("PROGRESS", overflow="fold" if whole else "ellipsis", no_wrap=not whole)
-        table.add_column("TIME", justify="right", no_wrap=True)
+        if self._console.width >= MEDIUM:
+            table.add_column("TIME", justify="right", no_wrap=True)
         for row in shown:
-            table.add_row(*row.cells(now, wide=self._console.width >= WIDE))
+            cells = row.cells(now, wide=self._console.width >= WIDE)
+            table.add_row(*islice(cells, len(table.columns)))
         more = [Text(f"and {len(rows) - len(shown)} more", "dim")] if len(shown) < len(rows) else []
         if self._ended is not None:
             footer += f", {self._ended.status.lower()}"

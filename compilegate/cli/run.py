@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,7 +28,7 @@ from compilegate.cli.options import (
     FOLDER,
     Project,
     completing,
-    name_value_pairs,
+    pairs,
     pass_project,
     repeatable,
     together,
@@ -65,50 +65,41 @@ class RunOptions:
     """The options of `run`, `pipeline run` and `pipeline explain`; see their help."""
 
     resume: str | None = None
-    parameters: tuple[str, ...] = ()
-    images: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
     no_cache: bool = False
     cores_per_job: int | None = None
     max_parallel: int | None = None
     output: Path | None = None
     open_page: bool = False
-    functions: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
+    functions: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
+    commands: Mapping[str, str] = field(default_factory=dict)
     until: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
+    data: Mapping[str, str] = field(default_factory=dict)
     shared: tuple[Path, ...] = ()
-
-    @property
-    def parameter_values(self) -> dict[str, str]:
-        return name_value_pairs("--parameter", self.parameters)
 
     def executor(
         self, project: Project, definition: str | None = None, *, explaining: bool = False
     ) -> LocalExecutor:
         """What carries the execution out. Data that stand for places in S3 are put there, unless
         the definition is only explained."""
-        # A key may hold `=`; what stands after the last one is a path here.
-        form, pattern = "s3://BUCKET[/KEY]=WHERE", r"(s3://.*)=(.+)"
-        data = name_value_pairs("--data", self.data, form, pattern)
         if not explaining:
-            _put_data(data, project)
-        given = name_value_pairs("--function", self.functions).items()
-        functions = [(arn, parse_handler(file)) for arn, file in given]
-        models = name_value_pairs("--model", self.models).items()
+            _put_data(self.data, project)
+        functions = [(arn, parse_handler(file)) for arn, file in self.functions.items()]
         return LocalExecutor(
             home=project.home,
             images=image_sources(project, self.images),
             functions=FunctionSources(
                 patterns=(*functions, posture_function(project.home, fresh=self.no_cache))
             ),
-            given_models={name: read_model(name, Path(file)) for name, file in models},
-            commands=name_value_pairs("--command", self.commands),
+            given_models={name: read_model(name, Path(file)) for name, file in self.models.items()},
+            commands=self.commands,
             variables=_job_variables(self.variables),
             shared=self.shared,
-            later=[uri for uri, where in data.items() if explaining or where == LATER],
+            later=[uri for uri, where in self.data.items() if explaining or where == LATER],
             definition=definition,
             selection=Selection(until=self.until, skip=self.skip),
             use_cache=not self.no_cache,
@@ -128,10 +119,12 @@ _run_options = together(
     ),
     options.parameters,
     options.images,
-    repeatable(
+    pairs(
         "--env",
         "variables",
         metavar="NAME[=VALUE]",
+        pattern=r"([A-Za-z_][A-Za-z0-9_]*)((?:=.*)?)",
+        form="NAME=VALUE, or NAME alone",
         help="A variable for the environment of every job; without a value, the shell's own.",
     ),
     repeatable(
@@ -163,22 +156,22 @@ _run_options = together(
 """What `run` and `pipeline run` have in common."""
 
 
-_stand_in_options = together(
-    repeatable(
+_substitute_options = together(
+    pairs(
         "--function",
         "functions",
         metavar="PATTERN=FILE",
         help="The file that stands for Lambda functions whose ARN matches PATTERN: FILE.py, whose "
         "handler is lambda_handler, or FILE.py:HANDLER.",
     ),
-    repeatable(
+    pairs(
         "--model",
         "models",
         metavar="NAME=FILE",
         help="The model that Transform steps call NAME and no step makes: FILE is its "
         "description, JSON, as `aws sagemaker describe-model` prints it.",
     ),
-    repeatable(
+    pairs(
         "--command",
         "commands",
         metavar="STEP=COMMAND",
@@ -193,9 +186,10 @@ _stand_in_options = together(
         metavar="STEP",
         help="Leave this step out, and those that read what it gives; not those that only wait.",
     ),
-    repeatable(
+    pairs(
         "--data",
         metavar="s3://BUCKET[/KEY]=WHERE",
+        pattern=r"(s3://.*)=(.+)",  # a key may hold `=`; what stands after the last is a path here
         help="A folder or file of this machine that stands for what lies there, or `later` where "
         "a program puts it there while it runs.",
     ),
@@ -243,7 +237,7 @@ def command(project: Project, workload: str | None, *, arms: str | None, **given
         rescue = "a candidate crashed and no model was registered: the baseline alone"
         click.echo(f"{rescue}, in the next execution" if request.resume else f"{rescue}, now")
         if not request.resume:
-            again = executor.start(declared.name, request.parameter_values)
+            again = executor.start(declared.name, request.parameters)
             result, status = _follow(executor, again, request)
     _end(project, request, result, status)
 
@@ -251,7 +245,7 @@ def command(project: Project, workload: str | None, *, arms: str | None, **given
 @click.command("run")
 @click.argument("definition", metavar="[FILE]", required=False, type=FILE)
 @_run_options
-@_stand_in_options
+@_substitute_options
 @pass_project
 def run_definition_command(project: Project, definition: Path | None, **given: Any) -> None:
     """Execute a definition from elsewhere on this machine, unchanged.
@@ -276,7 +270,7 @@ def run_definition_command(project: Project, definition: Path | None, **given: A
 @click.argument("definition", metavar="FILE", type=FILE)
 @options.parameters
 @options.images
-@_stand_in_options
+@_substitute_options
 @pass_project
 def explain_command(project: Project, definition: Path, **given: Any) -> None:
     """Say what each step of a definition would do here, and start nothing.
@@ -286,7 +280,7 @@ def explain_command(project: Project, definition: Path, **given: Any) -> None:
     """
     request = RunOptions(**given)
     executor = request.executor(project, _read_definition(definition), explaining=True)
-    explanation = executor.explain(_pipeline_name(definition), request.parameter_values)
+    explanation = executor.explain(_pipeline_name(definition), request.parameters)
     click.echo("\n".join(explanation_lines(explanation)))
     if not explanation.runs:
         raise SystemExit(exit_codes.REFUSED)
@@ -321,7 +315,7 @@ def _begin(
     the one that `--resume` names, or the newest unfinished one of the pipeline `name`."""
     if definition is not None:
         executor = request.executor(project, definition)
-        reference = executor.start(name, request.parameter_values)
+        reference = executor.start(name, request.parameters)
         record_provenance(executor.read(reference).folder)
         return executor, reference
     if request.until or request.skip or request.data:
@@ -338,7 +332,7 @@ def _begin(
             "run it without --resume"
         )
     executor = request.executor(project)
-    return executor, executor.resume(execution, request.parameter_values)
+    return executor, executor.resume(execution, request.parameters)
 
 
 def _follow(
@@ -374,17 +368,14 @@ def _end(project: Project, request: RunOptions, result: ExecutionResult, status:
     raise SystemExit(status)
 
 
-def _job_variables(given: tuple[str, ...]) -> dict[str, str]:
+def _job_variables(given: Mapping[str, str]) -> dict[str, str]:
     """The variables by name; one without a value has the shell's."""
-    variables: dict[str, str] = {}
-    form, pattern = "NAME=VALUE, or NAME alone", r"([A-Za-z_][A-Za-z0-9_]*)((?:=.*)?)"
-    for name, value in name_value_pairs("--env", given, form, pattern).items():
+    for name, value in given.items():
         if not value and name not in os.environ:
             raise click.UsageError(
                 f"--env {name} has no value in this shell; give one with --env {name}=VALUE"
             )
-        variables[name] = value[1:] if value else os.environ[name]
-    return variables
+    return {name: value[1:] if value else os.environ[name] for name, value in given.items()}
 
 
 def _put_data(data: Mapping[str, str], project: Project) -> None:

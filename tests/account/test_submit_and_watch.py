@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from compilegate.account.executions import SageMakerExecutor
-from compilegate.account.object_store import TELL_SECONDS, UploadProgress
+from compilegate.account.object_store import ANNOUNCE_SECONDS, UploadProgress
 from compilegate.account.session import open_session
 from compilegate.cli.progress import ProgressLines
 from compilegate.execution.events import Event, StillRunning
@@ -304,7 +304,7 @@ def submitted(deployed: Deployed, project: Path) -> str:
 
 @pytest.mark.parametrize(
     ("seconds", "lines"),
-    [(TELL_SECONDS / 4, ["train.csv: 40% written", "train.csv: 80% written"]), (0.0, [])],
+    [(ANNOUNCE_SECONDS / 4, ["train.csv: 40% written", "train.csv: 80% written"]), (0.0, [])],
 )
 def test_a_long_upload_says_now_and_then_how_far_it_is(seconds: float, lines: list[str]) -> None:
     printed: list[str] = []

@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 
 from compilegate.access.layout import verdicts_prefix
-from compilegate.account.deployed import read_outputs
 from compilegate.account.executions import (
     SageMakerExecutor,
     execution_parameters,
@@ -29,10 +28,10 @@ from compilegate.account.plan.jobs import jobs_given
 from compilegate.account.plan.quotas import ask_quotas, most_at_once
 from compilegate.account.registry import WAITING
 from compilegate.account.roles import approved_by_people
-from compilegate.account.session import AwsSession, open_session
+from compilegate.account.session import AwsSession, open_session, read_outputs
 from compilegate.cli import options
 from compilegate.cli.definitions import image_bases, refuse_infeasible
-from compilegate.cli.options import Project, name_value_pairs, one_of, pass_project
+from compilegate.cli.options import Project, one_of, pass_project
 from compilegate.cli.places import Account, open_account
 from compilegate.cli.printing import RefusalError, announce
 from compilegate.cli.progress import progress_shown
@@ -66,7 +65,7 @@ def poll_seconds(usually: float = POLL_SECONDS) -> float:
 )
 @pass_project
 def submit_command(
-    project: Project, workload: str, *, wait: bool, parameters: tuple[str, ...], token: str | None
+    project: Project, workload: str, *, wait: bool, parameters: dict[str, str], token: str | None
 ) -> None:
     """Start an execution of a deployed workload on SageMaker.
 
@@ -81,19 +80,21 @@ def submit_command(
     exit status is that of a local run. Ctrl-C stops the watching, not the execution.
     """
     declared, path = project.load(workload)
-    given = name_value_pairs("--parameter", parameters)
-    if INSTANCE_TYPE in given:
+    if INSTANCE_TYPE in parameters:
         bases = image_bases(project)
-        refuse_infeasible(declared, path, bases, instance_type=given[INSTANCE_TYPE])
+        refuse_infeasible(declared, path, bases, instance_type=parameters[INSTANCE_TYPE])
     if token is not None and not token.strip():
         # A CI variable may be missing: every run would then find the first one's execution.
         raise click.UsageError("--token is empty; give a text that differs for each run")
-    if not given.get(DATA, "s3://").startswith("s3://"):
-        raise click.UsageError(f"--parameter {DATA} is {given[DATA]!r}, expected s3://BUCKET/KEY")
+    if not parameters.get(DATA, "s3://").startswith("s3://"):
+        found = repr(parameters[DATA])
+        raise click.UsageError(f"--parameter {DATA} is {found}, expected s3://BUCKET/KEY")
     if wait:
         project.home.mkdir(parents=True, exist_ok=True)  # before anything starts
     account = open_account(project)
-    pipeline, added, at_once = _prepared(account, declared, path, given, repeats=token is not None)
+    pipeline, added, at_once = _prepared(
+        account, declared, path, parameters, repeats=token is not None
+    )
     executor = SageMakerExecutor(
         session=account.session,
         home=project.home,
@@ -101,7 +102,7 @@ def submit_command(
         at_once=at_once,
         poll_seconds=poll_seconds(),
     )
-    arn = executor.start(pipeline, {**given, **added})
+    arn = executor.start(pipeline, {**parameters, **added})
     if wait:
         record_provenance(executor.read(arn).folder)
         raise SystemExit(_watch(executor, arn))

@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 
 from compilegate.access import Arns
-from compilegate.account.deployed import StackOutputs, read_outputs
 from compilegate.account.errors import AwsError, NotDeployedError
 from compilegate.account.executions import read_pipeline
 from compilegate.account.images import unbuilt_images
@@ -20,9 +19,10 @@ from compilegate.account.plan.budget import BudgetError
 from compilegate.account.plan.jobs import jobs_given
 from compilegate.account.plan.planning import Plan, make_plan, target_deployment, target_sources
 from compilegate.account.plan.quotas import QuotaAnswer, QuotaError, check_quotas, read_quotas
+from compilegate.account.session import StackOutputs, read_outputs
 from compilegate.cli import options
 from compilegate.cli.definitions import compiled, image_bases, project_images, refuse_infeasible
-from compilegate.cli.options import Project, name_value_pairs, one_of, pass_project
+from compilegate.cli.options import Project, one_of, pass_project
 from compilegate.cli.places import Account, open_account
 from compilegate.cli.printing import aligned, announce
 from compilegate.datasets import raw_data
@@ -68,7 +68,7 @@ def command(
     *,
     form: str,
     only_quotas: bool,
-    parameters: tuple[str, ...],
+    parameters: dict[str, str],
 ) -> None:
     """Show what an execution of this checkout would cost and need, before anything starts.
 
@@ -87,10 +87,9 @@ def command(
     if workload is None:
         _print_deployed_quotas(project, account)
         return
-    given = name_value_pairs("--parameter", parameters)
     declared, path = project.load(workload)
     bases, region = image_bases(project), account.session.region
-    instance_type = given.get(INSTANCE_TYPE)
+    instance_type = parameters.get(INSTANCE_TYPE)
     refuse_infeasible(declared, path, bases, region=region, instance_type=instance_type)
     announce(f"looking up where {declared.name} is deployed")
     deployment, sources = _target(account, declared, path, project)
@@ -101,7 +100,7 @@ def command(
         account.names.pipeline(declared.name),
         definition,
         declared,
-        given=given,
+        given=parameters,
         settings=account.names.settings,
         unbuilt=_unbuilt(account, declared, deployment),
         now=datetime.now(UTC),

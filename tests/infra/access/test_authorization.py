@@ -10,8 +10,8 @@ import boto3
 import pytest
 
 from compilegate.access import Arns
-from compilegate.account.bootstrap import LARGEST_MANAGED_POLICY, policies
 from compilegate.account.settings.declaration import Source, Storage
+from compilegate.infra.bootstrap import LARGEST_MANAGED_POLICY, policies
 from tests.infra.access.authorization import faults
 from tests.infra.access.engine import OF_RESOURCES, names_of
 from tests.infra.assembly import ACCOUNT, Assembly

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.account.bootstrap import execution_role, policies
+from compilegate.infra.bootstrap import execution_role, policies
 from tests.infra.access.engine import (
     ARNS_HERE,
     Question,
