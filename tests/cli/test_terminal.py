@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.terminal.screen import COMMAND, PROJECT, on_terminal
+from tests.cli.screen import on_terminal
+from tests.command import compilegate
 from tests.local.conftest import Workbench
 
 pytestmark = pytest.mark.slow
@@ -129,14 +130,7 @@ def test_ctrl_c_leaves_the_whole_command_that_goes_on(bench: Workbench) -> None:
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command without a terminal."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )
+    return compilegate(*arguments, cwd=folder)
 
 
 def test_a_log_gets_a_line_for_each_start_and_end_and_no_control_sequence(

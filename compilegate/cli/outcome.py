@@ -15,8 +15,8 @@ from pathlib import Path
 
 import click
 
-from compilegate.cli.terminal.errors import show_error, writing
-from compilegate.cli.terminal.origin import read_origin
+from compilegate.cli.printing import show_error, writing
+from compilegate.cli.provenance import read_provenance
 from compilegate.execution import exit_codes
 from compilegate.execution.executor import Executor
 from compilegate.execution.result import ExecutionResult, StepResult, exit_status_of
@@ -57,10 +57,7 @@ def show_outcome(
     resume: str | None = None,
     open_page: bool = False,
 ) -> int:
-    """Print the execution's result; returns the exit status.
-
-    `resume` is the command that continues it, where there is one.
-    """
+    """Print the execution's result; returns the exit status. `resume` continues it."""
     status, problems = exit_status_of(result, executor.when_stopped(result))
     if status not in {exit_codes.STEP_FAILED, exit_codes.INTERRUPTED}:
         resume = None  # it has ended for good
@@ -132,19 +129,22 @@ def complete_page(result: ExecutionResult, models: Sequence[str] = ()) -> bool:
     The gate's own job knows none of these. Returns whether there was a verdict to draw: a
     definition from elsewhere may write another kind, whose page is left as it is.
     """
-    if (judged := _judged(result.folder)) is None:
+    folder, verdict = result.folder, _verdict(result.folder)
+    if verdict is None:
         return False
-    known = replace(_about(result), models=tuple(models))
-    write_text(result.folder / REPORT_FILE, render_html(*judged, known))
-    write_text(result.folder / REPORT_MARKDOWN_FILE, render_markdown(*judged, known))
+    try:
+        observations = Observations.from_json((folder / OBSERVATIONS_FILE).read_bytes())
+    except (OSError, ObservationsError):
+        return False
+    about = replace(_about(result), models=tuple(models))
+    write_text(folder / REPORT_FILE, render_html(verdict, observations, about))
+    write_text(folder / REPORT_MARKDOWN_FILE, render_markdown(verdict, observations, about))
     return True
 
 
 def write_page(result: ExecutionResult, resume: str | None) -> None:
-    """Write the report of an execution without a verdict, or with one that has no report.
-
-    `resume` is the command that continues it, where it can be continued.
-    """
+    """Write the report of an execution without a verdict, or with one that has no report. `resume`
+    continues it."""
     facts = ExecutionFacts(
         pipeline=result.pipeline_name,
         status=result.status,
@@ -167,34 +167,27 @@ def copy_reports(result: ExecutionResult, output: Path) -> None:
         repros = result.folder / REPROS_FOLDER
         if repros.is_dir():
             shutil.copytree(repros, output / REPROS_FOLDER, dirs_exist_ok=True)
-        try:
-            verdict = Verdict.from_json((result.folder / VERDICT_FILE).read_bytes())
-        except (OSError, VerdictError):
-            return  # it failed before the gate, or a definition from elsewhere has its own kind
-        write_text(output / JUNIT_FILE, render_junit(verdict))
+        if (verdict := _verdict(result.folder)) is not None:
+            write_text(output / JUNIT_FILE, render_junit(verdict))
 
 
-def _judged(folder: Path) -> tuple[Verdict, Observations] | None:
-    """What the gate wrote; None where it is of another kind, or not there."""
+def _verdict(folder: Path) -> Verdict | None:
+    """What the gate wrote; None before that, or where another gate wrote its own kind."""
     try:
-        verdict = Verdict.from_json((folder / VERDICT_FILE).read_bytes())
-        return verdict, Observations.from_json((folder / OBSERVATIONS_FILE).read_bytes())
-    except (OSError, VerdictError, ObservationsError):
+        return Verdict.from_json((folder / VERDICT_FILE).read_bytes())
+    except (OSError, VerdictError):
         return None
 
 
 def _about(result: ExecutionResult) -> About:
-    """What an execution's result and its origin say of it."""
-    origin = read_origin(result.folder)
+    """What is known of an execution."""
     data = result.parameters.get(DATA)
     return About(
         execution_id=result.execution_id,
         started=result.started,
         seconds=None if result.ended is None else result.ended - result.started,
         data=None if data is None else _with_local_paths(str(data), result),
-        commit=origin.commit,
-        changed=origin.changed,
-        command=origin.command,
+        **read_provenance(result.folder),
     )
 
 

@@ -1,12 +1,12 @@
-"""A project's names, images and roles from its settings alone: AWS is not asked.
+"""A workload's roles; and a project's account by its settings alone, without a call of AWS.
 
-For those who make roles themselves. The statements are those of the CDK app's stacks: code lies in
-the project's own bucket here, and failed starts have no queue.
+Where other tools than the CDK deploy, code lies in the project's own bucket, and failed starts have
+no queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from compilegate.access.jobs import (
     training_statements,
 )
 from compilegate.access.layout import CODE_PREFIX
-from compilegate.access.policy import Role, trust_of
+from compilegate.access.policy import Role, Statement, trust_of
 from compilegate.account.registry import WAITING
 from compilegate.account.settings import Names, SettingsError, read_settings
 from compilegate.account.settings.declaration import Account, KeyArn, Region
@@ -35,21 +35,13 @@ from compilegate.pipelines.requests.images import GATE
 from compilegate.workload import AWS_IMAGE, Workload
 from compilegate.workload.parameters import APPROVAL
 
-DESCRIPTIONS = {
-    "training": "Training jobs of",
-    "processing": "Prepare, gather and gate jobs of",
-    "pipeline": "Start jobs and register models of",
-    "schedule": "Start on schedule the pipeline of",
-}
-"""What the roles are for, by kind; the workload's name follows."""
-
 
 class RoleLimitError(CompilegateError):
     """A role is over a limit of IAM; one sentence for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedPlace:
+class OfflineAccount:
     """An account and a region in which other tools make what the names say."""
 
     names: Names
@@ -110,7 +102,7 @@ class NamedPlace:
         )
 
 
-class _Given(BaseModel):
+class _Options(BaseModel):
     model_config = ConfigDict(strict=True)
 
     account: Account
@@ -118,10 +110,10 @@ class _Given(BaseModel):
     key: KeyArn
 
 
-def given_place(
+def offline_account(
     settings: Path, *, account: str | None, region: str | None, key: str | None
-) -> NamedPlace:
-    """The place that options and settings name together, where an option comes first.
+) -> OfflineAccount:
+    """The account that options and settings name together, where an option comes first.
 
     Raises SettingsError, with one sentence for each that neither names or that cannot be one.
     """
@@ -134,65 +126,94 @@ def given_place(
     given = checked(
         f"--account, --region and --key, or account, region and storage.key_arn in {settings}",
         {name: value for name, value in options.items() if value is not None},
-        _Given,
+        _Options,
         SettingsError,
     )
-    return NamedPlace(
+    return OfflineAccount(
         names=Names(declared), account=given.account, region=given.region, key_arn=given.key
     )
 
 
-def named_roles(place: NamedPlace, workload: Workload, folders: Collection[str]) -> dict[str, Role]:
+def job_statements(
+    workload: Workload,
+    place: Place,
+    names: Names,
+    folders: Collection[str],
+    *,
+    role_arn: Callable[[str], str],
+    deliveries: Sequence[str] = (),
+    posture_function: str | None = None,
+) -> Iterator[tuple[str, str, list[Statement]]]:
+    """The kind, description and statements of the roles of training, of processing and of the
+    pipeline. `folders` are the project's image folders; `role_arn` has the ARN of an earlier kind.
+
+    Raises UnknownImageError if AWS has no image in the region that an arm or the model needs.
+    """
+    arns, name = place.arns, workload.name
+
+    def pulled(own: Iterable[str], of_aws: Iterable[EcrRepository] = ()) -> list[str]:
+        ours = [arns.repository(names.repository(folder)) for folder in own]
+        return [*ours, *repository_arns(arns, of_aws)]
+
+    trained_in = pulled(arm_folders(workload, folders), aws_repositories([workload], arns.region))
+    served_in = pulled(serving_folders(workload), serving_repositories(workload, arns.region))
+    training = replace(place, repository_arns=trained_in)
+    yield "training", f"Training jobs of {name}", training_statements(training)
+    processing = replace(place, repository_arns=pulled(processing_folders(workload, folders)))
+    yield (
+        "processing",
+        f"Prepare, gather and gate jobs of {name}",
+        processing_statements(processing, deliveries=deliveries),
+    )
+    statements = pipeline_statements(
+        replace(place, repository_arns=[*trained_in, *served_in]),
+        group=names.model_package_group(workload),
+        training_role_arn=role_arn("training"),
+        processing_role_arn=role_arn("processing"),
+        posture_function=posture_function,
+        approved_by_people=approved_by_people(workload),
+    )
+    yield "pipeline", f"The pipeline of {name}: start jobs, register models", statements
+
+
+def offline_roles(
+    account: OfflineAccount, workload: Workload, folders: Collection[str]
+) -> dict[str, Role]:
     """By kind: training, processing, pipeline, and schedule where the workload has one.
 
     `folders` are the project's image folders. Raises RoleLimitError.
     """
-    name, arns, names = workload.name, place.arns, place.names
-
-    def pulled(own: Collection[str], of_aws: Iterable[EcrRepository] = ()) -> list[str]:
-        ours = [arns.repository(names.repository(folder)) for folder in own]
-        return [*ours, *repository_arns(arns, of_aws)]
-
-    trained_in = pulled(arm_folders(workload, folders), aws_repositories([workload], place.region))
-    served_in = pulled(serving_folders(workload), serving_repositories(workload, place.region))
-    jobs = Place(
+    name, arns, names = workload.name, account.arns, account.names
+    bucket = arns.bucket(account.bucket)
+    place = Place(
         workload=name,
         arns=arns,
-        bucket_arn=arns.bucket(place.bucket),
-        assets_arn=arns.bucket(place.bucket),
+        bucket_arn=bucket,
+        assets_arn=bucket,
         code_prefix=CODE_PREFIX,
-        key_arn=place.key_arn,
-        repository_arns=trained_in,
+        key_arn=account.key_arn,
         in_vpc=names.settings.network.in_vpc,
     )
-    processing = replace(jobs, repository_arns=pulled(processing_folders(workload, folders)))
-    statements = {
-        "training": training_statements(jobs),
-        "processing": processing_statements(processing, deliveries=[]),
-        "pipeline": pipeline_statements(
-            replace(jobs, repository_arns=[*trained_in, *served_in]),
-            group=names.model_package_group(workload),
-            training_role_arn=place.role_arn(name, "training"),
-            processing_role_arn=place.role_arn(name, "processing"),
-            approved_by_people=approved_by_people(workload),
-        ),
-    }
-    trust = dict.fromkeys(statements, trust_of("sagemaker", place.account))
+    made = job_statements(
+        workload, place, names, folders, role_arn=lambda kind: account.role_arn(name, kind)
+    )
+    trust = trust_of("sagemaker", account.account)
+    rows = [(*row, trust) for row in made]
     if workload.schedule is not None:
         pipeline = arns.sagemaker(f"pipeline/{names.pipeline(name)}")
         starting = schedule_statements(pipeline_arn=pipeline, dead_letter_arn=None)
         # A group for each workload: each is a configuration of its own.
         group = arns.of_service("scheduler", f"schedule-group/{names.schedule(name)}")
-        statements["schedule"] = starting
-        trust["schedule"] = trust_of("scheduler", place.account, group)
+        trust = trust_of("scheduler", account.account, group)
+        rows.append(("schedule", f"Start the pipeline of {name} on schedule", starting, trust))
     roles = {
         kind: Role(
             name=f"{names.pipeline(name)}-{kind}",
-            description=f"{DESCRIPTIONS[kind]} {name}",
-            trust=trust[kind],
-            statements=may,
+            description=description,
+            trust=trusted,
+            statements=statements,
         )
-        for kind, may in statements.items()
+        for kind, description, statements, trusted in rows
     }
     if faults := [fault for role in roles.values() for fault in role.faults]:
         raise RoleLimitError(*faults)

@@ -9,7 +9,6 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,8 +17,8 @@ from pathlib import Path
 
 import pyte
 
-PROJECT = Path(__file__).parents[3]
-COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
+from tests.command import COMMAND, PROJECT
+
 PATIENCE_SECONDS = 300.0
 
 
