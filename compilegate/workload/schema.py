@@ -28,9 +28,13 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 
 def workload_schema() -> dict[str, Any]:
     """The schema of `workloads/NAME.toml`."""
-    made = WorkloadFile.model_json_schema(schema_generator=_WithDescriptions)
-    kept = _without_null(made)
-    return {"$schema": DIALECT, **kept, "title": "Compilegate workload", "$defs": kept["$defs"]}
+    return {**schema_of(WorkloadFile), "title": "Compilegate workload"}
+
+
+def schema_of(file: type[BaseModel]) -> dict[str, Any]:
+    """The schema of a file, from the type that reads it, with the sentences below its fields."""
+    kept = _without_null(file.model_json_schema(schema_generator=_WithDescriptions))
+    return {"$schema": DIALECT, **kept, "$defs": kept["$defs"]}
 
 
 def schema_text() -> str:
