@@ -1,7 +1,7 @@
 """The compile cache: retraining runs the same graph again, so compile it once.
 
 A job leaves what its compiler made as one archive in a folder that outlives the job; the next job
-with the same key starts from it. docs/compile-cache.md says where the folder comes from and who may
+with the same key starts from it. docs/compilers.md says where the folder comes from and who may
 write to it::
 
     cache = CompileCache(archives, most_bytes, key_here(...), compiler.cache_folder())
