@@ -16,8 +16,9 @@ from compilegate.cli import main
 from tools.rooms import commands, options
 
 PROJECT = Path(__file__).parents[2]
-GUIDES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md"]
-PAGES = [*GUIDES, *sorted((PROJECT / "docs").glob("*.md"))]
+GUIDES = [PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+DOCS = PROJECT / "docs"
+PAGES = [*GUIDES, *sorted(DOCS.glob("*.md")), *sorted((DOCS / "decisions").glob("*.md"))]
 TOP = "compilegate|pipelines|training|infra|containers|tests|workloads|benchmarks|docs|tools"
 PATH = re.compile(rf"(?<![\w./-])((?:{TOP}|\.github)/[\w./-]*[\w/])(?![\w*{{])")
 MODULE = re.compile(r"(?<![\w./-])((?:compilegate|training)(?:\.[A-Za-z_]\w*)+)")
