@@ -126,7 +126,7 @@ make zoo                # takes hours on one core, and resumes where it was stop
 A hundred architectures that nobody here designed, in small: from torchvision, timm, transformers,
 diffusers, torch_geometric, DeepCTR, stable-baselines3 and PyTorch's examples. Each is
 trained for ten steps by an ordinary loop with the five lines of
-[your own training script](own-programs.md), compiled by Inductor, on a processor.
+[your own training script](own-script.md), compiled by Inductor, on a processor.
 
 **What is true** is found without Compilegate's code (`benchmarks/zoo/truth.py`). Eager, compiled
 and float64 compute the same four batches from the same weights, and NumPy compares loss, outputs,

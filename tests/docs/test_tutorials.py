@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -15,16 +16,19 @@ from tests.shipped.pages import follow
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(2700)]
 
 TUTORIALS = [
-    ("own-programs", "registered-model"),  # the second goes on where the first ends
-    ("port-a-script",),
+    ("own-script", "registered-model"),  # the second goes on where the first ends
+    ("callbacks",),
+    ("check",),
     ("inconclusive",),
     ("miscompilations",),
+    ("upgrade",),
 ]
 
 
 @pytest.mark.parametrize("pages", TUTORIALS, ids=lambda pages: pages[-1])
 def test_a_tutorial_holds_line_by_line(pages: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "docs").symlink_to(ROOT / "docs")
+    shutil.copytree(ROOT / "containers", tmp_path / "containers")
     programs = str(Path(sys.executable).parent)
     environment = {
         **os.environ,

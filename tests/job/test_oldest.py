@@ -1,4 +1,4 @@
-"""The oldest releases that docs/programs.md promises: Python 3.8, which most of Training Compiler's
+"""The oldest releases that docs/own-script.md promises: Python 3.8, which most of Training Compiler's
 images have, with NumPy alone and with torch 1.10; and torch 2.4 where it compiles."""
 
 from __future__ import annotations
