@@ -1,4 +1,4 @@
-"""How a training ended: the table of the code and of docs/own-script.md, and one line of an error."""
+"""How a training ended: the table of the code and of the page, and one line of an error."""
 
 from __future__ import annotations
 
