@@ -25,7 +25,8 @@ MODULE = re.compile(r"(?<![\w./-])((?:compilegate|training)(?:\.[A-Za-z_]\w*)+)"
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 CODE = re.compile(r"```.*?```|`[^`]+`", re.DOTALL)
 MADE = {
-    *("infra/images.lock.toml", "containers/mine", "compilegate/workloads"),
+    *("infra/images.lock.toml", "containers/mine", "containers/next", "compilegate/workloads"),
+    "workloads/upgrade.toml",
     *("workloads/reviews.toml", "workloads/marks", "workloads/marks.toml", "workloads/marks-data"),
     *("workloads/NAME.toml", "workloads/NAME", "workloads/WORKLOAD"),
     "workloads/workload.schema.json",
@@ -119,7 +120,7 @@ def test_every_command_and_option_exists(page: Path) -> None:
 
 
 def test_the_catalogs_files_are_named_and_the_pages_name_enough_to_mean_something() -> None:
-    page = (PROJECT / "docs/catalog.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs/workload.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_]+\.(?:csv|json|toml))`", page))
     assert named == {path.name for path in (PROJECT / "compilegate/catalog/facts").iterdir()}
     code = [code for page in PAGES for code in code_of(page)]
