@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from compilegate.advice.rules import PARTS, Part, Range, rules
 from compilegate.catalog import ArmSettings, Price, price_of
-from compilegate.catalog.compilers import modules_without_a_graph
+from compilegate.catalog.compilers import graphless
 from compilegate.catalog.instances import accelerator_of
 from compilegate.job.names import BASELINE_ARM
 from compilegate.workload import OwnProgram, TextClassification, Workload
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-WITHOUT_A_GRAPH = modules_without_a_graph()
+WITHOUT_A_GRAPH = {name: each.module for name, each in graphless().items()}
 """The modules of those that have none, by framework."""
 BESIDE_OTHERS = "scikit-learn"
 """Many a program of another framework takes its metrics and splits."""
