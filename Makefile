@@ -141,7 +141,7 @@ test-quick: $(DEVELOPING) ## Run the tests that start no process, in 90 seconds 
 
 # 1.5 GB, so that no other target makes it. Needs gcc and binutils.
 xla-env: $(DEVELOPING) ## Make the environment in which the tests train with PyTorch/XLA
-	@$(BIN)/python -m tests.xla_environment
+	@$(BIN)/python -m tests.environments.xla
 
 # The CDK CLI and the policy engine for the tests, exactly as locked.
 $(NODE_TOOLS): package.json package-lock.json | $(BIN)/python
@@ -212,8 +212,8 @@ destroy: $(DEPLOYING) $(NODE_TOOLS) ## Remove the stacks (FLAGS=--force asks not
 	@$(BIN)/python -m compilegate.infra.leftovers
 
 pictures: $(DEVELOPING) $(CHROMIUM) ## Run a workload, and take README's pictures of it
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/record_terminal.py docs/run.svg compilegate run digits-cnn
-	@$(BIN)/python tools/picture_page.py docs/report.png
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/pictures.py terminal docs/run.svg compilegate run digits-cnn
+	@$(BIN)/python tools/pictures.py page docs/report.png
 
 docs: $(DEVELOPING) ## Make the documents' site (in .cache/site)
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going \

@@ -1,4 +1,5 @@
-"""Write the references of a workload's file and of the settings, from the types that read them.
+"""Write the generated docs: the references of a workload's file and of the settings, the schema,
+the tables of results.
 
 .venv/bin/python tools/write_reference.py
 """
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.results import pages as pages_with_results
 from compilegate.account.settings import Settings
 from compilegate.declaration_errors import IN_WORDS
 from compilegate.workload.schema import schema_of, schema_text, workload_schema
@@ -56,8 +58,8 @@ class _Page:
         ]
         yield f"## {heading}"
         yield ""
-        if path and (said := table.get("description", "")):
-            yield _words(said)
+        if path and (description := table.get("description", "")):
+            yield _words(description)
             yield ""
         if rows:
             yield from ("| key | allowed | default | |", "|---|---|---|---|", *rows, "")
@@ -161,6 +163,7 @@ def pages() -> dict[Path, str]:
         DOCS / "workload.schema.json": schema_text(),
         DOCS / "workload-reference.md": reference_page(WORKLOAD_HEAD, workload_schema()),
         DOCS / "settings-reference.md": reference_page(SETTINGS_HEAD, schema_of(Settings)),
+        **pages_with_results(),
     }
 
 
