@@ -623,8 +623,8 @@ class Program(Table):
     """A script that makes the training data from the raw data, once for all jobs. Without one the
     raw data is the training data."""
     image: ImageFolder = "training"
-    """Folder in `containers/` whose image `prepare` runs in. A training job runs in its arm's image,
-    by default that of the arm's compiler."""
+    """Folder in `containers/` whose image `prepare` runs in. A training job runs in the image of
+    its arm, by default that of the arm's compiler."""
     requirements_in_image: bool = False
     """Whether the images of the workload hold what the folder's `requirements.txt` asks for, so
     that it stays out of the jobs."""
