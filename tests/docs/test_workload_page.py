@@ -1,4 +1,5 @@
-"""docs/workload.md begins with fifteen lines that run as they stand."""
+"""Workloads that pages show: the first lines of docs/workload.md run as they stand, and
+docs/upgrade.md has the arms of its example."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,19 @@ def test_the_first_lines_are_fifteen_and_valid(folder: Path) -> None:
     assert path == "workloads/first.toml"
     assert len(text.splitlines()) <= 15
     assert "valid: 2 arms, " in compilegate(folder, "validate", "first")
+
+
+def test_the_arms_of_an_upgrade_differ_in_the_image_alone() -> None:
+    """`tests/docs/test_tutorials.py` validates, compiles and judges the example."""
+    docs = PROJECT / "docs"
+    example = tomllib.loads((docs / "examples" / "upgrade.toml").read_text(encoding="utf-8"))
+    page = (docs / "upgrade.md").read_text(encoding="utf-8")
+    shown = re.search(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert shown is not None
+    assert tomllib.loads(shown[1])["arms"] == example["arms"]
+    today, later = (dict(arm) for arm in example["arms"].values())
+    assert today.pop("image") != later.pop("image")
+    assert today == later
 
 
 @pytest.mark.long
