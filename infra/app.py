@@ -23,7 +23,7 @@ from compilegate.infra.workload import WorkloadStack
 from compilegate.pipelines.requests.regions import lacking_images
 
 BOOTSTRAP = "@aws-cdk/core:bootstrapQualifier"
-"""Where the CDK looks for the bootstrap whose roles and bucket it uses."""
+"""Qualifier of the bootstrap whose roles and bucket the CDK uses."""
 BAD_INPUT = 2
 """The exit code that the command line uses for it, too."""
 
@@ -41,8 +41,7 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
     bases = {name: image.base for name, image in project.images.items()}
     workloads = [declared.workload for declared in project.workloads]
     if region is not None and (lacking := lacking_images(workloads, bases, region)):
-        told = "which images each region has: compilegate aws images --regions"
-        raise NoImageInRegionError(*lacking, told)
+        raise NoImageInRegionError(*lacking)
     foundation = FoundationStack(app, names.foundation_stack, project=project, env=environment)
     shared: dict[str, Any] = {"project": project, "foundation": foundation, "env": environment}
     images = ImagesStack(app, names.images_stack, **shared)

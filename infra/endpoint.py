@@ -39,7 +39,7 @@ VARIANT = "AllTraffic"
 VERSION = "Version"
 """The stack's parameter; 0 while no model is approved."""
 SEPARATOR = "--"
-"""No workload's name has two hyphens, so that none of `news` reads like one of `news-topics`."""
+"""Separator in names. No workload's name has two hyphens, so `news` and `news-topics` differ."""
 BAD_MINUTES = 2
 """How long an endpoint is bad before its alarm goes off."""
 
@@ -96,8 +96,8 @@ class EndpointStack(cdk.Stack):
                 "maxConcurrency": serving.max_concurrency,
             }
         # Nothing of a model or a configuration can be changed: with other settings it is another.
-        said = json.dumps(self.resolve([placed, variant, key, role_arn]), sort_keys=True)
-        digest = hashlib.sha256(said.encode()).hexdigest()[:8]
+        text = json.dumps(self.resolve([placed, variant, key, role_arn]), sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         name = f"{endpoint}{SEPARATOR}{version}-{digest}"
         made = sagemaker.CfnModel(
             self,
@@ -127,7 +127,7 @@ class EndpointStack(cdk.Stack):
 
 
 def _guarded(endpoint: str, machines: int) -> dict[str, Any]:
-    """One new machine answers first, where there are several; an alarm takes the new ones back."""
+    """Deployment with one new machine first; an alarm rolls it back."""
     routing: dict[str, Any] = {"type": "ALL_AT_ONCE", "waitIntervalInSeconds": 300}
     if machines > 1:
         routing["type"] = "CANARY"

@@ -26,7 +26,7 @@ from compilegate.errors import CompilegateError
 from compilegate.infra.project import Project, endpoint_of, read_project
 
 ASSEMBLY, FILES = Path("cdk.out"), Path(".cache", "kept")
-"""Where the templates are, and where a file `STACK.json` is for each group to import."""
+"""Folder of the templates, and of a file `STACK.json` for each group to import."""
 GROUP = "AWS::SageMaker::ModelPackageGroup"
 GONE = ("DELETE_COMPLETE", "DELETE_IN_PROGRESS")
 

@@ -18,7 +18,7 @@ from constructs import Construct
 from compilegate.access import Arns
 from compilegate.access.endpoints import GATEWAYS, Reached, endpoint_statements, reached_services
 from compilegate.access.jobs import ANY, NO_RESOURCE
-from compilegate.account.named import aws_repositories, repository_arns
+from compilegate.account.roles import aws_repositories, repository_arns
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.parts import may, outputs, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project
@@ -99,7 +99,8 @@ class NetworkStack(cdk.Stack):
 
     @property
     def availability_zones(self) -> list[str]:
-        """Those of the settings, or the account's first ones: the CDK would look them up."""
+        """Availability zones of the settings, or the account's first ones: the CDK would look
+        them up."""
         declared = self._project.settings.network
         return declared.zones or [
             cdk.Fn.select(number, cdk.Fn.get_azs()) for number in range(declared.zone_count)

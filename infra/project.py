@@ -51,7 +51,7 @@ class Project:
     folder: Path
     """The folder that holds `workloads/` and `containers/`."""
     definitions: Path = field(default_factory=lambda: cache_folder() / "definitions")
-    """Where compiled definitions are kept, for synths and for the command line."""
+    """Folder of compiled definitions."""
 
     @cached_property
     def names(self) -> Names:

@@ -21,6 +21,8 @@ from compilegate.access.layout import (
 )
 from compilegate.access.policy import Arns, Statement
 
+PROJECT_TAG = "compilegate:project"
+"""On every resource of a project."""
 WORKLOAD_TAG = "compilegate:workload"
 """The tag of every job, stack and resource that belongs to one workload."""
 
@@ -52,9 +54,9 @@ class Place:
     code_prefix: str
     """What the keys of the workload's code begin with there."""
     key_arn: str
-    repository_arns: Sequence[str]
-    """The repositories of the images that the role's jobs run in."""
     in_vpc: bool
+    repository_arns: Sequence[str] = ()
+    """The repositories of the images that the role's jobs run in."""
 
 
 def training_statements(place: Place) -> list[Statement]:
@@ -161,11 +163,11 @@ def pipeline_statements(
 
 def schedule_statements(*, pipeline_arn: str, dead_letter_arn: str | None) -> list[Statement]:
     """The scheduler: start this pipeline, and put failed starts into the queue, if there is one."""
-    starting = ("StartPipeline", "sagemaker:StartPipelineExecution", pipeline_arn)
-    keeping = ("KeepWhatFailed", "sqs:SendMessage", dead_letter_arn)
+    start = ("StartPipeline", "sagemaker:StartPipelineExecution", pipeline_arn)
+    dead_letter = ("KeepWhatFailed", "sqs:SendMessage", dead_letter_arn)
     return [
         Statement(sid, [action], [arn])
-        for sid, action, arn in (starting, keeping)
+        for sid, action, arn in (start, dead_letter)
         if arn is not None
     ]
 
@@ -176,9 +178,9 @@ def _run_jobs(place: Place) -> list[Statement]:
     All pipelines' jobs are called `pipelines-EXECUTION-STEP`, so that names cannot tell whose they
     are. Tags can: a job is only made with its workload's, and gets no other later.
     """
-    asked = {f"aws:RequestTag/{WORKLOAD_TAG}": place.workload}
-    had = {f"aws:ResourceTag/{WORKLOAD_TAG}": place.workload}
-    making = ["CreateProcessingJob", "CreateTrainingJob"]
+    request_tag = {f"aws:RequestTag/{WORKLOAD_TAG}": place.workload}
+    resource_tag = {f"aws:ResourceTag/{WORKLOAD_TAG}": place.workload}
+    create_actions = ["CreateProcessingJob", "CreateTrainingJob"]
     jobs = [place.arns.sagemaker(f"{kind}-job/pipelines-*") for kind in ("processing", "training")]
     return [
         Statement(
@@ -189,10 +191,10 @@ def _run_jobs(place: Place) -> list[Statement]:
             because=JOB_NAMES,
         )
         for sid, actions, conditions in (
-            ("StartJobs", making, asked),
-            ("TagNewJobs", ["AddTags"], {**asked, "sagemaker:TaggingAction": making}),
+            ("StartJobs", create_actions, request_tag),
+            ("TagNewJobs", ["AddTags"], {**request_tag, "sagemaker:TaggingAction": create_actions}),
             ("SeeJobs", ["DescribeProcessingJob", "DescribeTrainingJob"], {}),
-            ("StopJobs", ["StopProcessingJob", "StopTrainingJob"], had),
+            ("StopJobs", ["StopProcessingJob", "StopTrainingJob"], resource_tag),
         )
     ]
 

@@ -1,4 +1,4 @@
-"""Where things lie in the bucket: what roles and lifecycle rules need to know. Pure."""
+"""Keys in the bucket, for roles and lifecycle rules. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def data_prefix(workload: str | None = None) -> str:
 
 
 def requests_prefix(workload: str) -> str:
-    """Where a batch transform finds its requests, unless the workload says otherwise."""
+    """Default prefix of a batch transform's requests."""
     return f"requests/{workload}/"
 
 

@@ -24,7 +24,7 @@ WEEKS_PER_YEAR = 365 / 7
 RECOMPILED = {"static": 1, "few": 4}
 """How many times as long compiling may take by the shapes; 20 where they vary. Guesses."""
 MOST_RUNS = 1_000_000
-"""More than that counts as never."""
+"""Retrainings above this count as never."""
 
 
 class Basis(StrEnum):
@@ -71,13 +71,13 @@ def expected(facts: Facts, option: Option, experiences: Sequence[Experience]) ->
     of_option = [each for each in experiences if each.option == option.name]
     if similar := [each for each in of_option if each.resembles(facts)]:
         return _measured(similar, Basis.SIMILAR, _words_of_others(similar, facts), prior)
-    elsewhere = latest([each for each in of_option if each.workload == facts.workload])
-    if elsewhere is None or prior is None:
+    nearest = latest([each for each in of_option if each.workload == facts.workload])
+    if nearest is None or prior is None:
         return prior
-    there = not elsewhere.machine.is_that_of(facts.instance_type)
-    but = ", ".join(["on another machine"] * there + [*elsewhere.differences(facts)])
-    said = f"{_words(elsewhere)}, but {but}; {prior.sentence}"
-    own = _measured([elsewhere], Basis.ELSEWHERE, said, prior)
+    there = not nearest.machine.is_that_of(facts.instance_type)
+    but = ", ".join(["on another machine"] * there + [*nearest.differences(facts)])
+    sentence = f"{_words(nearest)}, but {but}; {prior.sentence}"
+    own = _measured([nearest], Basis.ELSEWHERE, sentence, prior)
     return replace(
         own,
         speedup=own.speedup.hull(prior.whole_speedup),
@@ -296,7 +296,7 @@ class Outcome:
     first_year_usd: Range | None
     """After the benchmark, people included."""
     benchmark_jobs: int
-    """Beyond the one job of the baseline that would run anyway; 0: it has been made already."""
+    """Jobs of the benchmark beyond the baseline's own; 0 when it has been run already."""
     benchmark_hours: Range | None
     benchmark_usd: Range | None
     engineer_hours: float

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from compilegate.advice.rules import PARTS, Part, Range, rules
-from compilegate.catalog import Asked, Price, price_of
+from compilegate.catalog import ArmSettings, Price, price_of
 from compilegate.catalog.compilers import modules_without_a_graph
 from compilegate.catalog.instances import accelerator_of
 from compilegate.job.names import BASELINE_ARM
@@ -43,7 +43,7 @@ class Fact(Generic[Value]):
 
     value: Value | None
     source: str
-    """Where it comes from, or what is missing; a clause without a full stop."""
+    """Source of the fact, or what is missing; a clause without a full stop."""
     assumed: bool = False
     """Whether nothing better is there: no verdict is confident because of it."""
 
@@ -54,7 +54,7 @@ class Fact(Generic[Value]):
 
 
 Profiled = tuple[str, Mapping[Part, Range]]
-"""Where a profile was taken, in words, and the shares of a step that it found."""
+"""The hardware of a profile, in words, and the shares of a step that it found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a job ran: None for no rented instance, and for no accelerator."""
+    """The machine of a job; None without a rented instance or an accelerator."""
 
     instance_type: str | None
     accelerator: str | None
@@ -124,14 +124,14 @@ class Experience(Measured):
     estimate: float
     confidence: float
     compile_seconds: Range | None
-    """From a warm compile cache to a cold one; None where jobs only printed their speed."""
+    """Compile seconds, warm to cold; None where jobs only printed their speed."""
     same_batch: bool
     sequence_length: int | None
     family: str | None
     shapes: str | None
 
     def differences(self, facts: Facts) -> tuple[str, ...]:
-        """In what its baseline differs from the workload's, each in a clause."""
+        """Differences of its baseline from the workload's, each in a clause."""
         of = {
             "in {}, not {}": (self.precision, facts.precision),
             "at a batch of {}, not {}": (self.batch_size, facts.batch_size),
@@ -235,14 +235,14 @@ def option_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """One workload, as far as it is known."""
+    """What is known of one workload."""
 
     workload: str
     framework: Fact[str]
     family: Fact[str]
-    asked: Asked
+    asked: ArmSettings
     """What the baseline asks for, in the words of the catalog, which says what can run."""
-    needs: tuple[Asked, ...]
+    needs: tuple[ArmSettings, ...]
     """The same of all arms that name no instance of their own."""
     arms: Mapping[str, int]
     """How many candidates of the file are an option, by its name."""
@@ -275,7 +275,7 @@ class Facts:
         return None if price is None else price * self.instances
 
     def obstacles_of(self, compiler: str | None) -> tuple[Obstacle, ...]:
-        """Those in the way of a compiler, by its name in arms."""
+        """Obstacles to a compiler, by its name in arms."""
         name = "torch-compile" if compiler == "inductor" else compiler
         return tuple(each for each in self.obstacles if name in each.compilers)
 
@@ -294,8 +294,8 @@ def facts_of(
     """What is known of a workload. `libraries` are what its own program imports; `bases` what its
     images extend; `now` is when a schedule is read from, which by default is not read; `profiled`,
     `obstacles` and `timings` are what a profile, the check of its script and executions found."""
-    told, arm, kind = workload.advice, workload.arms[BASELINE_ARM], workload.kind
-    framework, model = _framework(workload, libraries), told.model or kind.model_name
+    declared, arm, kind = workload.advice, workload.arms[BASELINE_ARM], workload.kind
+    framework, model = _framework(workload, libraries), declared.model or kind.model_name
     asked = {
         name: replace(
             asked_of(workload, each, bases.get(each.image_folder)), region=region, model=model
@@ -303,7 +303,7 @@ def facts_of(
         for name, each in workload.arms.items()
     }
     own, shapes, method = asked[BASELINE_ARM], kind.document_shapes, None
-    bottleneck, parts = _where_time_goes(told.bottleneck, profiled, own.instance_type)
+    bottleneck, parts = _where_time_goes(declared.bottleneck, profiled, own.instance_type)
     # The newest of the workload as it is declared now, those on its own machine first.
     now_declared = (workload.name, arm.batch_size, arm.precision)
     own_runs = [it for it in timings if (it.workload, it.batch_size, it.precision) == now_declared]
@@ -331,30 +331,30 @@ def facts_of(
         bottleneck=bottleneck,
         parts=parts,
         shapes=_shapes(workload),
-        hours=_hours(told.hours, own, timing),
+        hours=_hours(declared.hours, own, timing),
         precision=arm.precision,
         sequence_length=None if shapes is None else shapes.sequence_length,
         batch_size=arm.batch_size,
         runs_per_week=_runs(workload, now),
         usd_per_hour=price_near(own.instance_type, region, workload.declared_prices),
-        engineer_hours=told.engineer_hours,
+        engineer_hours=declared.engineer_hours,
         obstacles=obstacles,
     )
 
 
 def _framework(workload: Workload, libraries: frozenset[str]) -> Fact[str]:
     """What the built-in program is, else what people say, else what the program imports."""
-    told = workload.advice.framework
+    declared = workload.advice.framework
     if isinstance(workload.kind, TextClassification):
         return Fact("pytorch", "the built-in program trains with PyTorch")
     graphless = {} if "transformers" in libraries else WITHOUT_A_GRAPH
     named = {name: modules.split() for name, modules in (rules().modules | graphless).items()}
     found = {name: [it for it in modules if it in libraries] for name, modules in named.items()}
     imported = {name: modules[0] for name, modules in found.items() if modules}
-    if told is not None:
-        other = bool(imported) and told not in imported and set(imported) != {BESIDE_OTHERS}
+    if declared is not None:
+        other = bool(imported) and declared not in imported and set(imported) != {BESIDE_OTHERS}
         but = f", but the program imports {' and '.join(sorted(imported.values()))}" * other
-        return Fact(told, f"[advice] framework says {told}{but}", assumed=other)
+        return Fact(declared, f"[advice] framework says {declared}{but}", assumed=other)
     # An arm may take an image of another framework than the program's own: the imports decide.
     stacks = [arm.stack.framework for arm in workload.arms.values() if arm.stack is not None]
     for name in stacks:
@@ -382,12 +382,12 @@ def _family(workload: Workload, model: str | None, framework: Fact[str]) -> Fact
 
 
 def _where_time_goes(
-    told: str | None, profiled: Profiled | None, instance_type: str
+    declared: str | None, profiled: Profiled | None, instance_type: str
 ) -> tuple[Fact[str], Mapping[Part, Range]]:
     """What people say of their machine, else what a profile on it found."""
-    parts, accelerator = parts_of_step(told), accelerator_of(instance_type)
-    if told is not None:
-        return Fact(told, f"[advice] bottleneck is {told}"), parts
+    parts, accelerator = parts_of_step(declared), accelerator_of(instance_type)
+    if declared is not None:
+        return Fact(declared, f"[advice] bottleneck is {declared}"), parts
     if profiled is None:
         return Fact(None, "nobody has said where a step's time goes"), parts
     hardware, shares = profiled
@@ -395,8 +395,8 @@ def _where_time_goes(
     if accelerator is not None and accelerator.name in re.split(r"[\s,()-]+", hardware):
         found = ", ".join(f"{part} {each.high:.0%}" for part, each in shares.items())
         return Fact(largest, f"a profile on {hardware} found at most {found}"), shares
-    elsewhere = f"a profile on {hardware}, which is another machine, names {largest}"
-    return Fact(None, f"{elsewhere}; take one on {instance_type}"), parts
+    other = f"a profile on {hardware}, which is another machine, names {largest}"
+    return Fact(None, f"{other}; take one on {instance_type}"), parts
 
 
 PART_OF = {"memory": "compute"}
@@ -421,7 +421,7 @@ def _shapes(workload: Workload) -> Fact[str]:
     return Fact(of[padding], f"the baseline pads to {padding!r}")
 
 
-def _hours(told: float | None, asked: Asked, timing: Timing | None) -> Fact[Range]:
+def _hours(declared: float | None, asked: ArmSettings, timing: Timing | None) -> Fact[Range]:
     """What an execution measured on the workload's machine, else what people say, else what an
     execution elsewhere leaves possible. No job is longer than it may be."""
     here, took = asked.instance_type, "nobody has said how long a run takes"
@@ -431,10 +431,11 @@ def _hours(told: float | None, asked: Asked, timing: Timing | None) -> Fact[Rang
         took = f"execution {timing.execution} trained {length} on {where}, {timing.steps:,} steps"
         if timing.machine.is_that_of(here):
             return Fact(timing.hours, took)
-    if told is not None:
-        limit = told if asked.limit_seconds is None else asked.limit_seconds / 3600
-        but = f", but compute.max_runtime_seconds ends a job after {limit:g}" * (told > limit)
-        return Fact(Range(min(told, limit), min(told, limit)), f"[advice] hours is {told:g}{but}")
+    if declared is not None:
+        limit = declared if asked.limit_seconds is None else asked.limit_seconds / 3600
+        but = f", but compute.max_runtime_seconds ends a job after {limit:g}" * (declared > limit)
+        hours = min(declared, limit)
+        return Fact(Range(hours, hours), f"[advice] hours is {declared:g}{but}")
     if timing is None or timing.machine.accelerator is not None:
         return Fact(None, f"{took}, and no execution measured it on {here}")
     # Generous bounds: a GPU is made to be faster than a CPU, and one CPU is much like another.
@@ -445,9 +446,9 @@ def _hours(told: float | None, asked: Asked, timing: Timing | None) -> Fact[Rang
 
 
 def _runs(workload: Workload, now: datetime | None) -> Fact[float]:
-    told, schedule = workload.advice.runs_per_week, workload.schedule
-    if told is not None:
-        return Fact(told, f"[advice] runs_per_week is {told:g}")
+    declared, schedule = workload.advice.runs_per_week, workload.schedule
+    if declared is not None:
+        return Fact(declared, f"[advice] runs_per_week is {declared:g}")
     if schedule is None or now is None:
         return Fact(None, "there is no schedule, and nobody has said how often it runs")
     starts = starts_within(read_expression(schedule.expression), now.date(), 7 * WEEKS)
@@ -459,7 +460,7 @@ def _runs(workload: Workload, now: datetime | None) -> Fact[float]:
 def price_near(
     instance_type: str, region: str | None, declared: Mapping[str, float] | None = None
 ) -> Fact[float]:
-    """As a plan and the gate have it; where a region has none, that of another, by its name."""
+    """A price as plans and the gate use it; another region's, by name, where there is none."""
     price, note = price_of(instance_type, region, declared), ""
     if not isinstance(price, Price):
         price, note = price_of(instance_type), f"; none is known for {region}"

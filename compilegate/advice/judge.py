@@ -45,8 +45,8 @@ class Stance(StrEnum):
 
 
 @dataclass(frozen=True)
-class Said:
-    """What one consideration says of one option, and whether the fact behind it is known."""
+class Argument:
+    """One consideration's judgement of one option, and whether the fact behind it is known."""
 
     stance: Stance
     sentence: str
@@ -64,9 +64,9 @@ class OptionAdvice:
     verdict: Verdict
     reason: str
     in_use: bool
-    considerations: tuple[Said, ...]
+    considerations: tuple[Argument, ...]
     outcome: Outcome | None
-    """None: it cannot be taken, or nothing is known of what it would do."""
+    """The outcome; None when the option is impossible or its effect unknown."""
     own: Experience | None
     """What the workload's newest execution measured of it."""
     chance: float | None
@@ -76,7 +76,7 @@ class OptionAdvice:
     def name(self) -> str:
         return self.rule.name
 
-    def first(self, *stances: Stance) -> Said | None:
+    def first(self, *stances: Stance) -> Argument | None:
         """The weightiest consideration of the first of these stances that there is."""
         found = (it for stance in stances for it in self.considerations if it.stance is stance)
         return next(found, None)
@@ -151,9 +151,10 @@ def in_order(advices: Iterable[Advice]) -> list[Advice]:
 
 
 def rank(option: OptionAdvice) -> tuple[float, ...]:
-    """By verdict; then compilers of which something was published or measured, the maintained
-    first, and those with the least against them; then what is saved at worst, in dollars a year,
-    else a run, else its share; of two that promise as little, the one that is tried faster."""
+    """Options by verdict; then compilers of which something was published or measured, the
+    maintained first, and those with the least against them; then what is saved at worst, in
+    dollars a year, else a run, else its share; of two that promise as little, the one that is
+    tried faster."""
     outcome, unit, amount = option.outcome, 0, NOTHING
     guessed = option.rule.kind != "compiler" or outcome is None
     if outcome is not None:
@@ -170,10 +171,10 @@ def rank(option: OptionAdvice) -> tuple[float, ...]:
 def _judge(facts: Facts, option: Option, experiences: Sequence[Experience]) -> OptionAdvice:
     own = own_experience(facts, option.name, experiences)
     effect, outcome = expected(facts, option, experiences), None
-    in_use, asked = option.name in facts.in_use, own is None and option.kind != "none"
+    in_use, to_benchmark = option.name in facts.in_use, own is None and option.kind != "none"
     if effect is not None and not in_use:
-        arms = facts.arms.get(option.name, 1) if asked else 0
-        hours = option.engineer_hours if asked else 0.0
+        arms = facts.arms.get(option.name, 1) if to_benchmark else 0
+        hours = option.engineer_hours if to_benchmark else 0.0
         outcome = outcome_of(facts, effect, arms=arms, engineer_hours=hours)
     considerations = consider(facts, option, outcome)
     stops = next((each for each in considerations if each.stance is Stance.STOPS), None)
@@ -223,7 +224,7 @@ def _by_evidence(own: Experience, outcome: Outcome | None) -> tuple[Verdict, str
 
 
 def _by_priors(
-    option: Option, considerations: Sequence[Said], outcome: Outcome | None
+    option: Option, considerations: Sequence[Argument], outcome: Outcome | None
 ) -> tuple[Verdict, str]:
     """Published figures enable only what fits in every respect, and what AWS itself tested."""
     opened = [each for each in considerations if each.stance is Stance.OPEN]
@@ -245,73 +246,77 @@ def _by_priors(
 # The seven considerations.
 
 
-def consider(facts: Facts, option: Option, outcome: Outcome | None) -> tuple[Said, ...]:
+def consider(facts: Facts, option: Option, outcome: Outcome | None) -> tuple[Argument, ...]:
     """All seven, the weightiest first. `outcome` is None where nothing is known of its effect. What
     is not known stops nothing and proves nothing."""
     found = []
     for each in rules().considerations:
         judge = _JUDGES[each.name]
-        said = judge(facts, option, outcome) if option.kind in each.kinds else NOT_HERE
-        if not said.known and said.stance in (Stance.FOR, Stance.STOPS):
-            said = replace(said, stance=Stance.OPEN)
-        if option.kind == "compiler" and said.stance is not Stance.STOPS:
-            said = _with_the_script(said, facts, option, each)
-        found.append(replace(said, of=each.name))
+        argument = judge(facts, option, outcome) if option.kind in each.kinds else NOT_HERE
+        if not argument.known and argument.stance in (Stance.FOR, Stance.STOPS):
+            argument = replace(argument, stance=Stance.OPEN)
+        if option.kind == "compiler" and argument.stance is not Stance.STOPS:
+            argument = _with_the_script(argument, facts, option, each)
+        found.append(replace(argument, of=each.name))
     return tuple(found)
 
 
-def _with_the_script(said: Said, facts: Facts, option: Option, which: Consideration) -> Said:
+def _with_the_script(
+    argument: Argument, facts: Facts, option: Option, which: Consideration
+) -> Argument:
     """What is said, and what the check found in the workload's script that bears on it. That stops
     nothing, for it can be mended; but nothing is enabled before it is."""
     obstacles = facts.obstacles_of(option.compiler)
     found = [it.sentence for it in obstacles if it.rule in which.rules and it.severity != "note"]
     if not found:
-        return said
+        return argument
     what = f"{found[0]}{f', and {len(found) - 1} more of the kind' if len(found) > 1 else ''}"
-    if said.stance is Stance.OPEN:
-        return replace(said, sentence=f"{said.sentence}; the script has {what}")
+    if argument.stance is Stance.OPEN:
+        return replace(argument, sentence=f"{argument.sentence}; the script has {what}")
     remedy = "a script without it: `compilegate check` has the remedy"
-    return Said(Stance.AGAINST, f"mend the script first: {what}", said.known, remedy)
+    return Argument(Stance.AGAINST, f"mend the script first: {what}", argument.known, remedy)
 
 
 MOST_RUNS_A_YEAR = 5 * 365
 """Nobody is expected to train more often."""
-NOT_HERE = Said(Stance.NEUTRAL, "")
+NOT_HERE = Argument(Stance.NEUTRAL, "")
 """The consideration does not matter for the option."""
 
 
-def _bottleneck(facts: Facts, option: Option, _: Outcome | None) -> Said:
+def _bottleneck(facts: Facts, option: Option, _: Outcome | None) -> Argument:
     bound, parts = facts.bottleneck, facts.parts
     if bound.value is None or not option.attacks:
-        return Said(Stance.OPEN, bound.source, known=False) if option.attacks else NOT_HERE
+        return Argument(Stance.OPEN, bound.source, known=False) if option.attacks else NOT_HERE
     part = f"the bottleneck is {rules().parts[bound.value]}"
     if PART_OF.get(bound.value, bound.value) in option.attacks:
-        return Said(Stance.FOR, f"{part}, which it makes faster", bound.known)
+        return Argument(Stance.FOR, f"{part}, which it makes faster", bound.known)
     share = parts["data"].low + parts["communication"].low
     least = f" ({share:.0%} or more of a step)" if share else ""
-    return Said(Stance.STOPS, f"{part}{least}, which this leaves as it is", bound.known)
+    return Argument(Stance.STOPS, f"{part}{least}, which this leaves as it is", bound.known)
 
 
-def _fit(facts: Facts, option: Option, _: Outcome | None) -> Said:
+def _fit(facts: Facts, option: Option, _: Outcome | None) -> Argument:
     """What stops an option on this framework and instance; then how well it suits the model."""
     framework = facts.framework
     if option.kind == "trees":
         fits = framework.value in (None, "xgboost")
         why = framework.source if fits else f"the workload is {framework.value}"
-        return Said(Stance.FOR if fits else Stance.STOPS, why, framework.known)
+        return Argument(Stance.FOR if fits else Stance.STOPS, why, framework.known)
     if framework.value in WITHOUT_A_GRAPH and option.compiler is None:
         serves = f"it serves neural networks, and the workload is {framework.value}"
-        return Said(Stance.STOPS, serves, framework.known)
+        return Argument(Stance.STOPS, serves, framework.known)
     against = findings(facts, option)
     for each in against.values():
         if each.severity == "refusal":
             known = framework.known or each.code not in ("no-graph", "framework")
-            return Said(Stance.STOPS, each.reason, known, each.remedy)
+            return Argument(Stance.STOPS, each.reason, known, each.remedy)
     if (why := _of_no_use(facts, option)) is not None:
-        return Said(Stance.STOPS, why)
+        return Argument(Stance.STOPS, why)
     end = against.get("compiler-ends")
     if end is not None and option.instance_type is not None:
-        return Said(Stance.AGAINST, f"it is another machine, and {end.reason}", remedy=end.remedy)
+        return Argument(
+            Stance.AGAINST, f"it is another machine, and {end.reason}", remedy=end.remedy
+        )
     return _fit_of_model(facts, option)
 
 
@@ -325,32 +330,34 @@ def _of_no_use(facts: Facts, option: Option) -> str | None:
     return option.never or (option.library and library_obstacle(option.library, name, here))
 
 
-def _fit_of_model(facts: Facts, option: Option) -> Said:
+def _fit_of_model(facts: Facts, option: Option) -> Argument:
     framework, family = facts.framework, facts.family
     by_model = option.kind == "compiler" or option.families
     if framework.value is None or not by_model:
-        return Said(Stance.FOR, framework.source, framework.known)
+        return Argument(Stance.FOR, framework.source, framework.known)
     if family.value is None:
-        return Said(Stance.OPEN, family.source, family.known)
+        return Argument(Stance.OPEN, family.source, family.known)
     outside = bool(option.families) and family.value not in option.families
     if option.name == "training-compiler":
         tested = "AWS's FAQ names" if tested_row(facts) is None else "AWS tested"
         if untested := findings(facts, option).get("untested-model"):
             slower = f"{untested.reason}, so it may be slower"
-            return Said(Stance.AGAINST, slower, remedy=untested.remedy)
+            return Argument(Stance.AGAINST, slower, remedy=untested.remedy)
         none = f", but published no speed of {family.value} models" * outside
         stance = Stance.AGAINST if outside else Stance.FOR
-        return Said(stance, f"{tested} {facts.asked.model}{none}", outside or framework.known)
+        return Argument(stance, f"{tested} {facts.asked.model}{none}", outside or framework.known)
     if outside:
         serves = " and ".join(option.families)
-        return Said(Stance.STOPS, f"it serves {serves} models, not {family.value}", family.known)
+        return Argument(
+            Stance.STOPS, f"it serves {serves} models, not {family.value}", family.known
+        )
     fits = family.value == "transformer"
     why = f"{framework.source}; " if fits else f"gains of {family.value} models vary: "
     stance = Stance.FOR if fits else Stance.AGAINST
-    return Said(stance, why + family.source, framework.known or not fits)
+    return Argument(stance, why + family.source, framework.known or not fits)
 
 
-def _shapes(facts: Facts, option: Option, _: Outcome | None) -> Said:
+def _shapes(facts: Facts, option: Option, _: Outcome | None) -> Argument:
     shapes, stance = facts.shapes, Stance.AGAINST
     why = {
         "static": "every step has the same shapes: ",
@@ -361,10 +368,10 @@ def _shapes(facts: Facts, option: Option, _: Outcome | None) -> Said:
         stance, why = Stance.STOPS, "it needs static shapes, and they vary: "
     elif shapes.value in ("static", None):
         stance = Stance.FOR
-    return Said(stance, why + shapes.source, shapes.known)
+    return Argument(stance, why + shapes.source, shapes.known)
 
 
-def _amortisation(facts: Facts, option: Option, outcome: Outcome | None) -> Said:
+def _amortisation(facts: Facts, option: Option, outcome: Outcome | None) -> Argument:
     compiling = compilers()[option.compiler or "eager"].compiling
     minutes = rules().thresholds["compiler_minutes"]
     minutes = minutes if compiling is None else compiling.repaid_seconds / 60
@@ -372,7 +379,7 @@ def _amortisation(facts: Facts, option: Option, outcome: Outcome | None) -> Said
     if hours is None and most is not None and most / 60 < minutes:
         hours, known = Range(0.0, most / 3600), True
     if hours is None:
-        return Said(Stance.OPEN, facts.hours.source, known)
+        return Argument(Stance.OPEN, facts.hours.source, known)
     stance, why = Stance.FOR, ": compiling is a small part of it"
     saved = None if outcome is None else outcome.saved_hours
     by_others = outcome is not None and outcome.effect.basis is Basis.SIMILAR
@@ -390,7 +397,7 @@ def _amortisation(facts: Facts, option: Option, outcome: Outcome | None) -> Said
         )
     elif hours.low * 60 < minutes:
         stance, why = Stance.AGAINST, f", around the {minutes:g} minutes that repay compiling"
-    return Said(stance, f"a run takes {words_of_hours(hours)}{why}", known)
+    return Argument(stance, f"a run takes {words_of_hours(hours)}{why}", known)
 
 
 def words_of_hours(hours: Range) -> str:
@@ -402,50 +409,50 @@ def words_of_hours(hours: Range) -> str:
     return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
 
 
-def _precision(facts: Facts, option: Option, _: Outcome | None) -> Said:
+def _precision(facts: Facts, option: Option, _: Outcome | None) -> Argument:
     half, source = facts.precision in HALF, f"the baseline's precision is {facts.precision}"
     if option.kind == "precision":
-        return NOT_HERE if half else Said(Stance.FOR, f"{source}, and 16 bits are faster")
+        return NOT_HERE if half else Argument(Stance.FOR, f"{source}, and 16 bits are faster")
     if option.needs_half and not half:
-        return Said(Stance.AGAINST, f"{source}: in fp32 alone it gains single digits or loses")
+        return Argument(Stance.AGAINST, f"{source}: in fp32 alone it gains single digits or loses")
     if option.needs_half and facts.precision == "bf16":
-        return Said(Stance.AGAINST, "AWS tested it with fp16, not with bf16")
-    return Said(Stance.FOR if half else Stance.NEUTRAL, f"{source}; 16 bits add to its gain")
+        return Argument(Stance.AGAINST, "AWS tested it with fp16, not with bf16")
+    return Argument(Stance.FOR if half else Stance.NEUTRAL, f"{source}; 16 bits add to its gain")
 
 
-def _hyperparameters(facts: Facts, option: Option, _: Outcome | None) -> Said:
+def _hyperparameters(facts: Facts, option: Option, _: Outcome | None) -> Argument:
     row = tested_row(facts) if option.name == "training-compiler" else None
     fitted, batch = None if row is None else row[0], facts.batch_size
     if fitted is not None and 2 * batch <= fitted:
         small = f"a batch of {batch} is small where {fitted} fitted in AWS's test"
-        return Said(Stance.AGAINST, f"{small}: raise it in the baseline first")
+        return Argument(Stance.AGAINST, f"{small}: raise it in the baseline first")
     first = f"benchmark at the same batch of {batch} first, so that the compiler alone differs"
     tuned = "a larger one needs its rate and warm-up tuned, and its quality judged"
-    return Said(Stance.NEUTRAL, f"{first}; {tuned}")
+    return Argument(Stance.NEUTRAL, f"{first}; {tuned}")
 
 
-def _dollars(facts: Facts, option: Option, outcome: Outcome | None) -> Said:
+def _dollars(facts: Facts, option: Option, outcome: Outcome | None) -> Argument:
     if option.kind == "machine" and (found := next_instance(facts))[0] is not None:
-        return Said(Stance.AGAINST, f"{found[0]} comes next, {found[1]}")
+        return Argument(Stance.AGAINST, f"{found[0]} comes next, {found[1]}")
     runs = None if outcome is None else outcome.runs_to_repay
     if runs is not None and (runs[0] is None or runs[0] > MOST_RUNS_A_YEAR):
         after = "never repaid" if runs[0] is None else f"repaid after {runs[0]:,} runs at best"
-        return Said(Stance.STOPS, f"the benchmark and the work are {after}")
+        return Argument(Stance.STOPS, f"the benchmark and the work are {after}")
     wanted = (facts.runs_per_week, facts.hours, facts.usd_per_hour)
     if missing := [each.source for each in wanted if not each.known]:
-        return Said(Stance.OPEN, "; ".join(missing), known=False)
+        return Argument(Stance.OPEN, "; ".join(missing), known=False)
     first, spent = None if outcome is None else outcome.first_year_usd, "the benchmark and the work"
     if first is None:
-        return Said(Stance.AGAINST, "nothing was measured or published of what it saves")
+        return Argument(Stance.AGAINST, "nothing was measured or published of what it saves")
     stance, why = Stance.AGAINST, f"whether the first year repays {spent} is open"
     if first.low > 0:
         stance, why = Stance.FOR, f"the first year repays {spent}, even at worst"
     elif first.high <= 0:
         stance, why = Stance.STOPS, f"the first year saves less than {spent} cost, even at best"
-    return Said(stance, why)
+    return Argument(stance, why)
 
 
-_JUDGES: dict[str, Callable[[Facts, Option, Outcome | None], Said]] = {
+_JUDGES: dict[str, Callable[[Facts, Option, Outcome | None], Argument]] = {
     "bottleneck": _bottleneck,
     "fit": _fit,
     "shapes": _shapes,

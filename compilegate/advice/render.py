@@ -140,8 +140,9 @@ def _would_change(option: OptionAdvice) -> str:
         return worse if enabled else more
     found = option.first(Stance.STOPS, Stance.OPEN, Stance.AGAINST)
     if enabled or found is None:
-        kept = compilers()[option.rule.compiler or "eager"].maintained
-        return worse + (f"; and {kept.says}" if kept.status == "ended" and kept.says else "")
+        maintenance = compilers()[option.rule.compiler or "eager"].maintained
+        ended = maintenance.status == "ended" and maintenance.says
+        return f"{worse}; and {maintenance.says}" if ended else worse
     which = next(each for each in rules().considerations if each.name == found.of)
     if found.stance is Stance.OPEN:
         return f"an answer. {which.question} To find out: {which.find_out}"
@@ -165,8 +166,8 @@ def advice_text(
     forecast: Sequence[str] = (),
     passing: float | None = None,
 ) -> Iterator[str]:
-    """One workload: the compilers' answer, and that of the best option where it is another. With
-    `everything` all options, by the seven considerations, and what is not known."""
+    """The answer for one workload: the compilers', and that of the best option where it is
+    another. With `everything` all options, by the seven considerations, and what is not known."""
     facts, rather, to_do = advice.facts, _rather(advice), advice.to_do
     shown = [advice.compiler, *([] if rather is None else [rather])]
     yield from (f"{facts.workload}: {headline(advice)}", f"  {_known_line(facts)}")
@@ -201,14 +202,14 @@ def _verdict(option: OptionAdvice) -> str:
 
 
 _MARKS = dict(zip(Stance, "+-x? ", strict=True))
-"""In front of a consideration, so that a glance shows what it says."""
+"""Mark in front of a consideration."""
 
 
 def _considered(option: OptionAdvice) -> Iterator[str]:
-    for rank, said in enumerate(option.considerations, start=1):
-        assumed = "" if said.known or said.stance is Stance.OPEN else " (assumed)"
-        line = f"{rules().considerations[rank - 1].title}: {said.sentence}{assumed}"
-        yield from _wrapped(f"    {_MARKS[said.stance]} {rank}. ", line) if said.sentence else ()
+    for rank, each in enumerate(option.considerations, start=1):
+        assumed = "" if each.known or each.stance is Stance.OPEN else " (assumed)"
+        line = f"{rules().considerations[rank - 1].title}: {each.sentence}{assumed}"
+        yield from _wrapped(f"    {_MARKS[each.stance]} {rank}. ", line) if each.sentence else ()
 
 
 def _wrapped(label: str, text: str) -> list[str]:
@@ -220,11 +221,11 @@ def _wrapped(label: str, text: str) -> list[str]:
 def headline(advice: Advice) -> str:
     rather, compiler = _rather(advice), advice.compiler
     title = within(compiler.rule.title)
-    said = {
+    headline = {
         Verdict.OFF: "no compiler is worth it.",
         Verdict.ENABLE: f"enable {title}{', and let the gate measure it' * (not compiler.own)}.",
     }.get(compiler.verdict, f"benchmark {title}.")
-    return said if rather is None else f"{said} Rather look at {within(rather.rule.title)}."
+    return headline if rather is None else f"{headline} Rather look at {within(rather.rule.title)}."
 
 
 def _rather(advice: Advice) -> OptionAdvice | None:
@@ -248,8 +249,8 @@ def in_the_way(advice: Advice) -> str | None:
     arms = [it for it in advice.options if it.name in facts.arms and it.rule.kind == "compiler"]
     for option in arms:
         stops = option.first(Stance.STOPS)
-        elsewhere = stops is not None and stops.of == "amortisation" and facts.hours.assumed
-        if option.verdict is Verdict.OFF and not elsewhere:
+        assumed = stops is not None and stops.of == "amortisation" and facts.hours.assumed
+        if option.verdict is Verdict.OFF and not assumed:
             found.append(f"{option.rule.title} should stay off: {option.reason}")
     for option in arms:
         for worst in facts.obstacles_of(option.rule.compiler)[:1]:
@@ -291,8 +292,8 @@ def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def portfolio_text(advices: Sequence[Advice], problems: Sequence[str] = ()) -> Iterator[str]:
-    """Where to start, and what would be saved; `problems` are files that cannot be read."""
-    ordered, said = in_order(advices), "nothing is worth a benchmark."
+    """The table of workloads, and where to start; `problems` are files that cannot be read."""
+    ordered, headline = in_order(advices), "nothing is worth a benchmark."
     rows: list[Sequence[str]] = [("WORKLOAD", "VERDICT", "NEXT STEP", "SAVED A YEAR", "FIRST YEAR")]
     for each in ordered:
         saved = (usd(each.saved()), usd(each.saved(first_year=True)))
@@ -302,10 +303,10 @@ def portfolio_text(advices: Sequence[Advice], problems: Sequence[str] = ()) -> I
         rows.append((each.facts.workload, *step, *saved))
     if ordered and ordered[0].best is not None:
         untold = sum(each.saved() is None for each in ordered)
-        said = f"{usd(saved_by_all(ordered))} a year may be saved by one option each"
-        said += f"; of {untold} more the savings are not known in dollars yet" * bool(untold)
-        said += f". Start with {rows[1][0]}: {within(rows[1][2])}."
-    yield f"{len(ordered)} workload{'s' * (len(ordered) != 1)}: {said}"
+        headline = f"{usd(saved_by_all(ordered))} a year may be saved by one option each"
+        headline += f"; of {untold} more the savings are not known in dollars yet" * bool(untold)
+        headline += f". Start with {rows[1][0]}: {within(rows[1][2])}."
+    yield f"{len(ordered)} workload{'s' * (len(ordered) != 1)}: {headline}"
     yield from ("", *_columns(rows))
     yield from ("", *problems) if problems else ()
 
@@ -324,7 +325,7 @@ _NOT_SHOWN = ("rule", "asked", "needs", "obstacles")
 
 
 def advice_document(advice: Advice, passing: float | None = None) -> dict[str, Any]:
-    """One workload. Ranges are `{"low", "high"}`; null is what is not known."""
+    """One workload as JSON. Ranges are `{"low", "high"}`; null is what is not known."""
     facts, best = advice.facts, advice.best
     return {
         "schema_version": SCHEMA_VERSION,

@@ -23,8 +23,8 @@ PARTS: tuple[Part, ...] = ("compute", "launches", "data", "communication")
 
 @dataclass(frozen=True)
 class Range:
-    """From `low` to `high`, both included and finite. It is no confidence interval: arithmetic
-    keeps to the ends, so that a result holds every outcome that its inputs allow."""
+    """A range from `low` to `high`, both included and finite. It is no confidence interval:
+    arithmetic keeps to the ends, so that a result holds every outcome that its inputs allow."""
 
     low: float
     high: float
@@ -103,7 +103,7 @@ class Option(Figures):
     compiler: str | None = None
     backend: str | None = None
     library: str | None = None
-    """Its name in the catalog, which says where it runs; None for what runs anywhere."""
+    """The library's name in the catalog; None for options that run anywhere."""
     attacks: tuple[Part, ...] = ()
     figures_of: str | None = None
     """What the published figures are of, in words."""
@@ -111,11 +111,11 @@ class Option(Figures):
     """The model families that they are of; none listed means any."""
     instead: tuple[Instead, ...] = ()
     compile_seconds: Range = NOTHING
-    """Where the catalog has none."""
+    """Compile time, where the catalog has none."""
     static_only: bool = False
     needs_half: bool = False
     instance_type: str | None = None
-    """Where it runs, if not on the present instance."""
+    """Instance that it runs on, if not the present one."""
     never: str | None = None
     """Why it is of no use to a workload that trains."""
 

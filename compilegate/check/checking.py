@@ -48,7 +48,7 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """Where it is, as terminals and editors link it."""
+        """The place, as terminals and editors link it."""
         if self.cell is None:
             return f"{self.path}:{self.line}:{self.column}"
         return f"{self.path}: cell {self.cell}, line {self.line}"
@@ -214,9 +214,9 @@ def waivers(script: Script) -> dict[int, Waiver]:
     """The comments of a script by the line they speak of: their own, or the next with code."""
     found: dict[int, Waiver] = {}
     lines = script.source.lines
-    said = any("compilegate:" in line for line in lines)
+    commented = any("compilegate:" in line for line in lines)
     texts = (f"{line}\n" for line in lines)
-    for token in tokenize.generate_tokens(texts.__next__) if said else ():
+    for token in tokenize.generate_tokens(texts.__next__) if commented else ():
         match = _COMMENT.match(token.string) if token.type == tokenize.COMMENT else None
         if match is None:
             continue
@@ -241,25 +241,25 @@ def _waived(script: Script, node: ast.AST, rule: str, comments: dict[int, Waiver
         block = isinstance(each, ast.stmt) and hasattr(each, "body")  # of a loop the first line
         last = first if block else getattr(each, "end_lineno", None) or first
         lines.update(range(first, last + 1))
-    said = (comments[line] for line in sorted(lines) if line in comments)
-    return next((each for each in said if rule in each.rules), None)
+    found = (comments[line] for line in sorted(lines) if line in comments)
+    return next((each for each in found if rule in each.rules), None)
 
 
 def _about_comments(script: Script, comments: dict[int, Waiver]) -> Iterator[Finding]:
     """What is wrong with the comments themselves."""
-    for said in comments.values():
-        place = script.source.place(said.line)
-        unknown = sorted(name for name in said.rules if name not in BY_NAME)
-        problem = "" if said.reason else "the comment says no reason"
-        if unknown or not said.rules:
+    for waiver in comments.values():
+        place = script.source.place(waiver.line)
+        unknown = sorted(name for name in waiver.rules if name not in BY_NAME)
+        problem = "" if waiver.reason else "the comment says no reason"
+        if unknown or not waiver.rules:
             problem = "the comment names no rule, so it ignores nothing"
             problem = f"there is no rule `{unknown[0]}` to ignore" if unknown else problem
         if problem:
-            named = bool(said.rules) and not unknown
+            named = bool(waiver.rules) and not unknown
             yield Finding(
                 path=script.source.path,
                 line=place.line,
-                column=said.column,
+                column=waiver.column,
                 rule=UNEXPLAINED if named else UNKNOWN_RULE,
                 severity=Severity.NOTE if named else Severity.WARNING,
                 message=problem,

@@ -95,7 +95,7 @@ def _written(text: str, edits: list[Edit]) -> str:
 
 
 def _span(script: Script, node: ast.expr | ast.stmt) -> tuple[int, int]:
-    """Where a node begins and ends; the tree counts bytes within a line."""
+    """Start and end of a node in characters; the tree counts bytes within a line."""
     begins = [0, *(each.end() for each in LINE_END.finditer(script.source.text))]
 
     def offset(line: int, column: int) -> int:

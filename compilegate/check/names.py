@@ -58,7 +58,7 @@ def canonical(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Binding:
-    """One way in which a name gets what it stands for."""
+    """One binding of a name."""
 
     kind: Literal["import", "definition", "value", "change", "element", "parameter", "other"]
     """`change` is `x += value`; an `element` is one of what is looped over."""
@@ -67,7 +67,7 @@ class Binding:
     place: ast.AST  # the statement or comprehension that binds
     target: str = ""  # the dotted name, where it is an import
     path: tuple[int, ...] = ()
-    """Where tuples are unpacked: which part of which part of the value this is."""
+    """Index path into the value, where tuples are unpacked."""
 
 
 @dataclass(eq=False)
@@ -80,7 +80,7 @@ class Scope:
     attributes: dict[str, list[Binding]] = field(default_factory=lambda: defaultdict(list))
     """What the methods of a class set `self.NAME` to."""
 
-    elsewhere: set[str] = field(default_factory=set)
+    outer_names: set[str] = field(default_factory=set)
     """Names that `global` or `nonlocal` give to an outer scope."""
 
     stars: list[str] = field(default_factory=list)  # modules of which every name was imported
@@ -171,23 +171,29 @@ class Script:
             found.sort(key=position)
 
     def _enter(self, node: ast.AST, scope: Scope) -> Scope:
-        """Note what a node binds; the scope that its children stand in."""
-        if isinstance(node, FUNCTIONS):
-            self.functions.append(node)
-        elif isinstance(node, ast.ClassDef):
-            self.classes.append(node)
-        elif isinstance(node, LOOPS):
-            self.loops.append(node)
+        """Note a node and what it binds; the scope that its children stand in."""
         match node:
             case ast.Call():
                 self.calls.append(node)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() | ast.ClassDef():
-                if not isinstance(node, ast.Lambda):
-                    scope.names[node.name].append(Binding("definition", node, node))
-                inner = self.scopes[node] = Scope(node, scope)
-                for argument in () if isinstance(node, ast.ClassDef) else parameters(node):
-                    inner.names[argument.arg].append(Binding("parameter", argument, node))
-                return inner
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self.functions.append(node)
+            case ast.ClassDef():
+                self.classes.append(node)
+            case ast.For() | ast.AsyncFor() | ast.While():
+                self.loops.append(node)
+        if not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
+            self._note_bindings(node, scope)
+            return scope
+        if not isinstance(node, ast.Lambda):
+            scope.names[node.name].append(Binding("definition", node, node))
+        inner = self.scopes[node] = Scope(node, scope)
+        for argument in () if isinstance(node, ast.ClassDef) else parameters(node):
+            inner.names[argument.arg].append(Binding("parameter", argument, node))
+        return inner
+
+    def _note_bindings(self, node: ast.AST, scope: Scope) -> None:
+        """Note the names that a statement or comprehension binds."""
+        match node:
             case ast.Assign():
                 for target in node.targets:
                     self._bind(target, Binding("value", node.value, node), scope)
@@ -204,10 +210,9 @@ class Script:
                 for name in node.names:
                     self._import(node, name, scope)
             case ast.Global() | ast.Nonlocal():
-                scope.elsewhere.update(node.names)
+                scope.outer_names.update(node.names)
             case ast.ExceptHandler() if node.name:
                 scope.names[node.name].append(Binding("other", node, node))
-        return scope
 
     def _import(self, node: ast.Import | ast.ImportFrom, name: ast.alias, scope: Scope) -> None:
         if isinstance(node, ast.Import):  # `import torch.nn` binds `torch`
@@ -228,7 +233,7 @@ class Script:
         """Bind what stands on the left; parts of a written tuple to its own parts."""
         match target:
             case ast.Name():
-                owner = scope.outer if target.id in scope.elsewhere and scope.outer else scope
+                owner = scope.outer if target.id in scope.outer_names and scope.outer else scope
                 owner.names[target.id].append(bound)
             case ast.Attribute(value=ast.Name(id="self" | "cls")):
                 current: Scope | None = scope
@@ -420,8 +425,10 @@ class Script:
                 if owner is None:
                     return None
                 method = Defined(self, owner).method(name)
-                kept = (self._aliased(each) for each in self.scopes[owner].attributes.get(name, ()))
-                return method or next((each for each in kept if isinstance(each, Defined)), None)
+                values = (
+                    self._aliased(each) for each in self.scopes[owner].attributes.get(name, ())
+                )
+                return method or next((each for each in values if isinstance(each, Defined)), None)
             case ast.Attribute():
                 return self._part(self._thing(node.value), node.attr)
             case ast.Name():
@@ -514,7 +521,7 @@ def parameters(function: FunctionNode) -> list[ast.arg]:
 
 
 def position(node: ast.AST) -> tuple[int, int]:
-    """Where a node begins."""
+    """(line, column) of a node."""
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 

@@ -23,11 +23,11 @@ _MOST_NAMED = 4
 def text_of(checked: Checked) -> str:
     """What was read, the findings, and one line that sums up. Why and fix stand once for a rule."""
     lines = [coverage_line(checked)]
-    told: set[str] = set()
+    explained: set[str] = set()
     for each in checked.findings:
         lines.append(f"{each.place}: {each.severity.word}: {each.message} [{each.rule}]")
-        if each.rule not in told:
-            told.add(each.rule)
+        if each.rule not in explained:
+            explained.add(each.rule)
             lines += [f"    why: {each.why}", f"    fix: {each.fix}", f"    see: {each.page}"]
     if checked.understood:
         lines.append(summary(checked))
@@ -113,11 +113,11 @@ def sarif_of(checked: Checked, version: str) -> str:
     numbers = {name: number for number, name in enumerate(rules)}
     notes = [_note(each.sentence, each.path) for each in checked.unread]
     driver = {"name": "compilegate check", "semanticVersion": version, "rules": [*rules.values()]}
-    told = [*notes, _note(coverage_line(checked))]
+    notifications = [*notes, _note(coverage_line(checked))]
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": told}],
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notifications}],
         "results": [_result(finding, numbers[finding.rule]) for finding in every],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
@@ -198,9 +198,9 @@ def _annotation(finding: Finding) -> str:
         facts |= {} if finding.last_line is None else {"endLine": str(finding.last_line)}
     facts["title"] = finding.rule
     given = ",".join(f"{name}={_property(value)}" for name, value in facts.items())
-    said = f"{_in_cell(finding)}{finding.message}\n{finding.fix}\n{finding.page}"
+    text = f"{_in_cell(finding)}{finding.message}\n{finding.fix}\n{finding.page}"
     command = {Severity.NOTE: "notice"}.get(finding.severity, finding.severity.word)
-    return f"::{command} {given}::{_data(said)}"
+    return f"::{command} {given}::{_data(text)}"
 
 
 def _data(text: str) -> str:

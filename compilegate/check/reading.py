@@ -55,7 +55,7 @@ class Source:
     places: tuple[Place, ...] = ()  # in a notebook, where each line of the joined script stands
 
     def place(self, line: int) -> Place:
-        """Where a line of the tree stands for a reader."""
+        """The file's place of a line of the tree."""
         if not self.places:
             return Place(line)
         return self.places[min(max(line, 1), len(self.places)) - 1]
@@ -236,24 +236,24 @@ def without_magics(lines: tuple[str, ...]) -> list[str]:
         writes = magic in _FILE_MAGICS and bool(rest) and rest[-1].strip("\"'").endswith(".py")
         if magic not in _PYTHON_MAGICS and not writes:
             return ["" for _ in lines]
-    kept: list[str] = []
+    result: list[str] = []
     continued = False
     for line in lines:
         harmless = line
         if continued:
             harmless = ""
-        elif (shell := _SHELL_LINE.match(line)) is not None and not _is_modulo(kept):
+        elif (shell := _SHELL_LINE.match(line)) is not None and not _is_modulo(result):
             harmless = f"{shell[1]}pass"
         elif (assigned := _ASSIGNED_SHELL.match(line)) is not None:
             harmless = f"{assigned[1]}{assigned[2]} = None"
-        elif (asked := _HELP.match(line)) is not None:
-            harmless = f"{asked[1]}pass"
-        kept.append(harmless)
+        elif (help_line := _HELP.match(line)) is not None:
+            harmless = f"{help_line[1]}pass"
+        result.append(harmless)
         continued = harmless is not line and line.rstrip().endswith("\\")
-    return kept
+    return result
 
 
-def _is_modulo(kept: list[str]) -> bool:
+def _is_modulo(result: list[str]) -> bool:
     """Whether the line before is unfinished, so that a `%` that begins a line is arithmetic."""
-    before = next((line for line in reversed(kept) if line.strip()), "")
+    before = next((line for line in reversed(result) if line.strip()), "")
     return before.rstrip().endswith(("\\", "(", ",", "+", "[", "{"))

@@ -63,7 +63,7 @@ class Step:
 
     @property
     def body(self) -> list[ast.stmt]:
-        """Its statements."""
+        """The statements of the step."""
         return [] if isinstance(self.node, ast.Call) else self.node.body
 
 
@@ -615,8 +615,8 @@ def feeding(project: Project, values: Values, steps: list[Step]) -> frozenset[as
             last = last_name(call.func).lower()
             given = {each.node for each in map(script.definition, call.args) if each is not None}
             ignite = last == "run" and script.uses("ignite") and "train" in ast.unparse(call.func)
-            elsewhere = last.startswith(("train", "fit_")) and script.definition(call.func) is None
-            if ignite or elsewhere or given & trains:
+            of_package = last.startswith(("train", "fit_")) and script.definition(call.func) is None
+            if ignite or of_package or given & trains:
                 for each in _to_train_on(call):
                     found |= {origin.node for origin in values.origins(script, each)}
     return frozenset(found)

@@ -70,7 +70,7 @@ class Values:
     # Where values come from.
 
     def origins(self, script: Script, node: ast.expr, path: tuple[int, ...] = ()) -> list[Origin]:
-        """Where a value may come from: followed over names, attributes, arguments and results."""
+        """Origins of a value, followed over names, attributes, arguments and results."""
         key = Origin(script, node, path)
         if key not in self._origins:
             if self._depth > _DEEPEST:
@@ -87,7 +87,7 @@ class Values:
         return [(each.script, each.node) for each in found if isinstance(each.node, ast.Call)]
 
     def through(self, here: Origin, inner: Callable[[Origin], Iterable[Origin]]) -> list[Origin]:
-        """Where a value may come from, and what `inner` says that each of these was made of."""
+        """Origins of a value, and of what `inner` names for each of them."""
         found: dict[Origin, None] = {}
         pending = [here]
         while pending:
@@ -223,13 +223,15 @@ class Values:
             self._classes[node] = list(dict.fromkeys(each for each in every if each is not None))
         return self._classes[node]
 
-    def _class_of_origin(self, origin: Origin, asked: ast.expr) -> Defined | None:
+    def _class_of_origin(self, origin: Origin, expression: ast.expr) -> Defined | None:
         script, node = origin.script, origin.node
         match node:
             case ast.arg() if node.annotation is not None:
                 annotated = script.definition(node.annotation)
                 return annotated if annotated is not None and annotated.is_class else None
-            case ast.List() | ast.Tuple() if node.elts and (origin.element or node is not asked):
+            case ast.List() | ast.Tuple() if node.elts and (
+                origin.element or node is not expression
+            ):
                 return self.class_of(script, node.elts[0])
             case ast.ListComp():
                 return self.class_of(script, node.elt)
@@ -237,7 +239,7 @@ class Values:
                 return self.class_of(script, node.value)
             case ast.Attribute() if node.attr in ("module", "_orig_mod", "model"):
                 return self.class_of(script, node.value)
-            case ast.Name() | ast.Attribute() if origin.element and node is not asked:
+            case ast.Name() | ast.Attribute() if origin.element and node is not expression:
                 return self.class_of(script, node)
             case ast.Call():
                 return self._class_of_call(script, node, origin.path)
@@ -299,13 +301,17 @@ class Values:
         if origin.element:
             return self.element(script, node, path)
         followed = self.origins(script, node, path)
-        if followed != [origin]:
-            found = joined(self._kind_of(each) for each in followed)
-            if found is Kind.UNKNOWN and not path:
-                found = usual(last_name(node))
-                made = any(isinstance(each.node, ast.Call | ast.arg) for each in followed)
-                return Kind.UNKNOWN if found is Kind.TENSOR and not made else found
-            return found
+        if followed == [origin]:
+            return self._of_expression(script, node, path)
+        found = joined(self._kind_of(each) for each in followed)
+        if found is Kind.UNKNOWN and not path:
+            found = usual(last_name(node))
+            made = any(isinstance(each.node, ast.Call | ast.arg) for each in followed)
+            return Kind.UNKNOWN if found is Kind.TENSOR and not made else found
+        return found
+
+    def _of_expression(self, script: Script, node: ast.expr, path: tuple[int, ...]) -> Kind:
+        """The kind of an expression that is no name for another one."""
         match node:
             case ast.Constant():
                 return Kind.START
@@ -319,6 +325,11 @@ class Values:
                 return self._call(script, node, path)
             case ast.Subscript():
                 return self._subscript(script, node)
+        return self._of_parts(script, node, path)
+
+    def _of_parts(self, script: Script, node: ast.expr, path: tuple[int, ...]) -> Kind:
+        """The kind of what holds values, or is computed of them."""
+        match node:
             case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
                 parts = node.values if isinstance(node, ast.Dict) else node.elts
                 return self._several(script, parts)
@@ -501,8 +512,8 @@ class Values:
         if base in (Kind.TENSOR, Kind.BATCH):
             return Kind.HOST if last in _OF_THE_HOST else base
         if base in (Kind.LOADER, Kind.DEVICE_LOADER):
-            kept = base is Kind.DEVICE_LOADER or last in _SAME_LOADER
-            return base if kept else Kind.UNKNOWN
+            same = base is Kind.DEVICE_LOADER or last in _SAME_LOADER
+            return base if same else Kind.UNKNOWN
         return Kind.HOST if base is Kind.HOST else None
 
 

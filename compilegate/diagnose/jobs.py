@@ -20,7 +20,7 @@ from compilegate.errors import CompilegateError
 from compilegate.job import names
 
 PROGRAM = "compilegate/job/doctor/program.py"
-"""Where the training code's archive has the doctor's program."""
+"""Path of the doctor's program in the training code's archive."""
 MOST_SECONDS = 1800
 MOST_BYTES = 4 * 1024**2
 _ARM_TAG = "compilegate:arm"
@@ -30,8 +30,8 @@ _HYPERPARAMETERS = (
     names.TRAINING_COMPILER_HYPERPARAMETER,
     names.TRAINING_COMPILER_DEBUG_HYPERPARAMETER,
 )
-"""Those that a job without data and arguments still needs: where its code is, and the switches of
-Training Compiler, without which nobody could tell whether it is there."""
+"""Hyperparameters that a job without data and arguments still needs: where its code is, and the
+switches of Training Compiler, without which nobody could tell whether it is there."""
 _VARIABLES = (names.IMAGE_VARIABLE, names.INSTANCE_TYPE_VARIABLE, "PYTHONUNBUFFERED")
 _NO_CHECKPOINTS = ("CheckpointConfig", "EnableManagedSpotTraining")
 
@@ -59,8 +59,8 @@ def profile_definition(workload: Definition, arm: str, steps: int) -> Definition
         description=f"{job.description or job.name}: {steps} steps, to be profiled",
     )
     needed = ancestors(build_graph(workload), job.name)
-    kept = (each for each in workload.steps if each is job or each.name in needed)
-    return replace(workload, steps=tuple(profiled if each is job else each for each in kept))
+    reached = (each for each in workload.steps if each is job or each.name in needed)
+    return replace(workload, steps=tuple(profiled if each is job else each for each in reached))
 
 
 def doctor_definition(workload: Definition, arms: frozenset[str] | None = None) -> Definition:
@@ -77,7 +77,7 @@ def doctor_definition(workload: Definition, arms: frozenset[str] | None = None) 
 
 
 def _training_jobs(workload: Definition) -> dict[str, Step]:
-    """By arm, the first of its training jobs; all of an arm's have one image and instance."""
+    """The first training job by arm; all jobs of an arm have one image and instance."""
     jobs: dict[str, Step] = {}
     for step in workload.steps:
         for tag in step.arguments.get("Tags", []) if step.type == TRAINING else []:

@@ -24,7 +24,7 @@ from compilegate.diagnose.jobs import OutputError, read_output
 from compilegate.job.evidence.record import BREAKS, LOADER, RULES, SHAPES, SYNCHRONISATION
 from compilegate.job.names import PADDINGS, PROFILE_FILE, PROFILE_FOLDER
 from compilegate.job.profiling.record import COMPUTING, HOST, PARTS, PROFILE_SCHEMA, UPDATE, Profile
-from compilegate.job.profiling.slowdowns import NOTABLE_WAIT, asked_each_step, changing
+from compilegate.job.slowdowns import NOTABLE_WAIT, changing, reads_each_step
 from compilegate.rules import table
 
 _AGAIN = "it is not a profile of this release, so profile again"
@@ -91,7 +91,7 @@ class Breakdown:
     inside: Mapping[str, Mapping[str, float]]  # by part that computes and one of KINDS
 
     def share(self, seconds: float) -> float:
-        """As a share of the step."""
+        """Share of the step."""
         return seconds / self.seconds if self.seconds else 0.0
 
     def of_part(self, part: str) -> float:
@@ -141,7 +141,7 @@ def breakdown_of(profile: Profile) -> Breakdown:
 
 
 def _computed(profile: Profile) -> dict[str, dict[str, float]]:
-    """By part and kind, seconds of a profiled step that operators compute."""
+    """Seconds of a profiled step that operators compute, by part and kind."""
     found: dict[str, dict[str, float]] = {part: dict.fromkeys(KINDS, 0.0) for part in PARTS}
     for each in profile.operators:
         kinds = (kind for kind, names in _BY_NAME.items() if names.search(each.name))
@@ -198,7 +198,7 @@ class Ceiling:
 
 
 def ceilings_of(profile: Profile, found: Breakdown) -> Iterator[Ceiling]:
-    """One for each way to compile the steps."""
+    """A ceiling for each way to compile the steps."""
     shapes = changing(profile.shapes)
     for compiler, parts, kinds, caveat in _COMPILERS:
         if kinds != _FUSES and profile.device == HOST:
@@ -215,8 +215,8 @@ def ceilings_of(profile: Profile, found: Breakdown) -> Iterator[Ceiling]:
         most, saved = min(spared + unknown, widest), found.share(spared)
         high = max(most / (widest + narrowest) if most > 0 else 0.0, saved)
         speedup, speedup_high = (1 / (1 - min(each, 0.99)) for each in (saved, high))
-        said = caveat.format(shapes) if shapes else None
-        yield Ceiling(compiler, saved, speedup, speedup_high, said)
+        text = caveat.format(shapes) if shapes else None
+        yield Ceiling(compiler, saved, speedup, speedup_high, text)
 
 
 WORTH_NAMING = {
@@ -295,8 +295,8 @@ def _faults(profile: Profile, parts: Breakdown) -> Iterator[Finding]:
         yield found(UPDATE, update, update=f"{parts.of_part(UPDATE):.0%}")
     if shapes := changing(profile.shapes):
         yield found(SHAPES, parts.of_part(COMPUTING), shapes=shapes, steps=profile.profiled_steps)
-    asked = [(each.where, each.count) for each in profile.synchronisations]
-    count, lines = asked_each_step(asked, profile.profiled_steps)
+    places = [(each.where, each.count) for each in profile.synchronisations]
+    count, lines = reads_each_step(places, profile.profiled_steps)
     if lines:
         calls = sum(each.calls for each in profile.operators)
         dense = min(1.0, count * _CALLS_BETWEEN / calls) if calls else 1.0
@@ -342,7 +342,7 @@ class Analysis:
 
     @property
     def document(self) -> dict[str, Any]:
-        """For programs: what was concluded, beside what was seen."""
+        """The conclusions as JSON, beside the measurements."""
         whole = asdict(self)
         seen = ("program", "arm", "compiler", "device", "padding", "graphs", "trace")
         return {

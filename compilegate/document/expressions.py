@@ -32,7 +32,7 @@ def parameter(name: str) -> Expression:
 
 
 def execution_variable(name: str) -> Expression:
-    """One of EXECUTION_VARIABLES."""
+    """A name from EXECUTION_VARIABLES."""
     return {"Get": f"Execution.{name}"}
 
 
@@ -200,7 +200,7 @@ class Unresolved(str):
 
 @dataclass(frozen=True)
 class Scope:
-    """Where the variables of one step get their values."""
+    """Values for the variables in one step's expressions."""
 
     parameters: Mapping[str, Scalar]
     execution: Mapping[str, str]

@@ -40,7 +40,7 @@ class Kind:
 
 
 def one_of(allowed: Collection[str]) -> Kind:
-    """One of these texts."""
+    """A text from a fixed list."""
 
     def read(value: str) -> str:
         if value not in allowed:
@@ -109,7 +109,7 @@ MEMBERS: Mapping[type, Mapping[str, tuple[str, Kind]]] = {
         "output_parameters": ("OutputParameters", _array_of(OutputParameter)),
     },
 }
-"""By field, in the order in which they are written."""
+"""Members by field, in the order in which they are written."""
 
 
 def unknown(owner: str, raw: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:

@@ -204,5 +204,5 @@ def format_duration(length: timedelta) -> str:
 
 
 def refuse_constant(constant: str) -> NoReturn:
-    """For `json.loads`, which would read NaN: a comparison with NaN is silently false."""
+    """A hook for `json.loads`, which would read NaN: a comparison with NaN is silently false."""
     raise ValueError(f"{constant} is not a JSON number")

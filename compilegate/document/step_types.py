@@ -35,14 +35,14 @@ class StepType:
     job_name: str | None = None
     """The member that names the job that the step runs; None where it runs none."""
     resources: tuple[str, ...] = ()
-    """Where in the request the job's instances are."""
+    """Path of the job's instances in the request."""
     cache_key: tuple[str, ...] = ()
     """The members of the request by which the step cache tells one run from another, as SageMaker
     documents them; empty where a result is never taken from the cache."""
     members: tuple[str, ...] = ()
     """What it may have in the JSON of a definition, besides COMMON_MEMBERS."""
     beside: tuple[str, ...] = ()
-    """Those of them that the service alone reads."""
+    """Members that the service alone reads."""
     by_command: bool = False
     """Whether it needs what only AWS has, so that here a command stands for it."""
     on_branch: bool = True

@@ -1,16 +1,18 @@
-"""The quality gate: evidence in, verdict out. Pure, but for reading `gate.json`.
+"""The quality gate: evidence in, verdict out. Pure, but for reading `gate.json` and evidence.
 
 The path of a verdict::
 
-    settings, experiment   what is asked: `[gate]` of a workload, and `gate.json`
-    integrity/             is the evidence whole, its own, and comparable; what else differs?
-    quality/               metrics of examples -> comparisons -> is the model as good?
-    speed/                 step times -> is it faster by enough, and is compiling repaid?
+    settings               the `[gate]` table of a workload, and `gate.json`
+    evidence               the files of each job, read and typed
+    record, records        is each record whole and plausible; can they be compared?
+    confounds              what differs between two arms besides the compiler?
+    metrics, scores        metrics of examples, and what they show by themselves
+    quality, statistics    is the model as good?
     parity                 is the compiled arithmetic eager's?
-    statistics/            the interval of a mean difference; sample sizes; several candidates
-    cost                   what it took, and when that is repaid
-    decision               which arm's model is released
+    speed                  is it faster by enough, and is compiling repaid?
+    cost, forecast         what it took, what would decide
+    decision               which arm's model is registered
     judge                  composes them into a Verdict
-    verdict, judgements    what the verdict holds; reasons: its codes and sentences
+    findings, verdict      codes and sentences; what the verdict holds
     observations           what the report draws beside the verdict
 """

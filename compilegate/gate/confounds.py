@@ -44,11 +44,11 @@ FOLLOWS = {
         *("accelerators", "accelerator_memory_bytes", "accelerator_capability"),
     ),
 }
-"""By what a workload declares of an arm, the recipe keys and environment values that follow."""
+"""Recipe keys and environment values that follow from a declared key of an arm."""
 HOST = "cpu"
 """The recipe's `device` of a job that computes beside no accelerator."""
 MACHINE = frozenset({"cpu", "platform"})
-"""Environment values that differ between machines of one instance type."""
+"""Environment values that may differ between machines of one instance type."""
 NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure", AUTOCAST})
 """Recipe keys of programs that record all their arguments: who the job is and what it does when it
 fails, not how it trains. Autocast is how a precision comes about, which is compared itself."""
@@ -98,21 +98,21 @@ def find_confounds(
 
 def about_confounds(confounds: Sequence[Confound]) -> list[Reason | Note]:
     """What the verdict says of differences that the workload does not declare."""
-    said: list[Reason | Note] = []
+    statements: list[Reason | Note] = []
     for each in [it for it in confounds if not it.intended][:MOST_LISTED]:
         numbers = {"name": each.name, "baseline": each.baseline, "candidate": each.candidate}
         text = f"{each.name} differs: {each.candidate} instead of {each.baseline}."
         if each.name in MACHINE:
-            said.append(Note(Code.CONFOUND_HARDWARE, text, {"name": each.name}))
+            statements.append(Note(Code.CONFOUND_HARDWARE, text, {"name": each.name}))
         elif each.name == EXAMPLES_SEEN:
             text = (
                 f"{text} Train for as many epochs and count optimizer steps; where jobs stop "
                 "early, declare examples_tolerance in [gate]."
             )
-            said.append(failure(Code.CONFOUND_EXAMPLES_SEEN, text, **numbers))
+            statements.append(failure(Code.CONFOUND_EXAMPLES_SEEN, text, **numbers))
         else:
-            said.append(failure(Code.CONFOUND_UNDECLARED, text, **numbers))
-    return said
+            statements.append(failure(Code.CONFOUND_UNDECLARED, text, **numbers))
+    return statements
 
 
 def about_hardware(jobs: Sequence[Evidence]) -> list[Note]:
@@ -203,7 +203,7 @@ def _text(values: Mapping[str, Scalar], key: str) -> str:
 
 
 def _shown(before: str, after: str) -> tuple[str, str]:
-    """Both, clipped to where they differ: the digest of an image stands at the end of its name."""
+    """Both texts, clipped to where they differ (an image's digest ends its name)."""
     start = 0
     if max(len(before), len(after)) > MOST_SHOWN:
         pairs = enumerate(zip(before, after, strict=False))

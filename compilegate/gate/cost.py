@@ -33,7 +33,7 @@ from compilegate.job.evidence import Evidence, EvidenceRecord
 INSTANCE_TYPE = "instance_type"
 """Key of the evidence's environment: the instance that the job really ran on."""
 MOST_RETRAININGS = 1_000_000
-"""More than that counts as never."""
+"""Retrainings above this count as never."""
 
 
 def cost_of(
@@ -74,7 +74,7 @@ def _arm_cost(
     records: Sequence[EvidenceRecord],
     speed: ArmSpeed | UnknownSpeed,
 ) -> ArmCost | None:
-    """None where no job measured itself: those that only print their metrics do not."""
+    """The cost of one arm; None where no job measured its times (printed metrics alone)."""
     jobs = [(it, it.evidence.speed) for it in records if it.evidence.speed is not None]
     if not jobs:
         return None
@@ -128,7 +128,7 @@ def _amount(seconds: float, usd_per_hour: float | None) -> Amount:
 
 
 def _total(*parts: tuple[int, Amount]) -> Amount:
-    """So many times each amount, in all; without dollars where those of one are not known."""
+    """The sum of count x amount; no dollars where one amount has none."""
     dollars = [count * amount.usd for count, amount in parts if amount.usd is not None]
     return Amount(
         seconds=sum(count * amount.seconds for count, amount in parts),

@@ -24,7 +24,7 @@ from compilegate.gate.evidence import in_the_order_of
 from compilegate.gate.findings import Code, Outcome, Reason, failure
 from compilegate.gate.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.quality import Replicates, error_over_rows, metric_by_seed
-from compilegate.gate.records import differing, readable
+from compilegate.gate.records import differing
 from compilegate.gate.settings import Experiment, GateSettings, MetricGuard
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Decision
 from compilegate.job.evidence import EvidenceError, EvidenceRecord
@@ -36,9 +36,9 @@ class Registered:
     """The model that was registered last."""
 
     evidence: EvidenceRecord | EvidenceError
-    """That of the job that trained it, or the error that reading it met."""
+    """The evidence of the job that trained it, or the error from reading it."""
     as_now: bool = True
-    """Whether it was registered as this execution would register it: to be served alike."""
+    """Whether it was registered with the same serving settings as this execution's."""
 
 
 def below_registered(
@@ -53,7 +53,6 @@ def below_registered(
     if not limits or registered is None:
         return
     found = registered.evidence
-    found = found if isinstance(found, EvidenceError) else readable(found)
     if isinstance(found, EvidenceError):
         text = (
             f"The registered model's evidence cannot be read, so no drop can be judged: "
@@ -67,7 +66,7 @@ def below_registered(
         and not differing(found.examples, record.examples)
     )
     for metric, guard in limits.items():
-        # What a metric lacks is said of the evidence; the registered model may not have had it.
+        # A finding about the evidence says what a metric lacks; the registered model may lack it.
         with suppress(MetricUndefinedError, KeyError):
             usual, own = (_value(metric, guard, it, values) for it in (found, record))
             chance = 0.0

@@ -25,7 +25,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,7 @@ from compilegate.job.evidence import (
     Steps,
     TrainedOn,
 )
-from compilegate.job.evidence.record import HINDRANCES, SLICE, has_paired_speed, has_parity
+from compilegate.job.evidence.record import SLICE, SLOWDOWN_KINDS, has_paired_speed, has_parity
 from compilegate.job.evidence.writing import OWN_DIGEST, document_digest
 from compilegate.job.files import whole_file
 from compilegate.job.names import (
@@ -66,12 +66,12 @@ Replicate = tuple[str, int]
 """An (arm, seed)."""
 Column = npt.NDArray[Any]
 Kinds = Mapping[str, tuple[str, int]]
-"""By column, its kind of numpy and its dimensions."""
+"""Column name to (numpy kind, number of dimensions)."""
 Held = dict[tuple[str, int, int], Column]
-"""Columns of examples.npz that were read, by their names, checksums and sizes. All replicates are
-scored on the same rows, so a million ids are read, and kept in memory, once."""
+"""Columns of examples.npz by (name, checksum, size). All replicates are scored on the same rows, so
+a million ids are read, and stored in memory, once."""
 _OF_A_MODEL = frozenset({"scores", "losses", "predictions"})
-"""Columns that are a model's own."""
+"""Columns that differ from model to model."""
 MOST_JSON_BYTES = 64 * 1024**2
 MOST_COLUMN_BYTES = 4 * 1024**3
 """How large one file's columns may be: a million examples with five hundred classes fit."""
@@ -80,9 +80,9 @@ MOST_UNPACKED_BYTES = 2 * 1024**3
 MOST_REPRO_FILES = 20
 """A repro is a script, its inputs, and what the search for it found."""
 MOST_POSITIONS = 10**16
-"""Positions that an epoch computes: more can only be damage."""
+"""Largest plausible number of positions in an epoch."""
 AT_ONCE = 2
-"""Replicates that are read at the same time; each takes memory of its own until it is shared."""
+"""Replicates that are read at the same time; each needs memory of its own until it is shared."""
 _FLOATS, _INTEGERS, _TEXTS = ("f", 1), ("i", 1), ("U", 1)
 _STEPS = {"loss": _FLOATS, "seconds": _FLOATS}
 _EXAMPLES = {"ids": _TEXTS, "labels": _INTEGERS, "scores": ("f", 2), "losses": _FLOATS}
@@ -93,8 +93,6 @@ _PAIRED = {
     "baseline_first": ("b", 1),
 }
 _TRAINED_ON = {"ids": _INTEGERS, "inputs": _INTEGERS}
-_IN_MEMORY = {"f": "fiu", "i": "iu", "b": "b", "U": "U"}
-"""Kinds of numpy that do for a column in memory, by the one that is written."""
 
 
 class MissingEvidenceError(EvidenceError):
@@ -170,7 +168,8 @@ def read_evidence(folder: str | Path, held: Held | None = None) -> EvidenceRecor
             record = replace(record, trained_on=_read_trained_on(folder / TRAINED_ON_FILE))
     if _has_examples(evidence, folder / EXAMPLES_FILE):
         record = replace(record, examples=_read_examples(folder / EXAMPLES_FILE, held))
-    return well_formed(record)
+    _check_whole(record)
+    return record
 
 
 def copy_repro(folder: Path, replicate: Replicate, target: Path) -> None:
@@ -198,7 +197,7 @@ def copy_repro(folder: Path, replicate: Replicate, target: Path) -> None:
 
 
 def _place(folder: Path, name: str) -> Path:
-    """Where the replicate's subfolder lies. Raises EvidenceError when there is more than one."""
+    """The replicate's subfolder. Raises EvidenceError when there is more than one."""
     direct = folder / name
     places = [place for place in (direct, *sorted(folder.glob(f"*/{name}"))) if place.is_dir()]
     if len(places) > 1:
@@ -265,7 +264,7 @@ def _evidence_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 _ADAPTER = TypeAdapter(Evidence)
 _ANY_SCALAR = frozenset({"recipe", "environment", "options", "proof", "checkup"})
-"""Objects that hold what the job likes, under names that it likes."""
+"""Objects whose keys and values a job chooses."""
 _EXPECTED = {
     "bool_type": "true or false",
     "dataclass_type": "an object",
@@ -276,7 +275,7 @@ _EXPECTED = {
     "string_type": "a string",
     "tuple_type": "a list",
 }
-"""In the words of JSON, by pydantic's type of error."""
+"""Pydantic's error type to the expected JSON type, in words."""
 
 
 def _read_scalars(path: Path) -> tuple[Evidence, bool]:
@@ -315,7 +314,7 @@ def _problems(evidence: Evidence) -> Iterator[str]:
         ("compile_cache: state", state, CACHE_STATES),
         ("memory_of", evidence.memory_of, MEMORY_OF),
     ]
-    named += [("hindrances: kind", each.kind, HINDRANCES) for each in evidence.hindrances]
+    named += [("hindrances: kind", each.kind, SLOWDOWN_KINDS) for each in evidence.hindrances]
     for key, value, allowed in named:
         if value is not None and value not in allowed:
             yield f"{key} is {_shown(value)}, expected {', '.join(map(repr, allowed))}"
@@ -428,7 +427,7 @@ def _read_columns(
         if name not in arrays:
             raise EvidenceError(f"{path.name}: column {name} is missing")
     return {
-        name: _converted(f"{path.name}: column {name}", found, kinds[name], kinds[name][0])
+        name: _converted(f"{path.name}: column {name}", found, *kinds[name])
         for name, found in arrays.items()
     }
 
@@ -458,14 +457,13 @@ def _loaded(where: str, found: Any) -> Any:
     return found
 
 
-def _converted(where: str, found: Any, expected: tuple[str, int], kinds: str) -> Column:
-    """The column in the type that all code uses, of any of these kinds: numbers in double precision
-    (sums over half a million numbers in half precision are none), integers of 64 bits. It is the
-    same array where it has that type. Raises EvidenceError."""
-    kind, dimensions = expected
+def _converted(where: str, found: Any, kind: str, dimensions: int) -> Column:
+    """The column in the type that all code uses: numbers in double precision (sums over half a
+    million numbers in half precision are none), integers of 64 bits. It is the same array where it
+    has that type. Raises EvidenceError."""
     if not isinstance(found, np.ndarray):  # bytes, where an archive holds something else
         raise EvidenceError(f"{where} is not an array")
-    if found.dtype.kind not in kinds or found.ndim != dimensions:
+    if found.dtype.kind != kind or found.ndim != dimensions:
         raise EvidenceError(
             f"{where} has type {found.dtype} and {found.ndim} dimensions, "
             f"expected kind {kind!r} and {dimensions}"
@@ -476,59 +474,28 @@ def _converted(where: str, found: Any, expected: tuple[str, int], kinds: str) ->
         return found.astype(np.float64 if kind == "f" else np.int64, copy=False)
 
 
-_Part = TypeVar("_Part", Steps, Examples, ParityErrors, PairedBlocks, TrainedOn)
-
-
-def well_formed(record: EvidenceRecord) -> EvidenceRecord:
-    """The record, whose columns have the types and lengths that they must have.
-
-    Raises EvidenceError. What is given in memory is held against the same as what was read.
-    """
-    evidence = record.evidence
-    parity = paired = None
-    if record.parity is not None and evidence.parity is not None and has_parity(evidence):
-        parity = _typed(PARITY_FILE, record.parity, _PARITY)
+def _check_whole(record: EvidenceRecord) -> None:
+    """Raise EvidenceError where parts of the record do not fit each other."""
+    evidence, steps, examples = record.evidence, record.steps, record.examples
+    if record.parity is not None and evidence.parity is not None:
         _check_parity(record.parity, evidence.parity.steps)
     if evidence.failure is not None:  # of a job that ended since its arithmetic is wrong
-        empty = EvidenceRecord(evidence, None, None, as_written=record.as_written)
-        return replace(empty, parity=parity)
+        return
     if evidence.origin == Origin.MEASURED:
         for name in ("speed", "compiler"):
             if getattr(evidence, name) is None:
                 raise EvidenceError(f"{EVIDENCE_FILE}: {name} is missing")
-    steps = _typed(STEPS_FILE, record.steps, _STEPS)
     if steps is not None:
-        _check_lengths(STEPS_FILE, {"loss": steps.loss, "seconds": steps.seconds})
+        _check_lengths(STEPS_FILE, vars(steps))
         _check_resumptions(evidence, len(steps.loss))
-    if record.paired is not None and has_paired_speed(evidence):
-        paired = _typed(PAIRED_FILE, record.paired, _PAIRED)
+    if record.paired is not None:
         _check_lengths(PAIRED_FILE, vars(record.paired))
-    examples = _typed(EXAMPLES_FILE, record.examples, _EXAMPLES | _EXAMPLES_OPTIONAL)
     if examples is not None:
         if (examples.targets is None) != (examples.predictions is None):
             raise EvidenceError(f"{EXAMPLES_FILE}: only one of targets and predictions is there")
         columns = {name: it for name, it in vars(examples).items() if name != "slices"}
         columns.update({f"{SLICE}{name}": it for name, it in examples.slices.items()})
         _check_lengths(EXAMPLES_FILE, columns)
-    trained_on = _typed(TRAINED_ON_FILE, record.trained_on, _TRAINED_ON)
-    return replace(
-        record, steps=steps, examples=examples, parity=parity, paired=paired, trained_on=trained_on
-    )
-
-
-def _typed(file: str, part: _Part | None, columns: Kinds) -> _Part | None:
-    """The part with its columns as all code uses them; the same one where they are already."""
-    if part is None:
-        return None
-    changed = {}
-    for name, expected in columns.items():
-        found = getattr(part, name)
-        if found is None and name in _EXAMPLES_OPTIONAL:
-            continue
-        column = _converted(f"{file}: column {name}", found, expected, _IN_MEMORY[expected[0]])
-        if column is not found:
-            changed[name] = column
-    return replace(part, **changed) if changed else part
 
 
 def _check_lengths(file: str, columns: Mapping[str, Any]) -> None:

@@ -140,7 +140,7 @@ class Code(StrEnum):
 
 
 SCORES, TIMES = "scores", "times"
-"""The parts of a replicate's evidence that a finding may spoil."""
+"""Parts of a replicate's evidence that a finding may make unusable."""
 _BOTH, _NONE = frozenset({SCORES, TIMES}), frozenset[str]()
 _SPOILS = {
     **dict.fromkeys(
@@ -161,8 +161,8 @@ _SPOILS = {
     ),
     **dict.fromkeys((Code.STEPS_COUNT, Code.STEPS_SECONDS_INVALID), frozenset({TIMES})),
 }
-"""What cannot be judged any more once this was found. What is not here spoils nothing: such a job
-is refused, and what it measured is compared and shown all the same."""
+"""Parts that a finding makes unusable, by code. After any other finding the job is refused, and its
+measurements are still compared and shown."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Reason:
     code: Code
     outcome: Outcome
     sentence: str
-    """In words that stand alone: names the arm's seed, file or key, what was found, the limit."""
+    """One sentence that stands alone: seed, file or key, what was found, the limit."""
     numbers: Mapping[str, Number] = field(default_factory=dict)
     """Finite numbers, by name, in the units that the sentence uses or in seconds and fractions."""
 
@@ -190,13 +190,13 @@ class Note:
 class Finding:
     """What is wrong with, or odd about, the evidence of one replicate."""
 
-    said: Reason | Note
+    statement: Reason | Note
     spoils: frozenset[str]
 
     @property
     def refuses(self) -> bool:
         """Whether it makes the evidence of its arm invalid."""
-        return isinstance(self.said, Reason)
+        return isinstance(self.statement, Reason)
 
 
 @dataclass(frozen=True)
@@ -208,19 +208,19 @@ class Subject:
     def fails(
         self, code: Code, text: str, *, spoils: Iterable[str] | None = None, **numbers: Number
     ) -> Finding:
-        """It refuses the replicate. `text` is a sentence without its subject; `spoils`, where it is
-        not what the code usually spoils."""
+        """A finding that refuses the replicate. `text` is a sentence without its subject; `spoils`
+        replaces what the code usually spoils."""
         reason = failure(code, f"Seed {self.seed}: {text}", seed=self.seed, **numbers)
         usual = _SPOILS.get(code, _NONE)
         return Finding(reason, usual if spoils is None else frozenset(spoils))
 
     def leaves_open(self, code: Code, text: str, **numbers: Number) -> Finding:
-        """Nothing can be concluded about the replicate."""
+        """A finding after which nothing can be concluded about the replicate."""
         reason = undecided(code, f"Seed {self.seed}: {text}", seed=self.seed, **numbers)
         return Finding(reason, _SPOILS.get(code, _NONE))
 
     def notes(self, code: Code, text: str, **numbers: Number) -> Finding:
-        """It is worth knowing and decides nothing."""
+        """A finding that is worth knowing and decides nothing."""
         return Finding(
             Note(code, f"Seed {self.seed}: {text}", {"seed": self.seed, **numbers}), _NONE
         )
@@ -281,7 +281,7 @@ def clipped(text: str, most: int = 300) -> str:
 
 
 def percent(share: float) -> str:
-    """To whole per cent from 10% on, else to two digits."""
+    """A share in per cent: whole from 10% on, else two digits."""
     return f"{share:.0%}" if share >= 0.1 else f"{share * 100:.2g}%"
 
 

@@ -33,7 +33,7 @@ MOST_GROWTH = 1000.0
 _GROWTH_STEP = 1.05
 _GROWTH_STEPS = math.ceil(math.log(MOST_GROWTH) / math.log(_GROWTH_STEP))
 WANTED = 0.9
-"""The chance of passing for which the least design is told."""
+"""Chance of passing for which the smallest design is named."""
 MOST_FORECAST_SEEDS = 30
 DRAWS, REDRAWS = 2000, 40
 _FLIPS = ("accuracy", "micro_f1", "balanced_accuracy", "calibration_error")
@@ -100,7 +100,7 @@ def _first(sizes: npt.NDArray[Any], enough: BoolArray) -> float | None:
 
 
 def rounded_up(count: float) -> int:
-    """To two significant digits: an estimate should not look like a measurement."""
+    """The count rounded up to two significant digits: an estimate is no measurement."""
     unit = int(10 ** max(math.floor(math.log10(count)) - 1, 0))
     return math.ceil(count / unit) * unit
 
@@ -125,7 +125,7 @@ class Chance:
     of: str
     chance: float
     low: float
-    """With `high`, what pilots of this size leave open: 80% of redrawn variances."""
+    """`low` to `high` hold 80% of the chances under redrawn variances of the pilot."""
     high: float
     seeds: int | None
     """The least seeds for a chance of 90%; None where MOST_FORECAST_SEEDS would not do."""
@@ -277,7 +277,7 @@ def _passing(
 def _chance_of_speed(
     pilot: SpeedJudgement, settings: GateSettings, seeds: int, measured_at: float, confidence: float
 ) -> list[Chance]:
-    """From the spread of the jobs' ratios, as far as the pilot's bounds show it."""
+    """The chance of passing by speed, from the spread of the jobs' ratios in the pilot's bounds."""
     jobs, required = pilot.seeds, pilot.required_speedup
     if jobs < 2 or required is None or pilot.conditional_on_run:
         return []

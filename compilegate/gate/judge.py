@@ -53,7 +53,7 @@ from compilegate.gate.speed import (
     ArmSpeed,
     Pairs,
     UnknownSpeed,
-    about_hindrances,
+    about_slowdowns,
     about_speed,
     busy_machine,
     judge_speed,
@@ -83,13 +83,13 @@ PRINTED_ONLY = Note(
 
 @dataclass(frozen=True)
 class _Measured:
-    """All that is known of a candidate before a confidence is chosen."""
+    """A candidate's measurements, before a confidence is chosen."""
 
     arm: str
-    said: Sequence[Reason | Note]
-    """What holds at any confidence."""
+    statements: Sequence[Reason | Note]
+    """Reasons and notes that hold at any confidence."""
     quality: ArmQuality | None
-    """None where there is nothing to compare."""
+    """None without comparable evidence."""
     parity: ParityJudgement | None
     memory: MemoryJudgement | None
     confounds: tuple[Confound, ...]
@@ -229,7 +229,7 @@ def _measure(
         settings.examples_tolerance,
     )
     memory, about_memory = judge_memory(usual_jobs, jobs, settings.max_memory_increase)
-    said: list[Reason | Note] = [
+    statements: list[Reason | Note] = [
         *examined.reasons(arm),
         *examined.notes(arm),
         *dropped,
@@ -242,26 +242,30 @@ def _measure(
         probed = examined.probed(arm)
         parity, about_parity = judge_parity(arm, probed, settings.parity)
         # Where the probe ended a job, what it found is why.
-        said = [*about_parity, *said] if probed.keys() - own.keys() else [*said, *about_parity]
-        said += about_hindrances([it.evidence for it in examined.timed(arm)])
+        statements = (
+            [*about_parity, *statements]
+            if probed.keys() - own.keys()
+            else [*statements, *about_parity]
+        )
+        statements += about_slowdowns([it.evidence for it in examined.timed(arm)])
     if experiment.evidence == "written" and jobs and usual_jobs:
-        said += about_hardware([*usual_jobs, *jobs])
+        statements += about_hardware([*usual_jobs, *jobs])
     precision = about_precision(experiment, examined.records, arm)
-    said += [] if precision is None else [precision]
+    statements += [] if precision is None else [precision]
     failures = [seed not in own for seed in experiment.seeds]
     if quality is not None:
-        said += quality.said
-        said += [PRINTED_ONLY] if experiment.evidence == "printed" else []
+        statements += quality.statements
+        statements += [PRINTED_ONLY] if experiment.evidence == "printed" else []
         first = experiment.seeds[0]
         if first in seeds and len(seeds) > 1:
             in_order = (first, *(seed for seed in seeds if seed != first))
             usual_models, models = (_replicates(examined, it, in_order) for it in (baseline, arm))
-            said += released_is_worse(settings, first, usual_models, models, values)
+            statements += released_is_worse(settings, first, usual_models, models, values)
         failed = [it.failed for it in quality.comparisons if it.failed]
         failures += [any(of_seed) for of_seed in zip(*failed, strict=False)]
     return _Measured(
         arm=arm,
-        said=said,
+        statements=statements,
         quality=quality,
         parity=parity,
         memory=memory,
@@ -275,15 +279,15 @@ def _about_seeds(examined: Examined, arm: str, seeds: Sequence[int]) -> list[Rea
     """What the baseline's evidence, and seeds that made the same model, leave to compare: `seeds`
     of the arm."""
     baseline = examined.experiment.baseline
-    said: list[Reason | Note] = []
+    statements: list[Reason | Note] = []
     if examined.reasons(baseline):
         follows = "so nothing compared with it can pass" if seeds else "so there is no comparison"
-        said.append(failure(Code.BASELINE_UNSOUND, f"The baseline is not valid, {follows}."))
+        statements.append(failure(Code.BASELINE_UNSOUND, f"The baseline is not valid, {follows}."))
     repeated = {about_repeated(examined, name) for name in (baseline, arm)} - {None}
     for sentence in sorted(map(str, repeated)):
         code = Code.MODEL_SEED_UNUSED
-        said.append(Note(code, sentence) if len(seeds) > 1 else undecided(code, sentence))
-    return said
+        statements.append(Note(code, sentence) if len(seeds) > 1 else undecided(code, sentence))
+    return statements
 
 
 def _conclude(
@@ -297,20 +301,20 @@ def _conclude(
     compiler that differs from the baseline by it alone."""
     experiment, settings = examined.experiment, examined.experiment.settings
     baseline, arm, seeds = experiment.baseline, candidate.arm, len(experiment.seeds)
-    said = list(candidate.said)
+    statements = list(candidate.statements)
     metrics: list[MetricJudgement] = []
     effects: list[EffectSplit] = []
     if candidate.quality is not None:
         metrics, about_quality = judge_quality(candidate.quality, confidence)
-        said += about_quality
+        statements += about_quality
         if not metrics:
-            said.append(undecided(Code.METRIC_UNDEFINED, "No metric could be compared."))
+            statements.append(undecided(Code.METRIC_UNDEFINED, "No metric could be compared."))
         elif compiler_only is not None:
             effects, about_effects = _effects(experiment, candidate, compiler_only, confidence)
-            said += about_effects
-        said += about_few_seeds(seeds, confidence)
+            statements += about_effects
+        statements += about_few_seeds(seeds, confidence)
         if (rate := settings.max_failure_rate) is not None:
-            said.append(judge_failures(seeds, candidate.failed_seeds, rate, confidence))
+            statements.append(judge_failures(seeds, candidate.failed_seeds, rate, confidence))
     speed, about = judge_speed(
         speeds[baseline],
         speeds[arm],
@@ -319,9 +323,9 @@ def _conclude(
         candidate.pairs,
         busy_machine=busy_machine([*examined.timed(baseline), *examined.timed(arm)]),
     )
-    said += [*about, *([] if speed is None else about_speed(speed, candidate.pairs))]
-    said += about_holm(len(experiment.candidates), settings.confidence, confidence)
-    reasons, notes = split(said)
+    statements += [*about, *([] if speed is None else about_speed(speed, candidate.pairs))]
+    statements += about_holm(len(experiment.candidates), settings.confidence, confidence)
+    reasons, notes = split(statements)
     return CandidateVerdict(
         arm=arm,
         outcome=worst(reason.outcome for reason in reasons),

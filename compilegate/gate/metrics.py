@@ -35,10 +35,9 @@ MOST_VALUE = 1e100
 """The largest value in a column: its squares must be finite, too."""
 CALIBRATION_BINS = 15
 SMALLEST_EXACT_SCORE = 1e-6
-"""Below this a score may have lost its digits, and only the recorded loss still knows them."""
+"""Scores below this may have lost their digits; the recorded loss is then used instead."""
 LOST_DIGITS = 2e-7
-"""How much less than the truth a score may be that was computed as one minus another, in single
-precision."""
+"""Largest rounding error of a score that was computed as one minus another in single precision."""
 JACKKNIFE_GROUPS = 100
 MetricFunction = Callable[[Examples], "float | FloatArray"]
 
@@ -119,7 +118,7 @@ def column_of(measure: str, scored: Scored, units: IntArray | None = None) -> Fl
 
 
 def per_example(measure: str, examples: Examples) -> FloatArray:
-    """As `column_of`, where no other metric of these examples is needed."""
+    """`column_of` for a single metric of these examples."""
     return column_of(measure, Scored(examples))
 
 
@@ -136,7 +135,7 @@ class MetricValues:
         self._known: dict[tuple[str, int], tuple[Examples, float]] = {}
 
     def of(self, measure: str, examples: Examples) -> float:
-        """As `metric_value`."""
+        """The metric over all examples, computed once."""
         key = (measure, id(examples))
         if key not in self._known:
             self._known[key] = (examples, metric_value(measure, examples))

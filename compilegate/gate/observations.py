@@ -22,7 +22,6 @@ from compilegate.gate.evidence import Replicate
 from compilegate.gate.findings import Subject, clipped
 from compilegate.gate.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.record import MOST_BYTES, unusable
-from compilegate.gate.records import readable
 from compilegate.gate.settings import Experiment
 from compilegate.job.evidence import (
     Evidence,
@@ -89,7 +88,7 @@ class ReplicateObservation:
     notes: tuple[str, ...] = ()
     """What the job noticed: sentences with their remedies."""
     printed: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """By metric, the values that a job printed which left nothing else."""
+    """Printed values by metric, of a job that left nothing else."""
     cache_ignored: str | None = None
     """Why the compile cache that was there was not used."""
 
@@ -103,7 +102,7 @@ class ArmObservation:
     batch_size: int | None
     learning_rate: float | None
     precision: str | None
-    """None of the four where models are compared, not arms: the recipe is the program's own."""
+    """This and the three above are None where models are compared, not arms."""
     environment: Mapping[str, str]
     proof: Mapping[str, str]
     """What shows that the compiler ran."""
@@ -156,7 +155,7 @@ def observe(
     `values` may be shared with `judge`, so that metrics are computed once.
     """
     values = MetricValues() if values is None else values
-    found = {key: readable(records[key]) for key in experiment.replicates if key in records}
+    found = {key: records[key] for key in experiment.replicates if key in records}
     usable = {key: it.evidence for key, it in found.items() if isinstance(it, EvidenceRecord)}
     of_arms = {
         arm: [usable[arm, seed] for seed in experiment.seeds if (arm, seed) in usable]
@@ -201,7 +200,7 @@ def _replicate(
 ) -> ReplicateObservation:
     arm, seed = replicate
     if not isinstance(record, EvidenceRecord):
-        problem = unusable(Subject(seed), record).said.sentence
+        problem = unusable(Subject(seed), record).statement.sentence
         return ReplicateObservation(arm, seed, problem=clipped(problem, LONGEST_PROBLEM))
     evidence, speed, compiler = record.evidence, record.evidence.speed, record.evidence.compiler
     job = clipped(evidence.job, MOST_TEXT)
@@ -252,7 +251,7 @@ def _printed(evidence: Evidence) -> dict[str, tuple[float, ...]]:
 def _metrics(
     experiment: Experiment, record: EvidenceRecord, values: MetricValues
 ) -> dict[str, float]:
-    """Those that are numbers; the verdict says why others are none."""
+    """The metrics that are finite numbers; the verdict says why others are not."""
     examples = record.examples
     known = examples is not None and _is_computable(examples)
     found: dict[str, float] = {}

@@ -108,7 +108,7 @@ class Comparison:
     baseline: float
     candidate: float
     margin: float | None
-    """In the metric's units; None when only watched."""
+    """Margin in the metric's units; None when only watched."""
     slack: CrossedMean
     """What must stay above zero: margin minus harm; without a margin, minus harm."""
     failed: Sequence[bool]
@@ -140,10 +140,10 @@ class ArmQuality:
     """What is known of one candidate's quality."""
 
     comparisons: list[Comparison] = field(default_factory=list)
-    said: list[Reason | Note] = field(default_factory=list)
-    """What could not be judged, and why; how rows were counted."""
+    statements: list[Reason | Note] = field(default_factory=list)
+    """Statements on what could not be judged, and on how rows were counted."""
     contrasts: dict[str, CrossedMean] = field(default_factory=dict)
-    """By metric, this candidate minus the compiler-only one, where there is another one."""
+    """This candidate minus the compiler-only one, by metric; empty without another one."""
 
 
 def compare_arms(
@@ -158,13 +158,13 @@ def compare_arms(
     `compiler_only` names, for a candidate that has one, the candidate that differs from the
     baseline by the same compiler alone; `values` receives each replicate's metrics.
     """
-    declared, possible, said = None, list[Grouping](), list[Reason | Note]()
+    declared, possible, statements = None, list[Grouping](), list[Reason | Note]()
     parts = list[_Part | Reason | Note]()
     if baseline.examples and settings.from_examples:
-        declared, possible, said = _groups_of(settings, baseline.examples[0])
+        declared, possible, statements = _groups_of(settings, baseline.examples[0])
         parts = [it for each in settings.slices for it in _parts_of(each, baseline.examples[0])]
     tables = _tables(settings, baseline, candidates, compiler_only, values, groups=declared)
-    found = {name: ArmQuality(said=said.copy()) for name in candidates}
+    found = {name: ArmQuality(statements=statements.copy()) for name in candidates}
     for name, quality in found.items():
         arm = candidates[name]
         for metric, guard in settings.metrics.items():
@@ -176,13 +176,13 @@ def compare_arms(
                 quality.contrasts[metric] = table.contrast.mean()
             together = _correlated(possible, table.differences)
             if together is not None:
-                quality.said.append(_about_groups(metric, together))
+                quality.statements.append(_about_groups(metric, together))
                 table = _table(metric, guard, baseline, arm, together)
             constant = constant_value(guard.measure(metric), baseline.examples[0])
             quality.comparisons.append(replace(table.compared(), constant=constant))
         for part in parts:
             if not isinstance(part, _Part):
-                quality.said.append(part)
+                quality.statements.append(part)
             elif arm.examples:
                 _compare_part(settings, part, baseline, arm, quality)
     return found
@@ -301,8 +301,8 @@ def _tables(
     *,
     groups: Grouping | None,
 ) -> dict[tuple[str, str], _Table]:
-    """By (candidate, metric), the differences from the baseline. What is undefined of a replicate
-    is left out; that is said of the replicate."""
+    """Differences from the baseline by (candidate, metric). What is undefined of a replicate
+    is left out; a finding about the replicate says so."""
     tables: dict[tuple[str, str], _Table] = {}
     scored = {name: arm for name, arm in candidates.items() if arm.examples}
     for index, examples in enumerate(baseline.examples if scored else ()):
@@ -359,7 +359,7 @@ class Grouping:
     of_row: IntArray
     """(rows,) the group of each, from 0."""
     by: str
-    """In words that follow "rows with "."""
+    """The grouping in words, after "rows with "."""
     goes_together: bool = True
     """Whether the rows of a group are known to be right or wrong together, and not declared."""
 
@@ -382,7 +382,7 @@ class Grouping:
 
 
 def possible_groupings(examples: Examples) -> list[Grouping]:
-    """By what rows might go together, though nobody declared it."""
+    """Undeclared groupings of rows that might be right or wrong together."""
     found: list[tuple[str, npt.NDArray[np.generic] | None]] = [
         ("the same id but for its counter", _stems(examples.ids)),
         *((f"the same {column!r}", it) for column, it in sorted(examples.slices.items())),
@@ -419,7 +419,7 @@ def go_together(differences: FloatArray, groups: Grouping, draws: int = DRAWS) -
 
 
 def _about_groups(metric: str, groups: Grouping) -> Note:
-    """What is to be said of groups that nobody declared."""
+    """The note on groups that nobody declared."""
     rows = len(groups.of_row)
     sentence = (
         f"{metric}: rows with {groups.by} are right or wrong together, so the {rows:,} rows count "
@@ -441,7 +441,7 @@ def _correlated(groupings: Sequence[Grouping], differences: Differences) -> Grou
 def _groups_of(
     settings: GateSettings, examples: Examples
 ) -> tuple[Grouping | None, list[Grouping], list[Reason | Note]]:
-    """The declared groups; where none are declared, the possible ones; and what is to be said."""
+    """The declared groups, or else the possible ones; and statements about them."""
     column, rows = settings.groups, len(examples.labels)
     if column is None:
         possible = possible_groupings(examples)
@@ -473,9 +473,9 @@ def _stems(ids: npt.NDArray[np.str_]) -> npt.NDArray[np.str_] | None:
 
 def _outputs(examples: Examples) -> npt.NDArray[np.generic] | None:
     """What a model says of each row, where most rows repeat another one; None elsewhere."""
-    said = examples.predictions if examples.predictions is not None else examples.losses
-    distinct, number, times = np.unique(said, return_inverse=True, return_counts=True)
-    repeats = (times[number] > 1).mean() > 0.5 and times.max() <= 0.2 * len(said)
+    answers = examples.predictions if examples.predictions is not None else examples.losses
+    distinct, number, times = np.unique(answers, return_inverse=True, return_counts=True)
+    repeats = (times[number] > 1).mean() > 0.5 and times.max() <= 0.2 * len(answers)
     return number if repeats and len(distinct) >= FEWEST_GROUPS else None
 
 
@@ -543,12 +543,14 @@ def _compare_part(
         groups = Grouping(_numbered(slices[settings.groups]), "declared", False)
         if groups.count < 2:
             why = "all of its rows belong to one group"
-            quality.said.append(_not_judged(part.guard, part.name, why))
+            quality.statements.append(_not_judged(part.guard, part.name, why))
             return
     try:
         table = _table(metric, settings.guard_of(part.guard), before, after, groups)
     except MetricUndefinedError as error:
-        quality.said.append(_not_judged(part.guard, f"{metric} where {part.name}", str(error)))
+        quality.statements.append(
+            _not_judged(part.guard, f"{metric} where {part.name}", str(error))
+        )
     else:
         quality.comparisons.append(table.compared(part.name))
 
@@ -561,8 +563,8 @@ def judge_quality(
 ) -> tuple[list[MetricJudgement], list[Reason | Note]]:
     """Each metric's judgement at this confidence, and what the verdict says about it."""
     judged = [_conclude(each, confidence) for each in quality.comparisons]
-    said = [it for _, said in judged for it in said]
-    return [judgement for judgement, _ in judged], said
+    statements = [it for _, about in judged for it in about]
+    return [judgement for judgement, _ in judged], statements
 
 
 def _conclude(
@@ -613,8 +615,10 @@ def _conclude(
         return judgement, [Note(Code.QUALITY_WATCHED, f"{found}; watched.", numbers)]
     found = f"{found}, margin {unit.amount(judgement.limit, signed=True)}."
     code, meaning = _meaning(comparison, outcome, needed)
-    said: list[Reason | Note] = [Reason(code, outcome, f"{found} {meaning}".rstrip(), numbers)]
-    said += _about_long_tail(comparison, unit, confidence)
+    statements: list[Reason | Note] = [
+        Reason(code, outcome, f"{found} {meaning}".rstrip(), numbers)
+    ]
+    statements += _about_long_tail(comparison, unit, confidence)
     smallest, margin = resolution(slack, confidence), comparison.margin or 0.0
     is_open = outcome is Outcome.INCONCLUSIVE and slack.seed_variance is not None
     if is_open and smallest > margin:
@@ -623,8 +627,8 @@ def _conclude(
             f"{unit.amount(margin)}; an equal candidate would often stay undecided."
         )
         numbers = {"metric": judgement.metric, "margin": margin, "smallest": smallest}
-        said.append(Note(Code.MARGIN_BELOW_RESOLUTION, sentence, numbers))
-    return judgement, said
+        statements.append(Note(Code.MARGIN_BELOW_RESOLUTION, sentence, numbers))
+    return judgement, statements
 
 
 def _interval(estimate: float, spread: CrossedMean, confidence: float) -> Interval:
@@ -720,7 +724,7 @@ def released_is_worse(
     found = []
     first_models = [arm.examples[0] for arm in (before, after) if arm.examples]
     for metric, guard in settings.metrics.items():
-        with suppress(MetricUndefinedError):  # what a metric lacks is said of the evidence
+        with suppress(MetricUndefinedError):  # a finding says what a metric lacks
             usual, own = (metric_by_seed(metric, guard, arm, values) for arm in (before, after))
             mean, sign = float(np.mean(usual)), sign_of(guard)
             margin = margin_at(guard, mean)
@@ -754,8 +758,7 @@ def error_over_rows(metric: str, guard: MetricGuard, before: Examples, after: Ex
 
 
 def find_compiler_only(experiment: Experiment, comparable: Sequence[str]) -> dict[str, str]:
-    """For each candidate that has one among the arms that can be compared, the candidate with the
-    same compiler that differs from the baseline by it alone."""
+    """Candidate to compiler-only candidate with the same compiler, among comparable arms."""
     arms = experiment.arms
     changed = {it: bool(changed_keys(arms[experiment.baseline], arms[it])) for it in comparable}
     # The first of several with one compiler.

@@ -58,7 +58,7 @@ T = TypeVar("T")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 REQUIRED_DIGESTS = ("data", "model", "steps")
 COLUMNS = {"steps": TIMES, "outputs": SCORES, "parity": "", "paired": TIMES, "trained_on": ""}
-"""Digests of columns, with the part of the evidence that changed ones spoil."""
+"""Digest name to the part of the evidence that a changed column makes unusable."""
 INDUCTOR = "inductor"
 CALLS = "graph_calls"
 """How often compiled graphs were called."""
@@ -72,13 +72,13 @@ MOST_BYTES = 1e16
 """The most of anything that is counted: beyond it a number is damage."""
 NO_AMOUNTS = ("seed", "schema_version")
 LEAST_BYTES, LEAST_BYTES_OF_PROCESS = 1000, 1_000_000
-"""Less is another unit: no training fits, and no process that has imported anything."""
+"""Fewer bytes are another unit: no training, and no process after its imports, fits."""
 MOST_LOSS = 1e6
 """A million nats: beyond them a number is damage, not a measurement."""
 MOST_VALUE = 1e30
 """The largest prediction and reported metric: fourth powers of it are still finite."""
 SUM_TOLERANCE = 0.01
-"""For a row of probabilities: a softmax in bfloat16 over a few hundred classes stays within."""
+"""Tolerance for the sum of a row of probabilities (bfloat16 softmax, hundreds of classes)."""
 LOSS_TOLERANCE = 0.02
 """Nats between a recorded loss and the one its score implies; bfloat16 scores stay within."""
 ROUNDING = 0.01

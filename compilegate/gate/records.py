@@ -21,7 +21,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.gate.evidence import Replicate, in_the_order_of, same_column, shared, well_formed
+from compilegate.gate.evidence import Replicate, in_the_order_of, same_column, shared
 from compilegate.gate.findings import (
     SCORES,
     TIMES,
@@ -50,20 +50,20 @@ from compilegate.job.evidence.writing import MOST_HASHES, hashed
 from compilegate.job.names import AUTOCAST
 
 Records = Mapping[Replicate, EvidenceRecord | EvidenceError]
-"""By (arm, seed), the evidence or the error that reading it met."""
+"""Evidence, or the error from reading it, by (arm, seed)."""
 Readable = Mapping[Replicate, EvidenceRecord]
 Findings = dict[Replicate, list[Finding]]
 BySeed = Mapping[int, EvidenceRecord]
 
 ROUNDED = 2.0**-23
-"""What a number in single precision is off by, as a share of itself."""
+"""Relative rounding error of single precision."""
 MOST_ROWS = 2000
-"""Rows whose outputs are compared, evenly over the examples: alike are all, or none."""
+"""Rows whose outputs are compared, evenly spaced over the examples."""
 SAME_BITS = 1e-8
-"""The share of the outputs' spread that no rounding of single precision is as small as."""
+"""Share of the outputs' spread below the rounding of single precision."""
 SAME_MODEL, OF_USUAL = 1e-3, 0.01
-"""The share of the outputs' spread, and of what the baseline's seeds differ by, within which two
-seeds whose losses agree have one model: no two seeds are as close."""
+"""Two seeds whose losses agree count as one model within this share of the outputs' spread, and of
+the baseline's own differences between seeds."""
 CLOSE = 0.2
 """The share of what the baseline's seeds differ by, within which a candidate's are close."""
 SAME_LOSS = 0.01
@@ -74,14 +74,15 @@ small and nearly linear models."""
 SAME_START = 1e-3
 """The share by which the first losses of one seed's model and batch may differ."""
 FEW_ANSWERS, ROWS_TO_TELL, ERRORS_TO_TELL = 50, 1000, 10
-"""With so few different answers, models agree by chance unless there are many rows and errors."""
+"""With at most FEW_ANSWERS different answers, models may agree by chance unless there are
+ROWS_TO_TELL rows and ERRORS_TO_TELL errors."""
 MOST_INPUTS_SEEN = 0.5
 """The share of validation examples from which inputs that are in the training data, too, are the
 rule. Texts and rows of a table do repeat: 5 to 25% are usual."""
 MOST_MORE_SEEN = 0.1
-"""By how much a candidate's share may exceed the baseline's: a fact of the data is one of both."""
+"""Largest excess of a candidate's share over the baseline's."""
 FEW_SEEN = 0.001
-"""The share of them that is not worth a word."""
+"""Largest share that is not reported."""
 DIGEST_OF_CONTENT = re.compile(r"[0-9a-f]{16,128}(-\d+)?")
 """An id that names a content, which may be that of several examples."""
 MOST_APART_AT_FIRST, MOST_APART_AT_END = 0.25, 0.5
@@ -101,14 +102,14 @@ class Examined:
     records: Readable
     findings: Mapping[Replicate, Sequence[Finding]]
     repeated: Mapping[str, frozenset[int]]
-    """By arm, the seeds that made the model of an earlier seed: they count as one."""
+    """Seeds by arm whose model equals an earlier seed's; they count as one."""
 
     def timed(self, arm: str) -> list[EvidenceRecord]:
         """The records of whole trainings whose times can be compared."""
         return list(self._usable(arm, TIMES).values())
 
     def scored(self, arm: str) -> dict[int, EvidenceRecord]:
-        """By seed, the records of those whose scores can be compared."""
+        """Records with comparable scores, by seed."""
         return self._usable(arm, SCORES)
 
     def distinct(self, arms: Sequence[str]) -> tuple[int, ...]:
@@ -122,7 +123,7 @@ class Examined:
         )
 
     def trained(self, arm: str) -> dict[int, EvidenceRecord]:
-        """By seed, the records of the arm's whole trainings."""
+        """Records of completed trainings of the arm, by seed."""
         found = {seed: self.records.get((arm, seed)) for seed in self.experiment.seeds}
         return {
             seed: record
@@ -131,7 +132,7 @@ class Examined:
         }
 
     def probed(self, arm: str) -> dict[int, EvidenceRecord]:
-        """By seed, these and those of jobs that the parity probe ended."""
+        """Records of completed trainings, and of jobs that the parity probe ended, by seed."""
         ended = {
             seed: record
             for seed in self.experiment.seeds
@@ -141,14 +142,14 @@ class Examined:
 
     def reasons(self, arm: str) -> tuple[Reason, ...]:
         """Why the arm's evidence is not valid; empty when it is."""
-        return tuple(it.said for it in self._of(arm) if isinstance(it.said, Reason))
+        return tuple(it.statement for it in self._of(arm) if isinstance(it.statement, Reason))
 
     def notes(self, arm: str) -> tuple[Note, ...]:
         """What is odd about the arm's evidence; of what several seeds share, the first."""
         found: dict[Code, Note] = {}
         for each in self._of(arm):
-            if isinstance(each.said, Note):
-                found.setdefault(each.said.code, each.said)
+            if isinstance(each.statement, Note):
+                found.setdefault(each.statement.code, each.statement)
         return tuple(found.values())
 
     def _of(self, arm: str) -> Iterator[Finding]:
@@ -166,7 +167,7 @@ def examine(
     experiment: Experiment, records: Records, jobs: Mapping[Replicate, str] | None
 ) -> Examined:
     """Check every record by itself, and then all of them together."""
-    checked = {key: readable(each) for key, each in records.items()}
+    checked = dict(records)
     found: dict[Replicate, EvidenceRecord] = {}
     first: Examples | None = None
     findings: dict[Replicate, list[Finding]] = defaultdict(list)
@@ -203,14 +204,6 @@ def examine(
     for arm in experiment.arms:
         _compare_arm(examined, arm, findings, known)
     return replace(examined, findings={key: tuple(it) for key, it in findings.items() if it})
-
-
-def readable(record: EvidenceRecord | EvidenceError) -> EvidenceRecord | EvidenceError:
-    """The record, or why it cannot be used: as if it had been written and read back."""
-    try:
-        return record if isinstance(record, EvidenceError) else well_formed(record)
-    except EvidenceError as error:
-        return error
 
 
 def _lost(experiment: Experiment, records: Readable) -> frozenset[Replicate]:
@@ -342,14 +335,14 @@ def _differing_inputs(
 
 @dataclass(frozen=True)
 class _Outputs:
-    """What models say of the same few rows."""
+    """Outputs of several models on the same rows."""
 
     of: Mapping[Replicate, FloatArray]
     """(rows, columns) each; what has none, or other rows, is left out."""
     telling: Collection[Replicate]
-    """Those whose equals are the same model."""
+    """Replicates whose outputs identify their model."""
     apart: Mapping[tuple[Replicate, Replicate], float]
-    """By two of them, in order: the root mean square of the differences, over their spread."""
+    """Root mean square difference of two replicates' outputs over their spread, by ordered pair."""
 
     def usual(self, arm: str, seeds: Collection[int]) -> float:
         """What two seeds of the arm differ by; zero where that is not known."""
@@ -422,8 +415,8 @@ def _outputs(records: Readable) -> _Outputs:
         if same_column(examples.ids, next(iter(scored.values())).ids):
             rows = np.linspace(0, len(examples.ids) - 1, min(len(examples.ids), MOST_ROWS))
             columns = (examples.predictions, examples.scores, examples.losses)
-            said = next(it for it in columns if it is not None and it.size)
-            outputs[key] = said[rows.astype(np.int64)].reshape(len(rows), -1)
+            answers = next(it for it in columns if it is not None and it.size)
+            outputs[key] = answers[rows.astype(np.int64)].reshape(len(rows), -1)
     telling = {key for key, each in outputs.items() if _tells(scored[key], each)}
     apart: dict[tuple[Replicate, Replicate], float] = {}
     moments = {key: (it.mean(axis=0), it.var(axis=0)) for key, it in outputs.items()}
@@ -515,8 +508,8 @@ def _compare_arm(examined: Examined, arm: str, findings: Findings, known: Known)
     if not both or not have_one_recipe(its, declared):
         return
     losses = list(_losses(both, own))
-    found += _starts_elsewhere(about, losses)
-    found += _ends_elsewhere(about, losses)
+    found += _other_start(about, losses)
+    found += _other_end(about, losses)
     if declared.padding == its.padding:
         for seed, record in both.items():
             different = list(_differing_inputs(Subject(seed), own[seed].examples, record.examples))
@@ -532,7 +525,7 @@ def have_one_recipe(before: ArmDeclaration, after: ArmDeclaration) -> bool:
 
 
 Losses = Sequence[tuple[FloatArray, FloatArray]]
-"""By seed, those of the baseline's steps and of the candidate's."""
+"""(baseline's, candidate's) step losses, for each seed."""
 
 
 def _losses(usual: BySeed, own: BySeed) -> Iterator[tuple[FloatArray, FloatArray]]:
@@ -544,7 +537,7 @@ def _losses(usual: BySeed, own: BySeed) -> Iterator[tuple[FloatArray, FloatArray
             yield before.loss, after.loss
 
 
-def _starts_elsewhere(about: Subject, losses: Losses) -> Iterator[Finding]:
+def _other_start(about: Subject, losses: Losses) -> Iterator[Finding]:
     """Trainings that all begin at another loss than the baseline's with the same seed: they should
     begin with the same weights and the same batch."""
     if len(losses) < 2:
@@ -566,7 +559,7 @@ def _starts_elsewhere(about: Subject, losses: Losses) -> Iterator[Finding]:
         yield about.leaves_open(Code.STEPS_OTHER_START, text)
 
 
-def _ends_elsewhere(about: Subject, losses: Losses) -> Iterator[Finding]:
+def _other_end(about: Subject, losses: Losses) -> Iterator[Finding]:
     """Trainings of the same recipe that all end far from the baseline's."""
     long = [pair for pair in losses if min(map(len, pair)) >= LEAST_STEPS]
     if len(long) < 2:
@@ -751,35 +744,34 @@ def about_precision(experiment: Experiment, records: Readable, arm: str) -> Reas
     if not otherwise:
         return None
 
-    def said(name: str, arms: Sequence[str]) -> str:
+    def sentence(name: str, arms: Sequence[str]) -> str:
         seed, precision = otherwise[name]
         return _otherwise(records[name, seed], precision, declared[name], arms)
 
     alike = len({declared[name] for name in both}) == 1
     if len(otherwise) == 2 and alike and len({it for _, it in otherwise.values()}) == 1:
-        text = f"In both arms {said(arm, both)}. They were compared all the same."
+        text = f"In both arms {sentence(arm, both)}. They were compared all the same."
         return Note(Code.RECIPE_PRECISION, text)
-    text = "; in arm ".join(f"{name} {said(name, [name])}" for name in otherwise)
+    text = "; in arm ".join(f"{name} {sentence(name, [name])}" for name in otherwise)
     return failure(Code.RECIPE_DIFFERS, f"In arm {text}.", key="precision")
 
 
 def _precisions(experiment: Experiment, records: Readable, arm: str) -> dict[int, str]:
-    """By seed, what a job trained in: what its recipe or its parity says, and if one of them is
-    not what is declared, that one."""
+    """Training precision by seed, from the recipe or the parity record; an undeclared one wins."""
     declared, found = experiment.arms[arm].precision, dict[int, str]()
     for seed in experiment.seeds:
         record = records.get((arm, seed))
         if record is None or record.evidence.failure is not None:
             continue
         parity = None if record.parity is None else record.evidence.parity
-        said = (record.evidence.recipe.get("precision"), parity and parity.precision)
-        known = [each for each in said if isinstance(each, str) and each in EPSILON]
+        recorded = (record.evidence.recipe.get("precision"), parity and parity.precision)
+        known = [each for each in recorded if isinstance(each, str) and each in EPSILON]
         if known:
             found[seed] = next((each for each in known if each != declared), declared)
     return found
 
 
 def _otherwise(record: EvidenceRecord, trained: str, declared: str, arms: Sequence[str]) -> str:
-    """That a job did not train as declared, in a sentence; to be changed in `arms`."""
+    """A sentence for a job that did not train as declared; `arms` are to be changed."""
     autocast = record.evidence.recipe.get(AUTOCAST) == trained
     return otherwise_declared(trained, declared, arms, autocast=autocast)

@@ -32,7 +32,7 @@ SEEDS_APART = 5.0
 def check_scores(
     arm: str, records: Mapping[int, EvidenceRecord], settings: GateSettings, values: MetricValues
 ) -> Iterator[tuple[int, Finding]]:
-    """By seed, what the metrics of the arm's records show; `records` are by seed."""
+    """(seed, finding) for what the metrics of an arm's records show; `records` are by seed."""
     means: dict[str, float] = {}
     for metric, guard in settings.metrics.items():
         found, is_undefined = list[float](), False
@@ -41,10 +41,10 @@ def check_scores(
             try:
                 value = _value(metric, guard, record, values)
             except MetricUndefinedError as error:
-                said = about.notes if guard.watched else about.fails
+                report = about.notes if guard.watched else about.fails
                 if not is_undefined:
                     text = f"{metric} cannot be computed: {error}."
-                    yield seed, said(Code.METRIC_UNDEFINED, text, metric=metric)
+                    yield seed, report(Code.METRIC_UNDEFINED, text, metric=metric)
                 is_undefined = True
                 continue
             if value is None:

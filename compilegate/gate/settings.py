@@ -1,4 +1,4 @@
-"""What the gate is told: the `[gate]` table of a workload, and the experiment to judge.
+"""Settings of the gate: the `[gate]` table of a workload, and the experiment to judge.
 
 These types are read twice: as the `[gate]` table of `workloads/NAME.toml`, and as `gate.json`
 inside the gate job. They are the only place where a limit of the gate has a default.
@@ -52,7 +52,7 @@ MOST_OF_A_FRACTION = 0.5
 """A margin for a metric between 0 and 1 that is this large lets a model pass that is of no use."""
 MOST_RELATIVE = 1.0
 LEAST_CONFIDENCE = 0.8
-"""Less is not much better than a coin."""
+"""Lowest confidence that may be declared."""
 BUILTIN_METRICS: tuple[BuiltinMetric, ...] = get_args(BuiltinMetric)
 MetricName = Annotated[
     str, matching(r"^[a-z][a-z0-9_]*$", "a name in lowercase, such as log_loss", max_length=60)
@@ -171,7 +171,7 @@ class SliceGuard(_Strict):
     column: SliceColumn
     """A categorical column of the examples, `slice:COLUMN` in examples.npz."""
     value: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
-    """One category; each that occurs when it is not given."""
+    """The category; every category when omitted."""
     metric: MetricName
     """One of the gate's metrics that are computed from examples."""
     margin: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -265,8 +265,8 @@ class GateSettings(_Strict):
     """How much more memory a candidate may take than the baseline, as a fraction of the baseline's:
     0.2 allows a fifth more. None: memory is shown and decides nothing."""
     examples_tolerance: float = Field(default=0.05, ge=0.05, le=1e6, allow_inf_nan=False)
-    """By which fraction of the baseline's training examples a candidate may see more or fewer, over
-    all steps of all seeds. 0.05 is what batches leave out at the ends of epochs. More declares that
+    """Fraction of the baseline's training examples by which a candidate's may differ, over all
+    steps of all seeds. 0.05 is what batches leave out at the ends of epochs. More declares that
     arms are to differ, as where jobs stop early: then a factor of 1.5, or what is declared if that
     is more, is allowed."""
     max_speedup: float = Field(default=10.0, gt=1.0, allow_inf_nan=False)
@@ -340,7 +340,7 @@ class ArmDeclaration(_Strict):
     scale_learning_rate: Literal["none", "linear", "square-root"] = "none"
     """The rule by which the learning rate follows from the baseline's."""
     instance_type: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = None
-    """Where its jobs are to run. What they cost is told only where their evidence says so too."""
+    """Where its jobs run. Costs are reported only where the evidence names the same instance."""
     usd_per_hour: float | None = Field(default=None, ge=1e-4, le=1e5)
     """Price of that instance; None when it is not known."""
     image: Annotated[str, StringConstraints(min_length=1, max_length=250)] | None = None
@@ -398,7 +398,7 @@ class Experiment(_Strict):
         return tuple((arm, seed) for arm in self.arms for seed in self.seeds)
 
     @model_validator(mode="after")
-    def _arms_and_seeds_can_be_told_apart(self) -> Self:
+    def _arms_and_seeds_are_distinct(self) -> Self:
         if self.baseline not in self.arms:
             raise ValueError(
                 f"baseline is {self.baseline!r}, allowed: one of the arms {', '.join(self.arms)}"
@@ -428,7 +428,7 @@ class ExperimentError(CompilegateError):
 def read_experiment(path: Path) -> Experiment:
     """Read the experiment from a file that ends in .toml, or else holds JSON.
 
-    The metric functions that it names are imported, so that a missing one is told now. Raises
+    The metric functions that it names are imported, so that a missing one is refused now. Raises
     ExperimentError.
     """
     experiment = _read(path)

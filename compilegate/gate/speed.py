@@ -60,11 +60,11 @@ from compilegate.job.evidence import (
     Evidence,
     EvidenceRecord,
     FloatArray,
-    Hindrance,
     PairedBlocks,
     PairedSpeedRecord,
+    Slowdown,
 )
-from compilegate.job.evidence.record import HINDRANCES, RULES
+from compilegate.job.evidence.record import RULES, SLOWDOWN_KINDS
 from compilegate.job.evidence.steady import (
     LEAST_SHARE,
     added_seconds,
@@ -84,14 +84,14 @@ MOST_LOGARITHM = 700.0
 """The logarithm of the largest finite ratio: with two very different jobs a bound is as good as
 infinite."""
 EXACTLY = 1.0 - 1e-9
-"""The last bits of a ratio that is exactly at its limit may be lacking."""
+"""Tolerance for a ratio that is exactly at its limit."""
 STAY_OFF_BELOW = 1.10
-"""Under this speed-up a compiler does not pay for the risk and the work of keeping it on."""
+"""Speed-up below which a compiler is not worth its risk and upkeep."""
 FAR_APART = 2.5
-"""Times by which two measurements of one speed-up differ that no neighbour of a job explains."""
+"""Ratio between two measurements of one speed-up that a busy machine does not explain."""
 DECIMALS = 9
 LEAST_PAIRS = 6
-"""In a job: three that the baseline began and three that it ended."""
+"""Fewest pairs of a job: three that the baseline began and three that it ended."""
 LEAST_OF_AN_ORDER = 0.2
 """The share of the pairs that either arm begins; the probe changes the order every time."""
 LEAST_JOBS = 2
@@ -108,7 +108,7 @@ MOST_STEAL = 0.05
 """Share of the processors' time that the hypervisor may give to others."""
 
 
-# What the jobs of an arm show.
+# The speed of one arm, by its jobs.
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Runs:
     train_seconds: float
     """Mean over the replicates."""
     steps: int
-    """In the longest replicate."""
+    """Steps of the longest replicate."""
     between_seconds: float = 0.0
     """What is in no step, compilation or lost machine: the mean over the replicates."""
 
@@ -134,7 +134,7 @@ class ArmSpeed:
     rates: tuple[float, ...]
     """Steady-state samples per second of each replicate."""
     runs: Runs | None
-    """None where the jobs only printed their speed."""
+    """None for jobs with printed metrics alone."""
 
     @property
     def rate(self) -> float:
@@ -157,7 +157,7 @@ class UnknownSpeed:
     """An arm whose speed is not known."""
 
     why: str
-    """In words that follow "a job of the baseline"."""
+    """The reason in words, after "a job of the baseline"."""
 
 
 def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed | UnknownSpeed:
@@ -203,7 +203,7 @@ def _reported_speed(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSp
 
 @dataclass(frozen=True)
 class CompileTimes:
-    """Both states of one arm; None where a state was not measured. At least one was."""
+    """Cold and warm compile times of one arm; None for a state that was not measured."""
 
     cold: CompileTime | None
     warm: CompileTime | None
@@ -286,7 +286,7 @@ class PairedJob:
     alone: float
     """The speed-up of what the probe takes, without the rest."""
     variances: tuple[float, ...]
-    """One for the pairs that the baseline began and one for those that it ended; their sum is the
+    """Variances for the pairs that the baseline began and for those that it ended; their sum is the
     squared standard error of `alone`."""
     counts: tuple[int, ...]
     """How many pairs each is over, once trimmed."""
@@ -316,24 +316,26 @@ def paired_jobs(
     jobs: list[PairedJob] = []
     obstacles: list[str] = []
     for record in records:
-        told, blocks = record.evidence.paired_speed, record.paired
-        if told is None or record.steps is None:
+        recorded, blocks = record.evidence.paired_speed, record.paired
+        if recorded is None or record.steps is None:
             continue
         steady = steady_seconds(record.evidence, record.steps)
         if len(steady) < MIN_STEADY_STEPS:
             continue  # then the speed of its arm is not known at all
         if blocks is None:
-            obstacles.append(clipped(told.obstacle or "the record holds no pairs").rstrip("."))
-        elif why := _other_arms(told, baseline, candidate) or _no_times(blocks, steady):
+            obstacles.append(clipped(recorded.obstacle or "the record holds no pairs").rstrip("."))
+        elif why := _other_arms(recorded, baseline, candidate) or _no_times(blocks, steady):
             obstacles.append(why)
         else:
             batch_ratio = candidate.batch_size / baseline.batch_size
-            jobs.append(paired_job(blocks, steady, told.steps_per_block, batch_ratio, told.seconds))
+            jobs.append(
+                paired_job(blocks, steady, recorded.steps_per_block, batch_ratio, recorded.seconds)
+            )
     return Pairs(tuple(jobs), tuple(dict.fromkeys(obstacles)))
 
 
 def _other_arms(
-    told: PairedSpeedRecord, baseline: ArmDeclaration, candidate: ArmDeclaration
+    recorded: PairedSpeedRecord, baseline: ArmDeclaration, candidate: ArmDeclaration
 ) -> str | None:
     """Why what was timed are not the two arms that are compared."""
     for what in ("instance_type", "image", "world_size"):
@@ -344,9 +346,9 @@ def _other_arms(
                 f"{after or 'the default'}), and one process has one of the two"
             )
     for what, found, declared in (
-        ("the baseline's compiler", told.baseline_compiler, baseline.compiler),
-        ("the baseline's batch size", told.baseline_batch_size, baseline.batch_size),
-        ("the candidate's batch size", told.candidate_batch_size, candidate.batch_size),
+        ("the baseline's compiler", recorded.baseline_compiler, baseline.compiler),
+        ("the baseline's batch size", recorded.baseline_batch_size, baseline.batch_size),
+        ("the candidate's batch size", recorded.candidate_batch_size, candidate.batch_size),
     ):
         if found != declared:
             there = clipped(str(found), 60)
@@ -355,7 +357,7 @@ def _other_arms(
 
 
 def _no_times(blocks: PairedBlocks, steady: FloatArray) -> str | None:
-    """Why nothing can be told by these pairs. A step of the probe leaves out what a training step
+    """Why these pairs show nothing. A step of the probe leaves out what a training step
     does besides, and takes no other order of time."""
     count = len(blocks.baseline_seconds)
     if count < LEAST_PAIRS:
@@ -434,8 +436,7 @@ def _trimmed(values: FloatArray) -> tuple[float, float, int]:
 
 
 def _inflation(values: FloatArray) -> float:
-    """By how much the variance of a mean of these exceeds that of independent ones: as in a process
-    that remembers its last value. Never below one."""
+    """Variance inflation of a mean by autocorrelation at lag one (an AR(1) process); at least 1."""
     deviations = values - values.mean()
     squares = float((deviations**2).sum())
     if squares == 0.0:
@@ -500,7 +501,7 @@ def speedup_interval(
 def _half_width_by_jobs(
     baseline: ArmSpeed, candidate: ArmSpeed, counts: Sequence[int], confidence: float
 ) -> float:
-    """With so many jobs of each arm, if they spread as these do."""
+    """Half width for `counts` jobs of each arm, if they spread as these do."""
     spreads = [float(np.log(arm.rates).var(ddof=1)) for arm in (baseline, candidate)]
     variances = [spread / count for spread, count in zip(spreads, counts, strict=True)]
     return _half_width(variances, counts, confidence)
@@ -799,7 +800,7 @@ def _what_repays(judgement: SpeedJudgement) -> str:
 
 
 def _break_even(run: RunJudgement | None) -> str:
-    """From when on the compiler pays, where that is later than runs like these end."""
+    """When compilation breaks even, where that is after the end of such runs."""
     needed = None if run is None else run.break_even_steps
     if run is None or needed is None or needed <= run.candidate_steps:
         return ""
@@ -857,15 +858,15 @@ def busy_machine(records: Sequence[EvidenceRecord]) -> str | None:
         and (processors := _number(each, "processors"))
     ]
     steals = [found for each in checkups if (found := _number(each, "steal")) is not None]
-    said = []
+    causes = []
     load, processors = statistics.median_low(loads) if loads else (0.0, 1.0)
     if load > MOST_LOAD * processors:
         on = "one processor" if processors == 1 else f"{processors:g} processors"
-        said.append(f"{load:.1f} processes wanted to run on {on}")
+        causes.append(f"{load:.1f} processes wanted to run on {on}")
     steal = statistics.median_low(steals) if steals else 0.0
     if steal > MOST_STEAL:
-        said.append(f"its hypervisor gave {steal:.0%} of the processors' time to others")
-    return " and ".join(said) or None
+        causes.append(f"its hypervisor gave {steal:.0%} of the processors' time to others")
+    return " and ".join(causes) or None
 
 
 def _number(checkup: Mapping[str, Any], name: str) -> float | None:
@@ -876,7 +877,7 @@ def _number(checkup: Mapping[str, Any], name: str) -> float | None:
 
 _SLOWED = dict(
     zip(
-        HINDRANCES,
+        SLOWDOWN_KINDS,
         (
             "Its steps wait for data in {share:.0%} of their time, which no compiler shortens",
             "Each step asks {times} for the value of a tensor{at}: a device waits for its next "
@@ -891,22 +892,22 @@ _SLOWED = dict(
 )
 
 
-def about_hindrances(evidences: Sequence[Evidence]) -> list[Note]:
+def about_slowdowns(evidences: Sequence[Evidence]) -> list[Note]:
     """A note for each kind, by the first of the arm's jobs that met it; the gravest first."""
-    first: dict[str, Hindrance] = {}
+    first: dict[str, Slowdown] = {}
     for each in (hindrance for evidence in evidences for hindrance in evidence.hindrances):
         first.setdefault(each.kind, each)
-    found = [first[kind] for kind in HINDRANCES if kind in first]
+    found = [first[kind] for kind in SLOWDOWN_KINDS if kind in first]
     return [
-        Note(Code.SPEED_HINDERED, hindrance_told(it), {"count": it.count, "share": it.share})
+        Note(Code.SPEED_HINDERED, slowdown_sentence(it), {"count": it.count, "share": it.share})
         for it in found
     ]
 
 
-def hindrance_told(each: Hindrance) -> str:
+def slowdown_sentence(each: Slowdown) -> str:
     """What it was, where, and which rule says more, in a sentence or two."""
     places = ", ".join(clipped(where, 200) for where in each.where[:3])
-    told = _SLOWED[each.kind].format(
+    sentence = _SLOWED[each.kind].format(
         count=each.count,
         times="once" if each.count < 1.5 else f"{each.count:.0f} times",
         share=each.share or 0.0,
@@ -914,4 +915,4 @@ def hindrance_told(each: Hindrance) -> str:
         why=f": {clipped(each.reason, 200)}" if each.reason else "",
     )
     rule = RULES[each.kind]
-    return f"{told}. Rule {rule} of `compilegate check` says more: docs/rules/{rule}.md."
+    return f"{sentence}. Rule {rule} of `compilegate check` says more: docs/rules/{rule}.md."

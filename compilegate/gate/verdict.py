@@ -51,7 +51,7 @@ class MetricJudgement:
     delta: Interval
     """Candidate minus baseline, whatever the direction."""
     outcome: Outcome | None
-    """None when only watched."""
+    """The outcome; None when only watched."""
     seeds: int
     examples: int
     """Validation examples that it was measured on; zero for a scalar that was only reported."""
@@ -94,7 +94,7 @@ class EffectSplit:
     """The candidate that has the baseline's batch, rate and precision, and so differs from it by
     the compiler alone."""
     compiler: Interval
-    """That candidate minus the baseline."""
+    """The compiler-only candidate minus the baseline."""
     rest: Interval
     """This candidate minus that one."""
     changed: tuple[str, ...]
@@ -113,7 +113,7 @@ class CompileTime:
     """Compilation in one state: means over jobs."""
 
     seconds: float
-    """That compilation added to a job."""
+    """Seconds that compilation added to a job."""
     first_step_seconds: float
     jobs: int
     """Jobs that the means are over."""
@@ -132,7 +132,7 @@ class RunJudgement:
     """What a retraining starts from: warm as soon as one job found its graphs in the cache."""
     baseline_compile_seconds: float
     candidate_compile_seconds: float
-    """In that state; what must be repaid, and what break-even counts."""
+    """Compile seconds in that state, which must be repaid and which break-even counts."""
     compile_cold: CompileTime | None
     compile_warm: CompileTime | None
     """The candidate's; None where that state was not measured."""
@@ -152,10 +152,10 @@ class PairedJudgement:
     """The speed-up by alternating blocks of steps, in the candidate's jobs."""
 
     speedup: Interval
-    """For whole training steps: what the probe leaves out of a step is added to both arms'."""
+    """Speed-up of whole training steps: what the probe leaves out is added to both arms."""
     jobs: int
     pairs: int
-    """In all jobs."""
+    """Pairs of all jobs."""
     steps_alone: float
     """The speed-up of what the probe takes again: forward, backward and update."""
     rest_share: float
@@ -184,7 +184,7 @@ class SpeedJudgement:
     speedup: Interval
     """Steady-state samples per second, candidate over baseline."""
     min_speedup: float
-    """As declared."""
+    """The declared minimum."""
     required_speedup: float | None
     """What decides: the larger of min_speedup and the speed-up at which a run ends no later than
     the baseline's, compilation included. None: no speed-up would do, since compiling alone takes as
@@ -201,11 +201,11 @@ class SpeedJudgement:
     """Seeds that would settle an undecided speed-up if the jobs spread as they do; None when it is
     settled, the spread is not known, or more seeds would not help."""
     run: RunJudgement | None
-    """None where jobs only printed their speed: then nobody knows what compiling took."""
+    """The run; None where jobs only printed their speed, so that compile times are unknown."""
     source: SpeedSource = SpeedSource.JOBS
     """What `speedup` was measured by."""
     paired: PairedJudgement | None = None
-    """None where too few jobs alternated blocks of steps."""
+    """The paired measurement; None where too few jobs alternated blocks."""
     by_jobs: Interval | None = None
     """The speed-up by the jobs' own step times, at the declared confidence; None in a verdict from
     before there were pairs, where `speedup` is that."""
@@ -232,7 +232,7 @@ class MemoryJudgement:
     increase: float | None
     """The candidate's over the baseline's, minus one; None where they cannot be compared."""
     max_increase: float | None
-    """As declared; None where memory decides nothing."""
+    """The declared limit; None where memory decides nothing."""
     obstacle: str | None
     """Why the two cannot be compared, in a sentence without its full stop; None where they can."""
 
@@ -246,7 +246,7 @@ class ParityJudgement:
     seed: int
     """The replicate that was judged; of several, the one that represents them."""
     precision: str | None = None
-    """None where there is no parity record at all."""
+    """The precision; None without a parity record."""
     limit: float | None = None
     steps: int = 0
     tensors: int = 0
@@ -254,7 +254,7 @@ class ParityJudgement:
     """Tensors on which eager is close enough to float64 to show something."""
     median_ratio: float | None = None
     worst: WorstTensor | None = None
-    """None where there is nothing to measure against."""
+    """The worst tensor; None without a reference to measure against."""
     departs: str | None = None
     """Which module's output or gradient departs first, in a sentence of the job's; None where it
     found none."""
@@ -286,7 +286,7 @@ class NoiseFloor:
 
 @dataclass(frozen=True)
 class CandidateVerdict:
-    """One candidate: pass, fail or inconclusive, and why."""
+    """The verdict on one candidate, with its reasons."""
 
     arm: str
     outcome: Outcome
@@ -294,7 +294,7 @@ class CandidateVerdict:
     metrics: tuple[MetricJudgement, ...]
     """Empty when the evidence could not be compared."""
     speed: SpeedJudgement | None
-    """None when the evidence could not be compared, or holds too few steady steps."""
+    """The speed; None when it could not be compared or too few steps were steady."""
     confounds: tuple[Confound, ...]
     confidence: float
     """The confidence of its bounds: the declared one, or higher if several candidates compete."""
@@ -303,9 +303,9 @@ class CandidateVerdict:
     notes: tuple[Note, ...] = ()
     """What was seen and decides nothing."""
     parity: ParityJudgement | None = None
-    """None where the gate was told not to look, the arm has no compiler or nothing can be read."""
+    """Parity; None when disabled, without a compiler, or without readable evidence."""
     memory: MemoryJudgement | None = None
-    """None where no job of the candidate or of the baseline trained, or models are compared."""
+    """Memory; None where either arm has no job, or models are compared."""
 
 
 @dataclass(frozen=True)
@@ -342,7 +342,7 @@ class Amount:
 
     seconds: float
     usd: float | None
-    """None when the price is not known, or the jobs did not run on the instance that has it."""
+    """Dollars; None without a price for the instance that the jobs ran on."""
 
 
 @dataclass(frozen=True)
@@ -353,19 +353,19 @@ class ArmCost:
     jobs: int
     """The valid replicates, which the means are over."""
     training: Amount
-    """From before the first step to after the last, compilation included."""
+    """Training from before the first step to after the last, compilation included."""
     retraining: Amount
     """The same of a retraining, which compiles as a retraining does: from the cache as soon as one
     of these jobs found its graphs there, even where others had to fill it."""
     job: Amount
-    """From the start of the process to its end: evaluation and probes included."""
+    """The whole process, evaluation and probes included."""
     samples_per_second: float | None
     """The rate over the steady steps; None if too few were measured."""
     samples_per_dollar: float | None
     instance_type: str | None
     """The instance that all its jobs ran on; None when they do not say, or differ."""
     usd_per_hour: float | None
-    """That instance's price; None whenever there are no dollars."""
+    """The instance's price; None without dollars."""
     price_note: str
     """When and where that was the price; or, in a sentence, why there are no dollars."""
 
@@ -375,7 +375,7 @@ class MoreSeeds:
     """Seeds that would decide all that is undecided about a candidate: quality and speed."""
 
     seeds: int
-    """More than were run; each is trained in the baseline and in the candidate."""
+    """Additional seeds, each trained in the baseline and in the candidate."""
     amount: Amount
 
 
@@ -386,7 +386,7 @@ class MoreExamples:
     growth: float
     """Times as many as there were, in every slice that is undecided."""
     examples: int
-    """In all, with the slices as large a part as they are; to two digits."""
+    """Validation examples in all, to two digits; slices grow in proportion."""
     amount: Amount
     """The cost of running the candidate's and the baseline's jobs again on all examples. What
     the examples themselves cost is not known here."""
@@ -398,7 +398,7 @@ class CandidateCost:
 
     arm: str
     saved: Amount
-    """By each retraining, end to end with its compilation; negative when it takes longer."""
+    """Saving of each retraining, end to end with compilation; negative when it takes longer."""
     retrainings_to_repay: int | None
     """Retrainings whose savings make up for what the gate cost; None means never."""
     repaid_in: str
@@ -408,9 +408,9 @@ class CandidateCost:
     compile_state: CompileState | None
     """What compilation counts there: cold or warm; None when speed was not measured."""
     more_seeds: MoreSeeds | None
-    """None when nothing is undecided, or more seeds would not decide it."""
+    """Seeds that would decide; None when nothing is undecided or seeds would not help."""
     more_examples: MoreExamples | None
-    """None when nothing is undecided, or more examples would not decide it."""
+    """Examples that would decide; None when nothing is undecided or examples would not help."""
 
 
 @dataclass(frozen=True)
@@ -418,14 +418,14 @@ class CostFigures:
     """What this execution cost, and what it says about the next ones."""
 
     arms: tuple[ArmCost, ...]
-    """Those with a valid replicate."""
+    """Arms with a valid replicate."""
     gate: Amount
     """All training beyond one job of the baseline, which one would have run without a gate."""
     jobs_counted: int
     jobs_not_counted: int
     """Jobs that failed, or whose evidence is not valid: the gate cost at least what it says."""
     candidates: tuple[CandidateCost, ...]
-    """Those that could be compared with the baseline."""
+    """Candidates that could be compared with the baseline."""
 
 
 @dataclass(frozen=True)
@@ -439,7 +439,7 @@ class Verdict:
     baseline: BaselineVerdict
     candidates: tuple[CandidateVerdict, ...]
     cost: CostFigures | None = None
-    """None when no job's evidence is valid."""
+    """Cost; None when no job's evidence is valid."""
     rules: dict[str, Any] = field(default_factory=dict)
     """The `[gate]` table that it was judged by, with its defaults. Empty in verdicts of earlier
     versions."""

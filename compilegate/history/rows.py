@@ -40,7 +40,7 @@ class Measured:
     value: float
     """The row's arm's."""
     baseline: float | None = None
-    """None where no baseline trained beside it."""
+    """The baseline's value; None where no baseline trained beside it."""
     delta: Interval | None = None
 
 
@@ -64,7 +64,7 @@ class Row:
     cost: Amount | None = None
     """All jobs whose evidence is valid, together; None where there is none."""
     saved: Amount | None = None
-    """By how much a candidate's job alone was shorter than the newest baseline's before; in an
+    """Seconds by which a candidate's job alone was shorter than the newest baseline's before; in an
     audit, below zero, what it trained beyond the candidate's one job. None where it is not
     measured, and in other executions."""
     versions: Mapping[str, str] | None = None
@@ -214,7 +214,7 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _changed_rules(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Where the gate judged by other rules than in the verdict before."""
+    """Rules of the gate that differ from those of the verdict before."""
     changes = [
         f"{name} {old.get(name, 'none')} -> {new.get(name, 'none')}"
         for name in {**old, **new}

@@ -46,7 +46,7 @@ class Started:
 
     name: str
     files: dict[str, bytes]
-    """By their paths in the project's folder."""
+    """File contents by path in the project's folder."""
     notes: tuple[str, ...] = ()
     """What was decided, a sentence each."""
     by_hand: tuple[str, ...] = ()
@@ -172,11 +172,11 @@ def write_files(started: Started, folder: Path) -> tuple[list[str], list[str]]:
     around = {"workloads/workload.schema.json": schema_text().encode()}
     around |= {path: _rendered(template, values) for path, template in ONCE.items()}
     around |= _copies("containers", [IMAGE_FOLDERS / image for image in IMAGES])
-    kept = [path for path in around if (folder / path).exists()]
-    written = [path for path in (*started.files, *around) if path not in kept]
+    existing = [path for path in around if (folder / path).exists()]
+    written = [path for path in (*started.files, *around) if path not in existing]
     for path in written:
         write_bytes(folder / path, (started.files | around)[path])
-    return written, kept
+    return written, existing
 
 
 def name_of(text: str) -> str:

@@ -21,12 +21,12 @@ CALLED: Mapping[str, str] = {
     **dict.fromkeys(("learning_rate", "lr", "base_lr", "peak_lr"), "learning_rate"),
     **dict.fromkeys(("seed", "random_seed", "manual_seed", "random_state"), "seed"),
 }
-"""By scripts' names for it, what every job is told."""
+"""Settings that every job gets, by their names in scripts."""
 PRECISIONS: Mapping[Any, str] = {
     **dict.fromkeys(("bfloat16", "bf16", "bf16-mixed", "bf16-true"), "bf16"),
     **dict.fromkeys(("float16", "half", "fp16", "16-mixed", "16-true", "16", 16), "fp16"),
 }
-"""By what torch, Accelerate and Lightning call them."""
+"""Precisions by their names in torch, Accelerate and Lightning."""
 PRECISE = re.compile(r"autocast|Accelerator|Trainer|Fabric|\w*TrainingArguments|\w+Config")
 """What is called to train in a precision, under one of these arguments."""
 PRECISION_ARGUMENTS = ("dtype", "mixed_precision", "precision")
@@ -44,7 +44,7 @@ class Script:
     beside: tuple[Path, ...]
     """Files and folders that it imports from beside itself."""
     advice: tuple[str, ...]
-    """Where the lines go that bring it under the gate, unless it knows compilegate.job already."""
+    """Places for the lines that bring a script under the gate; none if they are there."""
 
     @property
     def notes(self) -> Iterator[str]:
@@ -126,13 +126,13 @@ def _precision(tree: ast.AST, options: Mapping[str, Any]) -> str | None:
         given = _given(call)
         if not PRECISE.fullmatch(name) or given.get("enabled", True) is not True:
             continue
-        asked = [given.get(argument) for argument in PRECISION_ARGUMENTS]
-        asked += [each for each in ("bf16", "fp16") if given.get(each) is True]
+        precisions = [given.get(argument) for argument in PRECISION_ARGUMENTS]
+        precisions += [each for each in ("bf16", "fp16") if given.get(each) is True]
         if name == "autocast":
-            asked += map(_plain, call.args)
+            precisions += map(_plain, call.args)
             if "dtype" not in given and len(call.args) < 2:  # torch's defaults
-                asked.append("bf16" if "cpu" in ast.unparse(call) else "fp16")
-        meant = (value for each in asked for value in (each, defaults.get(each)))
+                precisions.append("bf16" if "cpu" in ast.unparse(call) else "fp16")
+        meant = (value for each in precisions for value in (each, defaults.get(each)))
         if found := next((PRECISIONS[value] for value in meant if value in PRECISIONS), None):
             return found
     return None

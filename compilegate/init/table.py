@@ -64,7 +64,7 @@ VALIDATION_SHARE = 0.2
 
 
 class InitError(CompilegateError):
-    """Nothing can be made of what was given; nothing was written."""
+    """The given file cannot be used; nothing was written."""
 
 
 class UnclearLabelError(InitError):
@@ -84,7 +84,8 @@ class Column:
 
     name: str
     cells: Sequence[str]
-    """As the workload's files hold them: numbers with a point, dates in ISO 8601, "" for none."""
+    """Values as the workload's files hold them: numbers with a point, dates in ISO 8601, "" for
+    none."""
     kind: Literal["quantity", "count", "date", "category", "text"]
     """Counts are whole numbers of few values, and texts differ in more than half of the rows."""
 
@@ -102,12 +103,12 @@ class Column:
 
     @cached_property
     def words(self) -> float:
-        """On average."""
+        """Mean length."""
         return sum(len(text.split()) for text in self.filled) / max(1, len(self.filled))
 
     @cached_property
     def known_as(self) -> str:
-        """Its name in lower case, words joined by underscores: SalePrice is sale_price."""
+        """The column's name in lower case, words joined by underscores: SalePrice is sale_price."""
         parted = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", self.name)
         return re.sub(r"[^a-z0-9]+", "_", parted.lower()).strip("_")
 

@@ -34,7 +34,7 @@ class CachedResult:
 
 @dataclass(frozen=True)
 class CacheSlot:
-    """Where a step with certain arguments finds and leaves its result."""
+    """The place of a step's cached result for certain arguments."""
 
     path: Path
     store: ObjectStore

@@ -77,7 +77,7 @@ _AWS_PROGRAMS = {
         "papermill INPUT.ipynb OUTPUT.ipynb",
     ),
 }
-"""By program that only AWS's images have: which images, and a command that does its work."""
+"""Programs that only AWS's images have: which images, and an equivalent command."""
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
 _ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")
 _MISSING = "<parameter "
@@ -90,22 +90,22 @@ class Checked:
     """A definition, as far as it is known before anything starts."""
 
     whole: Definition
-    """With the steps that are left out."""
+    """The definition, with the steps that are left out."""
     graph: StepGraph = field(default_factory=lambda: StepGraph({}, {}))
     """The steps that are carried out."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """By step that is not, why."""
+    """Reasons by step that is left out."""
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     """Why it cannot run here; one that concerns a step begins with its name and a colon."""
     images: dict[str, Image] = field(default_factory=dict)
-    """By URI."""
+    """Images by URI."""
     jobs: dict[str, Job] = field(default_factory=dict)
-    """By step that runs a job, its request."""
+    """Requests by step that runs a job."""
     handlers: dict[str, Handler] = field(default_factory=dict)
-    """By Lambda step, what stands for its function."""
+    """Handlers by Lambda step."""
     commands: Mapping[str, str] = field(default_factory=dict)
-    """By step, the shell command that stands for it."""
+    """Shell commands by the step that each stands for."""
 
     @property
     def runs(self) -> bool:
@@ -115,13 +115,13 @@ class Checked:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where a step reads and writes, as far as its request says."""
+    """Places that a step reads and writes, as far as its request says."""
 
     step: Step
     inputs: tuple[str, ...] = ()
     """The URIs of what must be there when it starts."""
     outputs: tuple[str, ...] = ()
-    """Below which its results will lie."""
+    """Prefixes of its results."""
     job: Job | None = None
 
 
@@ -306,7 +306,7 @@ class _Steps:
     options: Options
     store: ObjectStore
     places: list[_Places] = field(default_factory=list)
-    """For the steps whose requests could be read."""
+    """Places of the steps whose requests could be read."""
 
     def faults(self, step: Step) -> Iterator[str]:
         """What is wrong with a step. Raises ExpressionError, StepError, ImageEnvironmentError."""

@@ -201,7 +201,7 @@ def _same_json(left: bytes | str, right: bytes | str) -> bool:
 
 
 def _output_uris(properties: Mapping[str, Any]) -> Iterator[str]:
-    """Where a step's outputs lie. A command may write that in any form."""
+    """URIs of a step's outputs, which a command may write in any form."""
     section = properties.get("ProcessingOutputConfig")
     outputs = section.get("Outputs") if isinstance(section, Mapping) else None
     if isinstance(outputs, Mapping):

@@ -35,10 +35,9 @@ from compilegate.execution.events import (
     StepRetried,
     StepStarted,
     StepWaiting,
-    StopAsked,
+    StopRequested,
 )
-from compilegate.execution.failure import StepFailure
-from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
+from compilegate.execution.result import ExecutionResult, StepFailure, StepResult, explain_failure
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local.aws.server import aws_endpoint
 from compilegate.local.aws.variables import JobVariables
@@ -102,7 +101,7 @@ def carry_out(run: LocalRun, on_event: Listener) -> ExecutionResult:
 
 
 def _environments(run: LocalRun, on_event: Listener) -> dict[str, Environment]:
-    """By image; those that are not there yet are built."""
+    """Environments by image; missing ones are built."""
     found = {}
     for uri, image in run.checked.images.items():
 
@@ -120,7 +119,7 @@ class _Active:
 
     process: RunningJob
     job: Prepared | None
-    """None for a call."""
+    """The job; None for a call."""
     release: Callable[[], None]
     """Waits for the attempt's thread, and gives back what it held."""
     started: float
@@ -144,7 +143,7 @@ class _Loop:
         locks, identifier = run.home / "locks", run.execution.execution_id
         self._run = run
         self._environments = environments
-        """By image URI."""
+        """Environments by image URI."""
         self._sandboxes = sandboxes
         self._variables = variables
         """What every job's environment has besides its own."""
@@ -166,7 +165,7 @@ class _Loop:
         self._prepared: dict[str, Prepared] = {}
         self._active: dict[str, _Active] = {}
         self._signals: list[str] = []
-        """Those that asked for the end, the first first."""
+        """Signals that ended the run, in order."""
         self._lacks_cores = self._lacks_gpus = False
         self._waiting: set[str] = set()
         """The steps whose wait for another execution has been reported."""
@@ -376,7 +375,7 @@ class _Loop:
         self._listener(StepStarted(name, step.job_name, step.attempts, cores.cpus, gpus=gpus.names))
 
     def _attempt(self, name: str, work: _Work) -> None:
-        """On the attempt's thread: run it, and send what it prints and how it ends."""
+        """Run the attempt, on its own thread; send its output and its result."""
 
         def show_line(line: str) -> None:
             if self._inbox.qsize() < _MOST_WAITING:
@@ -474,7 +473,7 @@ class _Loop:
                 active.process.stop()
         grace = 0.0 if again else self._run.options.grace_seconds
         if running or again:
-            self._listener(StopAsked(signal_name, tuple(running), grace))
+            self._listener(StopRequested(signal_name, tuple(running), grace))
         self._lacks_cores = self._lacks_gpus = False
         for name in set(self._active) - set(running):
             self._end_step(replace(self._steps[name], status=StepStatus.STOPPED))

@@ -24,7 +24,7 @@ from compilegate.local.selection import Selection
 DEFAULT_GRACE_SECONDS = 10.0
 Value = TypeVar("Value")
 _FILE = "options.json"
-_SPOKEN = {
+_COMMAND_LINE = {
     "containers": "the folder of images",
     "images": "--image",
     "functions": "--function",
@@ -53,13 +53,14 @@ class Options:
     functions: FunctionSources = field(default_factory=FunctionSources)
     """Which files stand for the functions of Lambda steps."""
     later: Collection[str] = ()
-    """Where in S3 programs put objects while they run: inputs from there need not be there now."""
+    """Places in S3 that programs write while they run; inputs from there may be missing at
+    first."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """What is passed to the environment of every job on purpose."""
     commands: Mapping[str, str] = field(default_factory=dict)
-    """By step, the shell command that stands for it."""
+    """Shell commands by the step that each stands for."""
     given_models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By name, the requests of models that no step of the definition makes."""
+    """Requests of models that no step makes, by name."""
     cores_per_job: int | None = None
     """Physical cores for each job; by default as many as let all Training steps that can run at
     one moment do so, at least 1. All jobs get the same number, because they are compared."""
@@ -96,44 +97,44 @@ class Options:
         """
         path, given, default = folder / _FILE, _document(self), _named(_document(Options()))
         try:
-            kept = json.loads(path.read_bytes())
-            _follow_moves(given, kept)
-            changed = _take_variables(self, kept["variables"], folder)
-            before = _named(kept)
+            stored = json.loads(path.read_bytes())
+            _follow_moves(given, stored)
+            changed = _take_variables(self, stored["variables"], folder)
+            before = _named(stored)
             others = [
                 name
                 for name, value in _named(given).items()
                 if value not in (default.get(name), before.get(name))
             ]
             if not others and not changed:
-                return _read(kept, _firsts(self.functions.patterns))
+                return _read(stored, _firsts(self.functions.patterns))
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ExecutionError(f"{path} cannot be read: {error!r}") from error
-        said = f"is not what execution {folder.name} was started with"
+        why = f"is not what execution {folder.name} was started with"
         raise ExecutionError(
-            *(f"{each} {said}: leave it out, or start a new execution" for each in others),
-            *(f"the shell's variable {each} {said}: set it again" for each in changed),
+            *(f"{each} {why}: leave it out, or start a new execution" for each in others),
+            *(f"the shell's variable {each} {why}: set it again" for each in changed),
         )
 
 
-def _follow_moves(given: Mapping[str, Any], kept: dict[str, Any]) -> None:
+def _follow_moves(given: Mapping[str, Any], stored: dict[str, Any]) -> None:
     """Take the given path of what is no longer where it was: the project has been moved."""
-    root = kept["containers"]
+    root = stored["containers"]
     if root is not None and not Path(root).exists() and given["containers"] is not None:
-        kept["containers"] = given["containers"]
-    for pattern, (file, function) in kept["functions"].items():
+        stored["containers"] = given["containers"]
+    for pattern, (file, function) in stored["functions"].items():
         own = given["functions"].get(pattern)
         if own is not None and own[1] == function and not Path(file).exists():
-            kept["functions"][pattern] = own
+            stored["functions"][pattern] = own
 
 
-def _take_variables(options: Options, kept: dict[str, Any], folder: Path) -> list[str]:
+def _take_variables(options: Options, stored: dict[str, Any], folder: Path) -> list[str]:
     """Put the shell's values in the place of their digests; returns those that have changed."""
     changed = []
-    for name, value in kept.items():
+    for name, value in stored.items():
         if isinstance(value, dict):
-            kept[name] = options.variables.get(name, os.environ.get(name, ""))
-            if _digest(folder, name, kept[name]) != value["digest"]:
+            stored[name] = options.variables.get(name, os.environ.get(name, ""))
+            if _digest(folder, name, stored[name]) != value["digest"]:
                 changed.append(name)
     return changed
 
@@ -142,7 +143,7 @@ def _named(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a document says, by how the command line calls it."""
     named: dict[str, Any] = {}
     for key, value in document.items():
-        option = _SPOKEN.get(key, key)
+        option = _COMMAND_LINE.get(key, key)
         if isinstance(value, dict):
             named |= {f"{option} {name}": each for name, each in value.items()}
         elif isinstance(value, bool):
@@ -177,12 +178,12 @@ def _document(options: Options) -> dict[str, Any]:
     }
 
 
-def _read(kept: dict[str, Any], handlers: Mapping[str, Handler]) -> Options:
+def _read(stored: dict[str, Any], handlers: Mapping[str, Handler]) -> Options:
     """The options that a document says; the handlers' own variables are not in it."""
-    root, until, skip = kept.pop("containers"), kept.pop("until"), kept.pop("skip")
-    images, functions = kept.pop("images"), kept.pop("functions")
+    root, until, skip = stored.pop("containers"), stored.pop("until"), stored.pop("skip")
+    images, functions = stored.pop("images"), stored.pop("functions")
     return Options(
-        **kept | {"shared": [Path(each) for each in kept["shared"]]},
+        **stored | {"shared": [Path(each) for each in stored["shared"]]},
         images=ImageSources(None if root is None else Path(root), tuple(images.items())),
         functions=FunctionSources(
             [
@@ -195,7 +196,7 @@ def _read(kept: dict[str, Any], handlers: Mapping[str, Handler]) -> Options:
 
 
 def _firsts(patterns: Sequence[tuple[str, Value]]) -> dict[str, Value]:
-    """By pattern; the first of two equal ones is the one that counts."""
+    """Values by pattern; the first of two equal patterns wins."""
     found: dict[str, Value] = {}
     for pattern, value in patterns:
         found.setdefault(pattern, value)

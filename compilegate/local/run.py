@@ -36,8 +36,7 @@ from compilegate.document.step_types import (
     STEP_TYPES,
     TRANSFORM,
 )
-from compilegate.execution.failure import StepFailure
-from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.execution.result import ExecutionResult, StepFailure, StepResult
 from compilegate.execution.status import StepStatus
 from compilegate.job.files import write_bytes
 from compilegate.job.names import MACHINE_VARIABLE
@@ -75,7 +74,7 @@ class Prepared:
     job: Job
     environment: Environment
     slot: CacheSlot | None
-    """None when the step has no CacheConfig."""
+    """The cache's place; None without a CacheConfig."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +82,7 @@ class LocalRun:
     """One execution of a definition on this machine."""
 
     execution: ExecutionResult
-    """As its files have it; before it begins, without steps."""
+    """The execution in its files; without steps before it begins."""
     text: bytes
     """The definition."""
     home: Path
@@ -92,7 +91,7 @@ class LocalRun:
 
     @property
     def journal(self) -> Journal:
-        """Its files."""
+        """The execution's files."""
         return Journal(self.execution.folder)
 
     @property

@@ -25,7 +25,7 @@ class Selection:
 
 
 def choose(definition: Definition, selection: Selection) -> tuple[Mapping[str, str], list[str]]:
-    """By step that is left out, why; and a sentence for each thing that cannot be chosen so."""
+    """Reasons by step that is left out, and a sentence for each choice that is refused."""
     until, skip = selection.until, selection.skip
     faults = list(_faults(definition, selection))
     if faults:

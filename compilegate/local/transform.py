@@ -85,7 +85,7 @@ class TransformJob(Job):
     message_file = "output/message"
 
     unpacked: Mapping[str, str]
-    """By URI, the archives and folders that are unpacked, and where to: the model, its code."""
+    """Target folders by URI of an archive or folder: the model, its code."""
     code: str
     """The folder of the inference code."""
 

@@ -87,16 +87,16 @@ def pickles(image: str) -> bool:
 
 
 def metrics(hyperparameters: Mapping[str, str]) -> dict[str, str]:
-    """By name, the expressions of the metrics that the image defines by itself.
+    """Regular expressions of the image's own metrics, by name.
 
     The image prints `#011` for a tab, as CloudWatch shows it; scripts print either.
     """
     power = hyperparameters.get("tweedie_variance_power", "1.5")
-    asked = _listed(hyperparameters.get("eval_metric", ""))
+    wanted = _listed(hyperparameters.get("eval_metric", ""))
     return {
         f"{channel}:{name}": rf"\[[0-9]+\].*(?:#011|\t){channel}-{re.escape(name)}:([^\s#]+)"
         for channel in ("train", "validation")
-        for name in (*_METRICS.split(), f"tweedie-nloglik@{power}", *asked)
+        for name in (*_METRICS.split(), f"tweedie-nloglik@{power}", *wanted)
     }
 
 

@@ -23,7 +23,7 @@ ARMS = "arms"
 ALL = "all"
 BASELINE = BASELINE_ARM
 NOTHING = NO_ARM
-"""Nothing trains: the execution would register the registered model again."""
+"""No arm trains: the execution would register the registered model again."""
 REGISTERS = "registers"
 """Output of `start`: whose choice is registered, `gate` or `baseline`."""
 INPUTS = "inputs"
@@ -65,7 +65,7 @@ class Policy:
     watch_days: float = 30.0
     """Days after a promotion in which models are tagged as watched."""
     audit_every: int = 8
-    """In `on`, one execution in so many trains all arms."""
+    """In `on`, one execution in this many trains all arms."""
     patience: int = 24
     """Executions without a promotion until trying ends: the sequential test's looks. A failed
     execution, which is repeated, restarts the count."""

@@ -48,7 +48,7 @@ class ConflictError(PostureError):
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One event, and what came of it."""
+    """An event and its consequence."""
 
     event: Event
     before: Posture
@@ -63,7 +63,7 @@ class Record:
     workload: str
     state: State = field(default_factory=State)
     decisions: tuple[Decision, ...] = ()
-    kept: int = field(default=0, compare=False)
+    stored: int = field(default=0, compare=False)
     """Decisions that the record already had where it was read; none where it was damaged."""
     tag: Any = field(default=None, compare=False)
     """What was read, which a write replaces; None where there was nothing."""
@@ -89,7 +89,7 @@ class Record:
         return None
 
     def document(self, decisions: list[Any] | None = None) -> dict[str, Any]:
-        """As JSON, the state first; with its decisions as they were read, where these are given."""
+        """The record as JSON, the state first; `decisions` as they were read, if given."""
         if decisions is None:
             decisions = [encoded(decision) for decision in self.decisions]
         digested = json.dumps([self.workload, decisions], sort_keys=True)
@@ -103,7 +103,7 @@ class Record:
         }
 
     def to_json(self) -> str:
-        """As it is kept in a file."""
+        """The record as a file's text."""
         return json.dumps(self.document(), indent=1, allow_nan=False) + "\n"
 
 
@@ -138,7 +138,7 @@ def current(records: Records, workload: str, *, when: str, who: str) -> Record:
         reason = f"the record was damaged ({error}), so all arms train and the gate decides"
         lost = Chosen(posture=Posture.SHADOW, when=when, who=who, reason=reason)
         return record.after(lost)
-    return replace(read, kept=len(read.decisions), tag=tag)
+    return replace(read, stored=len(read.decisions), tag=tag)
 
 
 def decide(records: Records, workload: str, event: Event) -> Record:
@@ -179,7 +179,7 @@ class FileRecords:
         with lock(self.folder / f".{record.workload}.lock"):
             if self.read(record.workload)[1] != record.tag:
                 raise ConflictError(record.workload)
-            if record.tag is not None and not record.kept:
+            if record.tag is not None and not record.stored:
                 number = len(list(path.parent.glob(f"{path.name}.damaged-*"))) + 1
                 write_text(path.with_name(f"{path.name}.damaged-{number}"), record.tag)
             write_text(path, record.to_json())
@@ -214,8 +214,8 @@ class DynamoRecords:
             part = "begins_with(part, :part)", f"{int(head['generation']['N']):04}/"
             decisions = [json.loads(item["decision"]["S"]) for item in self._items(workload, *part)]
             # What was added since the head was read belongs to a later head.
-            kept = decisions[: document["revision"]]
-            return json.dumps({**document, "decisions": kept}, indent=1) + "\n", head
+            stored = decisions[: document["revision"]]
+            return json.dumps({**document, "decisions": stored}, indent=1) + "\n", head
         except UNREADABLE as error:
             return f"damaged: {error}", head
 
@@ -223,8 +223,8 @@ class DynamoRecords:
         """Add the decisions that the table lacks. Raises ConflictError where the head has changed
         since it was read."""
         workload, document = record.workload, record.document()
-        added = document.pop("decisions")[record.kept :]
-        if record.kept:
+        added = document.pop("decisions")[record.stored :]
+        if record.stored:
             generation = int(record.tag["generation"]["N"])
         else:
             generation = self._newest_generation(workload) + 1
@@ -242,7 +242,7 @@ class DynamoRecords:
                 "ExpressionAttributeValues": {":document": record.tag["document"]},
             }
         puts = [{"Item": head, **unchanged}]
-        for number, decision in enumerate(added, record.kept + 1):
+        for number, decision in enumerate(added, record.stored + 1):
             item = {**_key(workload, f"{generation:04}/{number:06}"), **_decision(decision)}
             puts.append({"Item": item, "ConditionExpression": "attribute_not_exists(part)"})
         try:
@@ -277,7 +277,7 @@ def _key(workload: str, part: str) -> dict[str, Any]:
 
 
 def _decision(decision: _Item) -> dict[str, Any]:
-    """One decision: whole for the program, and in parts for people who look into the table."""
+    """A decision as a table's item: whole for the program, in parts for people."""
     parts = {
         "decision": json.dumps(decision),
         **{name: decision["event"][name] for name in ("when", "who")},

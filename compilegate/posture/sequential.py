@@ -152,7 +152,7 @@ def _mean(differences: Sequence[Difference]) -> tuple[float, float]:
 
 @cache
 def _nominal(alpha: float, looks: int) -> dict[int, float]:
-    """At each look, the tail probability of its bound."""
+    """Tail probability of the bound at each look."""
     nominal: dict[int, float] = {}
     spent, last = 0.0, 0
     # The density of the sum after looks that did not cross it, as points and weights; one look is
@@ -193,7 +193,7 @@ def _carried(density: _Density, step: float, bound: float, look: int) -> _Densit
 
 
 def _where(tail: Callable[[float], float], chance: float, high: float) -> float:
-    """Where a tail, which falls, reaches `chance` between zero and `high`; by bisection."""
+    """Point between zero and `high` where a falling tail reaches `chance`, by bisection."""
     low = 0.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""Where a workload stands, and what can happen to it. Only transitions change a state.
+"""A posture's state, and the events that change it. Only transitions change a state.
 
 Each event holds all that its transition depends on, and the record keeps it.
 """
@@ -24,7 +24,7 @@ class Posture(enum.StrEnum):
 
 
 ALL_TRAIN = frozenset({Posture.BENCHMARK, Posture.SHADOW})
-"""Where every execution trains all arms."""
+"""Postures in which every execution trains all arms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Plan:
     posture: Posture
     epoch: int
     candidates: tuple[str, ...]
-    """Those that the workload declared then."""
+    """Candidates that the workload declared then."""
     policy: Policy
     arms: str
     """`all`, `baseline`, or the name of the candidate that trains alone."""
@@ -69,9 +69,10 @@ class Track:
     """What the executions of all arms in this posture have shown of one candidate."""
 
     passes: int = 0
-    """In a row, until now."""
+    """Passes in a row, until now."""
     executions: int = 0
-    """Those that count for the policy's patience: since the failure that began the newest trial."""
+    """Executions that count for the policy's patience: since the failure that began the newest
+    trial."""
     refused: str = ""
     """Why the candidate is out; empty while it is in."""
     looks: Looks = ()
@@ -82,7 +83,7 @@ class Track:
     trials: int = 0
     """How many were begun; each has less of the error to spend."""
     failures: int = 0
-    """In a row, within the trial, without the one that began it."""
+    """Failures in a row within the trial, without the one that began it."""
     recent: Looks = ()
     """The looks after the failure that began the newest trial, which was chosen for being bad; all
     looks where there was none."""
@@ -100,7 +101,7 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Where a workload stands, and why."""
+    """A workload's posture and its history."""
 
     posture: Posture = Posture.SHADOW
     since: str = ""

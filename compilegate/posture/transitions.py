@@ -37,7 +37,7 @@ CONFIRMATIONS = 2
 several executions: with two, each at the gate's level, chance does not do that."""
 _MOST_OPEN = 50
 """Executions that are remembered as running; the oldest, which will not come back, go first."""
-_MOST_KEPT = 60
+_MOST_ITEMS = 60
 """Looks and values that a record keeps; a year of weekly executions."""
 _SCHEDULE_JITTER_DAYS = 0.5
 """A weekly schedule comes a few minutes early as often as late, so a week may lack half a day."""
@@ -52,7 +52,7 @@ class Finding(enum.Enum):
     READY = enum.auto()
     """A candidate has shown enough for the next posture."""
     REFUSED = enum.auto()
-    """No candidate is tried any longer; in `on`, the one that trains alone is out."""
+    """All candidates are out; in `on`, the one that trains alone is."""
     UNDECLARED = enum.auto()
     """The workload no longer declares the candidate that trains alone."""
     NEW_IMAGE = enum.auto()
@@ -218,7 +218,7 @@ def _settle(state: State, event: Settled) -> Moved:
     planned = state.open.get(event.execution)
     if planned is None:
         return Moved(state, f"{event.execution} was not planned or is already settled")
-    still_open = {name: kept for name, kept in state.open.items() if name != event.execution}
+    still_open = {name: each for name, each in state.open.items() if name != event.execution}
     state = replace(state, open=still_open)
     if planned.epoch != state.epoch:
         return Moved(state, f"planned under {planned.posture}, and the posture has moved since")
@@ -291,9 +291,9 @@ def _fastest(seen: list[Seen]) -> Seen:
     return max(seen, key=lambda one: one.speedup or 0.0)
 
 
-def _kept(before: tuple[_Item, ...], new: _Item) -> tuple[_Item, ...]:
-    """With one more, unless it is empty; the oldest go where there are too many."""
-    return (*before, new)[-_MOST_KEPT:] if new else before
+def _latest(before: tuple[_Item, ...], new: _Item) -> tuple[_Item, ...]:
+    """Items with a new one, unless it is empty, without the oldest beyond the limit."""
+    return (*before, new)[-_MOST_ITEMS:] if new else before
 
 
 def _tracked(track: Track, seen: Seen, policy: Policy) -> Track:
@@ -308,12 +308,12 @@ def _tracked(track: Track, seen: Seen, policy: Policy) -> Track:
         track,
         passes=track.passes + 1 if passed else 0,
         executions=0 if begins else track.executions + 1,
-        looks=_kept(track.looks, seen.differences),
-        values=_kept(track.values, seen.values),
+        looks=_latest(track.looks, seen.differences),
+        values=_latest(track.values, seen.values),
         trial=not passed and (failed or track.trial),
         trials=track.trials + begins,
         failures=track.failures + 1 if failed and not begins else 0,
-        recent=() if begins else _kept(track.recent, seen.differences),
+        recent=() if begins else _latest(track.recent, seen.differences),
     )
     return replace(after, refused=track.refused or _refusal(after, seen, policy))
 
@@ -353,7 +353,7 @@ def _audited(state: State, policy: Policy, seen: Seen, when: str) -> Moved:
         return Moved(state, f"{arm} was refused in an audit: {track.refused}", Finding.REFUSED)
     if seen.outcome == "pass":
         values = state.reference.values if state.reference is not None else ()
-        renewed = _reference(track, _kept(values, seen.values), when)
+        renewed = _reference(track, _latest(values, seen.values), when)
         passed = replace(state, reference=renewed, audit_due="")
         return Moved(passed, f"on: {arm} passed its audit; the reference is renewed")
     ended = "failed" if seen.outcome == "fail" else "was inconclusive"

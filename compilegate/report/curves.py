@@ -26,7 +26,7 @@ from compilegate.report.svg import (
 HEIGHT = 168.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40.0, SMALL_WIDTH - 8.0, 8.0, HEIGHT - 36.0
 _SHARES = np.linspace(0.0, 1.0, 41)
-"""Where curves of different lengths are compared."""
+"""Points at which curves of different lengths are compared."""
 _X = Scale(0.0, 1.0, _LEFT, _RIGHT)
 """The share of training done: arms with larger batches take fewer steps over the same data."""
 
@@ -87,7 +87,7 @@ def _places(curve: FloatArray, y: Scale) -> list[tuple[float, float]]:
 
 
 def _band(curves: list[FloatArray], y: Scale) -> Markup:
-    """From the least to the greatest of the baseline's curves; a line's width at least."""
+    """Band from the least to the greatest of the baseline's curves, at least a line wide."""
     upper, lower = _places(np.max(curves, axis=0), y), _places(np.min(curves, axis=0), y)
     corners = [(at, top - 1.5) for at, top in upper]
     corners += [(at, low + 1.5) for at, low in lower[::-1]]

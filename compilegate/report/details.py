@@ -81,8 +81,8 @@ def sections(verdict: Verdict, observations: Observations) -> list[Section]:
         ("Jobs", [_jobs(observations.replicates), *_printed(observations)]),
         ("Arms and where they ran", [_arms(observations)]),
     ]
-    kept = ((title, tuple(filter(None, blocks))) for title, blocks in found)
-    return [(title, blocks) for title, blocks in kept if blocks]
+    filled = ((title, tuple(filter(None, blocks))) for title, blocks in found)
+    return [(title, blocks) for title, blocks in filled if blocks]
 
 
 def _points(findings: Sequence[Reason | Note]) -> tuple[Point, ...]:

@@ -64,7 +64,7 @@ _REMEDIES: Mapping[str, str] = {
         "The job's process could not be started: check that the image's environment still exists."
     ),
 }
-"""By a pattern of a reason; the first that matches is shown."""
+"""Remedies by pattern of the reason; the first match is shown."""
 _READ_ON = "Read the job's last lines below, and fix what they name."
 
 
@@ -84,7 +84,7 @@ class StepFacts:
     last_lines: Sequence[str] = ()
     """What it printed last."""
     log: str | None = None
-    """Where all is that it printed."""
+    """The log of all that it printed."""
 
     @property
     def reached(self) -> bool:
@@ -103,8 +103,8 @@ class StepFacts:
         """What went wrong: the last exception that was printed, else the last error message, else
         what is known from outside."""
         lines = [line.strip() for line in reversed(self.last_lines)]
-        said = (line for kind in (_EXCEPTION, _ERROR) for line in lines if kind.match(line))
-        return self.failure and _ERROR.sub("", next(said, self.failure))
+        errors = (line for kind in (_EXCEPTION, _ERROR) for line in lines if kind.match(line))
+        return self.failure and _ERROR.sub("", next(errors, self.failure))
 
     @property
     def remedy(self) -> str:

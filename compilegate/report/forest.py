@@ -44,10 +44,10 @@ _LEFT, _RIGHT = 8.0, WIDTH - 8.0
 _ROW, _BAR = 46.0, 30.0
 """A row's height, and how far below its top the interval lies."""
 _LINE = 14.0
-"""By how much both grow where a name and its numbers do not fit on one line."""
+"""Added height where a name and its numbers need two lines."""
 _CAP = 5.0
 _MOST_CHARACTERS = 48
-"""That a name and its numbers may have together, on one line of a narrow screen."""
+"""Characters of a name and its numbers on one line of a narrow screen."""
 _CHARACTER = 7.2
 """Roughly how wide a character is, on a narrow screen."""
 
@@ -60,9 +60,9 @@ class Row:
     cell: Cell
     """What is written in the row."""
     estimate: float | None = None
-    """None where there is nothing to draw. Infinite: beyond the scale."""
+    """Position; None without anything to draw, infinite beyond the scale."""
     bounds: tuple[float, float] | None = None
-    """None where there is an estimate without an interval."""
+    """Bounds; None for an estimate without an interval."""
     limit: float | None = None
     """The limit of what is acceptable; None if nothing is required; infinite where no value is
     enough."""
@@ -172,7 +172,7 @@ def _lines(forest: Forest, scale: Scale, bottom: float) -> list[Markup]:
 
 
 def _label(x: float, y: float, content: str, kind: str) -> Markup:
-    """Over its line, but always within the chart."""
+    """A label above its line, within the chart."""
     half = _CHARACTER * len(content) / 2
     return text(min(max(x, _LEFT + half), _RIGHT - half), y, content, kind)
 
@@ -235,7 +235,7 @@ def _end(scale: Scale, bound: float, y: float, colour: str) -> Markup:
 
 
 def pictures(verdict: Verdict) -> list[Forest]:
-    """One picture for each thing that was compared; first those that decided against something."""
+    """A picture for each comparison; those that decided against a candidate first."""
     drawn = [_metric(verdict, name) for name in compared(verdict)]
     if any(it.speed for it in verdict.candidates):
         drawn.append(_speed(verdict))

@@ -10,7 +10,7 @@ from compilegate.gate.metrics import NATS, OWN, unit_of
 from compilegate.gate.verdict import Amount, Interval
 
 NOTE = "note"
-"""In the place of an outcome, for what decides nothing."""
+"""Shown instead of an outcome for what decides nothing."""
 MARKS = {
     Outcome.PASS: "\N{CHECK MARK}",
     Outcome.INCONCLUSIVE: "?",
@@ -81,7 +81,7 @@ def required(speedup: float | None) -> str:
 
 
 def bounds(interval: Interval) -> str:
-    """From where to where a ratio lies."""
+    """The bounds of a ratio."""
     return f"{times(interval.lower)} to {times(interval.upper)}"
 
 

@@ -85,16 +85,16 @@ def _message(verdict: Verdict) -> list[str]:
 
 
 def _fitting(lines: Sequence[str]) -> str:
-    """As many lines as one mail takes, whole."""
-    kept: list[str] = []
+    """Whole lines, as many as one mail takes."""
+    shown: list[str] = []
     size = 0
     for line in map(_printable, lines):
         size += len(line.encode()) + 1
         if size > MOST_BYTES:
-            kept.append("The rest is in the report: it does not fit in one mail.")
+            shown.append("The rest is in the report: it does not fit in one mail.")
             break
-        kept.append(line)
-    return "\n".join(kept) + "\n"
+        shown.append(line)
+    return "\n".join(shown) + "\n"
 
 
 def _printable(text: str) -> str:

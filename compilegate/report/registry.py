@@ -32,11 +32,12 @@ BINARY = "binary_classification_metrics"
 MULTICLASS = "multiclass_classification_metrics"
 REGRESSION = "regression_metrics"
 OTHERS = "other_metrics"
-"""Where a model neither sorts nor predicts numbers, as a language model; nothing draws these."""
+"""Problem type where a model neither sorts nor predicts numbers, as a language model; nothing
+draws these."""
 MOST_CLASSES = 50
-"""With more, a matrix is no picture."""
+"""Most classes of a confusion matrix."""
 UNKNOWN = "NaN"
-"""As Model Monitor writes a standard deviation that it cannot tell."""
+"""Model Monitor's value for an unknown standard deviation."""
 Values = dict[str, float]
 
 

@@ -67,13 +67,13 @@ _ACTIONS: Mapping[str, str] = {
     "raise `drop`; to start over, delete registered/evidence/ of the workload.",
     "metric": "Fix what the training program reports, or the metric's function.",
 }
-"""By a reason's code, else by the part of it before the dot."""
+"""Actions by a reason's code, or by the part of it before the dot."""
 _EVIDENCE = "The evidence cannot be trusted: read the logs of the training jobs, then run again."
 _SETTLED_BY_MORE = (Code.QUALITY_UNDECIDED, Code.SPEED_UNDECIDED)
 """What more seeds or examples decide, where the verdict says how many."""
 _KEYS_OF_METRICS = {Code.METRIC_BELOW_FLOOR: "floor", Code.REGISTERED_WORSE: "drop"}
 _MANY_SEEDS, _MANY_TIMES = 20, 10.0
-"""More seeds, or more times the examples, than most people can have."""
+"""Numbers of seeds, and of times the examples, beyond most people's reach."""
 _NEARLY = 2.0
 """How far beyond a parity limit an error may be for another limit to be a remedy."""
 

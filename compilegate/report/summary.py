@@ -41,9 +41,9 @@ class About:
     started: float | None = None
     """Seconds since the epoch."""
     seconds: float | None = None
-    """From its start to its end."""
+    """Seconds from start to end."""
     data: str | None = None
-    """Where the data is, under a name that holds a digest of it."""
+    """Key of the data, with its digest in the name."""
     commit: str | None = None
     """The project's, when it was started."""
     changed: bool = False
@@ -156,7 +156,7 @@ def gate_sentence(cost: CostFigures) -> str:
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """One arm for people."""
+    """An arm in words."""
 
     arm: str
     outcome: Outcome
@@ -196,8 +196,8 @@ def baseline_problem(verdict: Verdict) -> str:
 
 
 def summary_lines(verdict: Verdict) -> list[str]:
-    """For a terminal or a log: the decision, then each arm with what decided it and what to do
-    first; 15 lines at most."""
+    """The summary for a terminal or a log: the decision, then each arm with what decided it and
+    what to do first; 15 lines at most."""
     lines = [verdict.decision.sentence]
     for each in arm_summaries(verdict):
         lines.append(f"{each.arm}: {each.found}")
@@ -225,7 +225,7 @@ class Cell:
     evidence: str = ""
     """What it was measured on."""
     outcome: Outcome | None = None
-    """None where nothing was decided."""
+    """The outcome; None where nothing was decided."""
 
     @property
     def bounds(self) -> str:

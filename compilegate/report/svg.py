@@ -20,7 +20,7 @@ WIDTH = 440
 SMALL_WIDTH = 260
 """The width of a small multiple."""
 _FEW_DECADES = 4
-"""With more of them there is no room for ticks within."""
+"""Largest number of decades with ticks between them."""
 _MOST_DECADES = 6
 
 
@@ -83,7 +83,7 @@ def with_minus_signs(numbers: str) -> str:
 
 
 def arm_colours(observations: Observations) -> dict[str, str]:
-    """By arm, the class that gives it its colour; the baseline's is the quiet one. More than seven
+    """CSS class of each arm's colour; the baseline's is the quiet one. More than seven
     candidates share colours, and each is named anyway."""
     candidates = [arm.arm for arm in observations.arms if arm.arm != observations.baseline]
     return {

@@ -54,7 +54,7 @@ from compilegate.workload.parameters import (
 from compilegate.workload.schedule import read_expression, read_time_zone
 
 OWN_PREFIX = "compilegate/"
-"""Where executions and staging write."""
+"""Prefix that executions and staging write to."""
 
 
 def _distinct(values: list[Any]) -> None:
@@ -124,10 +124,10 @@ class Stack(Table):
     version: Version
     transformers: Version | None = None
 
-    def told(self, option: Option) -> Setting | None:
+    def setting(self, option: Option) -> Setting | None:
         """What the table says of an option; None where its compiler has none such."""
-        told: Setting | None = getattr(self, option.key, None)
-        return told
+        setting: Setting | None = getattr(self, option.key, None)
+        return setting
 
 
 def type_of(option: Option) -> Any:
@@ -204,7 +204,7 @@ else:
 Precision = Literal["fp32", "bf16", "fp16"]
 
 AWS_IMAGE = "aws"
-"""As an arm's image: AWS's own image of the compiler's stack, with nothing added."""
+"""Value of an arm's image: AWS's own image of the compiler's stack, with nothing added."""
 
 
 class ArmTable(CompilerKeys):
@@ -234,7 +234,8 @@ class ArmTable(CompilerKeys):
     instance_count: int = Field(default=1, ge=1, le=100)
     """Machines that a job trains on; more than one need a distribution."""
     processes: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
-    """On each instance; by default one, and with Training Compiler's one for each accelerator."""
+    """Processes on each instance; by default one, and with Training Compiler's one for each
+    accelerator."""
     profiler: bool = False
     """SageMaker's profiler. It slows the very steps that are timed."""
     debugger: bool = False
@@ -242,7 +243,7 @@ class ArmTable(CompilerKeys):
     spot: bool = False
     """Train on managed spot capacity, which AWS may take back; the job then continues later."""
     max_wait_seconds: int | None = Field(default=None, ge=60, le=LONGEST_JOB_SECONDS)
-    """With spot: how long a job may take in all, waiting for machines included."""
+    """Longest time of a job with spot instances, waiting included."""
 
     @property
     def image_folder(self) -> str:
@@ -396,7 +397,7 @@ class TextClassificationData(Table):
     sequence_length: int = Field(default=64, ge=8, le=8192)
     """Tokens per document at most; longer ones are cut."""
     padding: Padding = "max"
-    """To which length documents are filled up: `max` all to the sequence length, so that shapes are
+    """Length to which documents are padded: `max` all to the sequence length, so that shapes are
     static; `buckets` those of a step to one of a few lengths; `longest` to the longest of them."""
     vocabulary: int = Field(default=4096, ge=64, le=1_000_000)
     """Size of the tokenizer that is trained; not used when the model brings its own."""
@@ -442,7 +443,7 @@ class ReutersData(TextClassificationData):
 
     @property
     def groups(self) -> None:
-        """Nothing is known of what its documents have in common."""
+        """None: the documents' common properties are unknown."""
 
 
 class FilesData(_ColumnData):
@@ -460,9 +461,9 @@ class HubData(_ColumnData):
 
     source: Literal["hub"]
     dataset: Text
-    """Its name on the hub, or the folder it lies in."""
+    """Name on the hub, or a folder."""
     configuration: Text | None = None
-    """For a data set that has several."""
+    """Configuration, for a data set that has several."""
     revision: Text = "main"
     """Commit, tag or branch. Pin a commit: a branch may move without the definition changing."""
     train_split: Text = "train"
@@ -486,7 +487,7 @@ class RandomModel(Table):
     hidden_size: int = Field(default=128, ge=8, le=16384)
     """Width; a multiple of `attention_heads`."""
     attention_heads: int = Field(default=2, ge=1, le=256)
-    """In each block."""
+    """Attention heads in each block."""
     intermediate_size: int = Field(default=512, ge=8, le=65536)
     """Width inside of the feed-forward part."""
     dropout: Fraction = 0.1
@@ -512,7 +513,7 @@ class HubModel(Table):
 
     source: Literal["hub"]
     id: Text
-    """Its id on the hub, or the folder it lies in."""
+    """Id on the hub, or a folder."""
 
     @property
     def hyperparameters(self) -> dict[str, str]:
@@ -624,7 +625,7 @@ class Program(Table):
     raw data is the training data."""
     image: ImageFolder = "training"
     """Folder in `containers/` whose image `prepare` runs in. A training job runs in the image of
-    its arm, by default that of the arm's compiler."""
+    its arm, which is by default that of the arm's compiler."""
     requirements_in_image: bool = False
     """Whether the images of the workload hold what the folder's `requirements.txt` asks for, so
     that it stays out of the jobs."""
@@ -640,12 +641,12 @@ class Program(Table):
     """Regular expressions by metric: what the first group catches in the job's output is its
     value."""
     percent: list[PrintedName] = Field(default=[], max_length=40)
-    """With `evidence = "printed"`: the metrics that are printed in per cent."""
+    """Metrics that are printed in per cent, with `evidence = "printed"`."""
     evidence: Literal["written", "printed"] = "written"
     """`written`: the script uses compilegate.job. `printed`: it only prints its metrics, and the
     gate judges those over seeds."""
     speed_metric: PrintedName | None = None
-    """With `evidence = "printed"`: the metric that holds training samples per second."""
+    """Metric of training samples per second, with `evidence = "printed"`."""
 
     @field_validator("metrics")
     @classmethod
@@ -703,9 +704,9 @@ class Compute(Table):
     """`[compute]`: where jobs run on SageMaker. A local run uses this machine and records these."""
 
     instance_type: InstanceType = "ml.g5.xlarge"
-    """For training jobs, unless an arm or the execution's parameter says otherwise."""
+    """Instance of training jobs, unless an arm or the execution's parameter names another."""
     processing_instance_type: InstanceType = "ml.m5.xlarge"
-    """For the jobs that prepare the data and that judge."""
+    """Instance of the jobs that prepare the data and that judge."""
     volume_gb: int = Field(default=50, ge=1, le=16384)
     """Disk of each job. Instances with disks of their own have none."""
     max_runtime_seconds: RuntimeSeconds = 86400
@@ -742,7 +743,7 @@ class Parameters(Table):
 
     @property
     def given(self) -> dict[str, str | int]:
-        """Those that have a value, by name."""
+        """Parameters that have a value, by name."""
         return self.model_dump(exclude_none=True)
 
 
@@ -750,7 +751,7 @@ class Schedule(Table):
     """Train again on a schedule."""
 
     expression: Annotated[str, _passing(read_expression)]
-    """As EventBridge Scheduler takes it: `rate(7 days)`, `cron(0 6 ? * MON *)`."""
+    """Expression of EventBridge Scheduler: `rate(7 days)`, `cron(0 6 ? * MON *)`."""
     timezone: Annotated[str, _passing(read_time_zone)] = "UTC"
     """The clock of a cron expression, by its IANA name."""
     enabled: bool = False
@@ -774,12 +775,12 @@ class Posture(Table):
     """`[posture]`: which arms train is decided at each execution's start. Without it all do."""
 
     passes: int = Field(default=_DEFAULT.passes, ge=1, le=100)
-    """So many passes of the gate in a row promote a candidate, the benchmark's included; what its
+    """Passes of the gate in a row that promote a candidate, the benchmark's included; what its
     executions show together may promote it earlier."""
     shadow_days: float = Field(default=_DEFAULT.shadow_days, gt=0, le=366, allow_inf_nan=False)
-    """Nothing is promoted before so many days in shadow."""
+    """Fewest days in shadow before a promotion."""
     watch_days: float = Field(default=_DEFAULT.watch_days, gt=0, le=366, allow_inf_nan=False)
-    """For so many days after the promotion, models are tagged as watched."""
+    """Days after a promotion in which models are tagged as watched."""
     audit_every: int = Field(default=_DEFAULT.audit_every, ge=2, le=1000)
     """When a candidate trains alone, one execution in so many trains all arms."""
     patience: int = Field(default=_DEFAULT.patience, ge=3, le=50)
@@ -977,16 +978,16 @@ class CompileCache(Table):
 
 
 class WorkloadFile(Table):
-    """One file `workloads/NAME.toml`, as it is written."""
+    """The file `workloads/NAME.toml`."""
 
     name: Name
     """The file's name without its ending: lower-case letters, digits and single dashes."""
     description: Text
-    """One line for people; it stands on the report."""
+    """One line of description, shown on the report."""
     seeds: Annotated[list[Seed], _passing(_distinct)] = Field(min_length=1)
     """The replicates of every arm. The first is the one whose model is released."""
     data: Data
-    """Where the examples come from."""
+    """The source of the examples."""
     model: Model | None = None
     """What the built-in program trains."""
     recipe: Recipe | None = None

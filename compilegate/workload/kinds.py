@@ -107,12 +107,12 @@ class DocumentShapes:
 
     sequence_length: int
     vocabulary: int | None
-    """None where the model brings its own."""
+    """Sequence length; None where the model has its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(ABC):
-    """One kind of workload: what it needs, and what is judged."""
+    """A kind of workload: what it needs, and what is judged."""
 
     evidence: Literal["written", "printed"] = "written"
     """`printed`: its jobs leave nothing but the metrics that they print."""
@@ -445,7 +445,8 @@ def kind_of(file: WorkloadFile) -> TextClassification | OwnProgram:
 
 
 def _job_variables(workload: Workload, arm_name: str, seed: int) -> dict[str, str]:
-    """The fields of `compilegate.job.script.told.Told` by name, as JSON in one variable or more.
+    """The fields of `compilegate.job.script.config.JobConfig` by name, as JSON in one variable or
+    more.
 
     What is left out has its default there. The launcher adds what it knows of the job's
     hyperparameters.
@@ -469,7 +470,7 @@ def _job_variables(workload: Workload, arm_name: str, seed: int) -> dict[str, st
 
 
 def _text_of(value: object) -> str:
-    """As the toolkit hands it to the script: true and false in small letters."""
+    """A value as the toolkit hands it to the script: true and false in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -524,7 +525,7 @@ def _what_only_the_built_in_program_reads(file: WorkloadFile, program: Program) 
             f"{', '.join(taken)}, which every job is passed anyway"
         )
     for name, arm in file.arms.items():
-        if arm.stack is not None and arm.stack.told(PRECOMPILE):
+        if arm.stack is not None and arm.stack.setting(PRECOMPILE):
             yield (
                 f"arms.{name}.neuron.precompile is true beside program, expected false: only the "
                 "built-in training program can be run for a few steps"

@@ -28,7 +28,7 @@ FIELDS: Mapping[str, tuple[int, int, tuple[str, ...]]] = {
     "day-of-week": (1, 7, WEEKDAYS),
     "year": (1970, 2199, ()),
 }
-"""By field: its least number, its greatest, and the names of its numbers."""
+"""Fields with their least and greatest numbers, and the numbers' names."""
 _PART = re.compile(r"(?:\*|([0-9A-Z]+)(?:-([0-9A-Z]+))?)(?:/([0-9]{1,4}))?")
 
 

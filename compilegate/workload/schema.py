@@ -28,9 +28,13 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 
 def workload_schema() -> dict[str, Any]:
     """The schema of `workloads/NAME.toml`."""
-    made = WorkloadFile.model_json_schema(schema_generator=_WithDescriptions)
-    kept = _without_null(made)
-    return {"$schema": DIALECT, **kept, "title": "Compilegate workload", "$defs": kept["$defs"]}
+    return {**schema_of(WorkloadFile), "title": "Compilegate workload"}
+
+
+def schema_of(file: type[BaseModel]) -> dict[str, Any]:
+    """The schema of a file, from the type that reads it, with the sentences below its fields."""
+    schema = _without_null(file.model_json_schema(schema_generator=_WithDescriptions))
+    return {"$schema": DIALECT, **schema, "$defs": schema["$defs"]}
 
 
 def schema_text() -> str:
@@ -51,7 +55,7 @@ class _WithDescriptions(GenerateJsonSchema):
 
 
 def descriptions_of(table: type[BaseModel]) -> dict[str, str]:
-    """By field, the sentences below it in the code; a compiler's option describes itself."""
+    """Descriptions by field: the docstring below it; a compiler's option describes itself."""
     found: dict[str, str] = {}
     for kind in reversed(table.__mro__):
         if issubclass(kind, BaseModel) and kind is not BaseModel:
@@ -85,8 +89,8 @@ def _without_null(value: Any) -> Any:
         return [_without_null(each) for each in value]
     if not isinstance(value, Mapping):
         return value
-    kept = {key: each for key, each in value.items() if not _says_nothing(key, each)}
-    found = {key: _without_null(each) for key, each in kept.items()}
+    schema = {key: each for key, each in value.items() if not _says_nothing(key, each)}
+    found = {key: _without_null(each) for key, each in schema.items()}
     others = [each for each in found.pop("anyOf", []) if each != {"type": "null"}]
     if len(others) == 1:
         return {**others[0], **found}

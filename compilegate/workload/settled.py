@@ -64,12 +64,12 @@ class ScaledRate:
 
 
 class Arm(ArmTable):
-    """One way to train the workload: its table, with what it leaves out filled in."""
+    """One way to train the workload: its table, with defaults filled in."""
 
     batch_size: int
     learning_rate: float
     processes: int
-    """On each instance; or accelerators, where one process divides its steps among them."""
+    """Processes on each instance, or accelerators where one process divides its steps."""
     padding: Padding
     """How the built-in program pads documents."""
     scaled_rate: ScaledRate | None
@@ -122,7 +122,7 @@ class Served(Serving):
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """One model that is trained again and again."""
+    """A model that is trained again and again."""
 
     name: str
     description: str
@@ -144,11 +144,11 @@ class Workload:
     advice: Advice = field(default_factory=Advice)
     """What only people know of it."""
     budget: Budget | None = None
-    """None where nothing limits what executions cost."""
+    """Limits on cost; None without any."""
     posture: Posture | None = None
-    """None where every execution trains all arms."""
+    """Posture settings; None where every execution trains all arms."""
     serving: Served | None = None
-    """None where the file does not say how its models are served."""
+    """Serving settings; None where the file has none."""
 
     @property
     def candidates(self) -> dict[str, Arm]:
@@ -161,8 +161,8 @@ class Workload:
         wherever something is priced."""
         baseline = self.arms[BASELINE_ARM].instance_type or self.compute.instance_type
         own = self.advice.usd_per_hour
-        told = {} if own is None else {baseline: own}
-        return told | dict({} if self.budget is None else self.budget.usd_per_hour)
+        declared = {} if own is None else {baseline: own}
+        return declared | dict({} if self.budget is None else self.budget.usd_per_hour)
 
     @property
     def model_package_group(self) -> str:
@@ -178,10 +178,10 @@ class Workload:
 
     @property
     def evaluates_on(self) -> str:
-        """Where all its jobs evaluate their models: on the host, once an arm's compiler keeps the
-        accelerator to itself."""
-        kept = any(declarations()[arm.compiler].keeps_accelerator for arm in self.arms.values())
-        return EVALUATION_PLACES[1 if kept else 0]
+        """Device on which all jobs evaluate their models: on the host, once an arm's compiler
+        keeps the accelerator to itself."""
+        occupied = any(declarations()[arm.compiler].keeps_accelerator for arm in self.arms.values())
+        return EVALUATION_PLACES[1 if occupied else 0]
 
     def with_arms(self, names: Sequence[str]) -> Workload:
         """The workload with these arms only, in the order that it declares them.

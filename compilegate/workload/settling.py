@@ -1,4 +1,4 @@
-"""From a file of tables that people write to a workload in which every value is known."""
+"""Settle a workload's file: every value is known afterwards."""
 
 from __future__ import annotations
 

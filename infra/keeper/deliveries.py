@@ -43,8 +43,8 @@ class Delivery:
     arrived: str
     """When its last file was written."""
     uri: str
-    """Its folder, ending in a slash: SageMaker matches keys by prefix, and `.../batch1` would match
-    `.../batch10/train.csv`, too."""
+    """The delivery's folder, ending in a slash: SageMaker matches keys by prefix, and
+    `.../batch1` would match `.../batch10/train.csv`, too."""
     token: str
     """The same for the same files, whatever folder they are in; 64 characters."""
     attempt: int = 1

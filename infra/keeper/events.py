@@ -37,7 +37,7 @@ def event_pattern(
     endpoint_stack_arn_prefix: str | None = None,
     batch_name_prefix: str | None = None,
 ) -> dict[str, Any]:
-    """One pattern for all that happens to a workload.
+    """The event pattern of a workload.
 
     `endpoint_stack_arn_prefix` is `arn:...:stack/NAME/`, `batch_name_prefix` what the names of its
     batch transforms begin with, two hyphens included. Of what `$or` holds one has to match; with

@@ -33,7 +33,7 @@ class Execution(NamedTuple):
 
 
 def running(executions: Iterable[Execution]) -> list[Execution]:
-    """Those that run, the oldest first, to which all others give way.
+    """Running executions, the oldest first, to which all others give way.
 
     All, and not only the one that just started: so neither a retried execution, which keeps its
     place in the order, nor a lost event leaves an overlap behind.
@@ -54,7 +54,7 @@ def spent(limits: Limits, steps: Iterable[Mapping[str, Any]], now: datetime) -> 
 
 
 def overdue(limits: Limits, executions: Iterable[Execution], now: datetime) -> list[Execution]:
-    """Those that have run for longer than the workload allows."""
+    """Executions that have run for longer than the workload allows."""
     if limits.hours is None:
         return []
     since = now - timedelta(hours=limits.hours)

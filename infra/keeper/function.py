@@ -53,7 +53,7 @@ ATTEMPT = "Attempt"
 REGISTER_STEPS = "Register-"
 """What the names of the steps that register a model begin with; an arm's name follows."""
 TOLD_DAYS = 7
-"""For so long people are told of a decision: not of those from before a first deployment."""
+"""Age up to which a decision is reported: none from before a first deployment."""
 WHO = "function"
 # The function has a minute, so a call that hangs is abandoned and retried.
 _CONFIG = Config(
@@ -137,7 +137,7 @@ class Keeper:
         return answer
 
     def _started(self, arn: str) -> dict[str, Any]:
-        """At most one execution runs, and none that the month does not allow."""
+        """Stop executions beyond one, or beyond the month's budget."""
         limits, at = self.settings.limits, datetime.now(UTC)
         listed = self.pipeline.executions(arn)
         sent: list[str] = []
@@ -185,7 +185,8 @@ class Keeper:
         return {"sent": sent, **came}
 
     def _tell_failure(self, arn: str, failed: Sequence[Mapping[str, Any]]) -> list[str]:
-        """One message, in the gate's own words where it was the gate that registered nothing."""
+        """The message on a failed execution, in the gate's words where the gate registered
+        nothing."""
         found = self.pipeline.describe(arn)
         # An execution that is retried and fails again ends again.
         occurrence = str(found.get("LastModifiedTime"))
@@ -273,7 +274,7 @@ class Keeper:
         workload, sent = self.settings.workload, list[str]()
         record = current(self.records, workload, when=now(), who=WHO)
         oldest = _time(now()) - timedelta(days=TOLD_DAYS)
-        for number, decision in enumerate(record.decisions[: record.kept], 1):
+        for number, decision in enumerate(record.decisions[: record.stored], 1):
             when = decision.event.when
             if decision.before != decision.after and _time(when) >= oldest:
                 part = f"{int(record.tag['generation']['N']):04}-{number:06}"

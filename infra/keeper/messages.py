@@ -36,7 +36,7 @@ class Message:
 TEXTS: Mapping[str, Any] = tomllib.loads(
     Path(__file__).with_name("messages.toml").read_text(encoding="utf-8")
 )
-"""By kind of message: severity, subject without the workload, text."""
+"""Severity, subject without the workload, and text by kind of message."""
 
 
 def worded(kind: str, workload: str, **found: Any) -> Message:
@@ -88,7 +88,7 @@ class Notice:
     """What the gate of an execution has to say to people."""
 
     message: Message | None
-    """None for a verdict that nobody has to hear of."""
+    """The message; None for a verdict that needs no mail."""
     lost: bool
     """Whether the machines lost candidates' jobs."""
 
@@ -134,7 +134,7 @@ _JOBS = {
     "TrainingJob": ("jobs", "/aws/sagemaker/TrainingJobs"),
     "ProcessingJob": ("processing-jobs", "/aws/sagemaker/ProcessingJobs"),
 }
-"""By the kind of job, its pages in SageMaker's console and the log group of its output."""
+"""Console pages and log groups by kind of job."""
 _CONSOLES = {"aws-cn": "console.amazonaws.cn", "aws-us-gov": "console.amazonaws-us-gov.com"}
 
 

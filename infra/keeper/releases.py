@@ -23,7 +23,7 @@ from compilegate.infra.keeper.settings import Batch, Settings
 APPROVED, REJECTED, CHANGED = "Approved", "Rejected", "ModelApprovalStatus"
 VERSION = "Version"
 MONITORED_MINUTES = 10
-"""For so long after a change an alarm takes it back."""
+"""Time after a change in which an alarm rolls it back."""
 BEGUN = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
 TAKEN_BACK = ("CREATE_FAILED", "UPDATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_IN_PROGRESS")
 MOST_REASON = 1024
@@ -59,7 +59,7 @@ class Change:
 
     @property
     def name(self) -> str:
-        """Its own, among the changes of the stack."""
+        """A name of its own among the stack's changes."""
         return f"{self.ended:%Y%m%dT%H%M%S%f}"
 
 
@@ -168,7 +168,7 @@ class Endpoint:
         return found
 
     def _last_change(self) -> Change:
-        """From the newest events, back to the one with which the change began."""
+        """The stack's newest change, from its newest events back to the one that began it."""
         pages = self.cloudformation.get_paginator("describe_stack_events").paginate(
             StackName=self.settings.endpoint_stack
         )

@@ -37,7 +37,7 @@ class Batch:
     input: str
     """The URI below which the requests lie."""
     output: str
-    """Where the answers go, each transform into a folder of its own; ends in a slash."""
+    """Prefix of the answers, a folder for each transform; ends in a slash."""
     key_arn: str
     volume_key_arn: str
     """Empty for instances with local disks, for which SageMaker refuses a key."""

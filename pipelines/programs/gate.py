@@ -25,7 +25,6 @@ from compilegate.gate.evidence import Replicate, copy_repro, read_records, read_
 from compilegate.gate.judge import judge
 from compilegate.gate.metrics import MetricValues
 from compilegate.gate.observations import Observations, observe
-from compilegate.gate.records import readable
 from compilegate.gate.settings import Experiment, ExperimentError, read_experiment
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import EvidenceError, EvidenceRecord
@@ -137,9 +136,9 @@ def judge_evidence(
     observations = observe(experiment, records, values)
     released = (verdict.decision.arm, verdict.decision.seed)
     scored = {
-        replicate: record.examples
+        replicate: each.examples
         for replicate, each in records.items()
-        if isinstance(record := readable(each), EvidenceRecord) and record.examples is not None
+        if isinstance(each, EvidenceRecord) and each.examples is not None
     }
     quality = None if released[0] == NO_ARM else model_quality(observations, scored, released)
     return Judged(verdict, observations, evidence, quality)

@@ -30,7 +30,7 @@ def arm_hyperparameters(arm: Arm, program: str) -> dict[str, str]:
         return {}
     return {
         TRAINING_COMPILER_HYPERPARAMETER: "true",
-        TRAINING_COMPILER_DEBUG_HYPERPARAMETER: json.dumps(arm.stack.told(DEBUG)),
+        TRAINING_COMPILER_DEBUG_HYPERPARAMETER: json.dumps(arm.stack.setting(DEBUG)),
         **_launch(arm.distribution, program),
     }
 

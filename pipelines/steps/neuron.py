@@ -129,8 +129,8 @@ def _extraction_step(blueprint: Blueprint, arm_name: str, steps: int, training: 
 def _extraction(arm: Arm) -> Stack | None:
     """What is declared of the extraction; None for an arm without one."""
     declared = arm.stack
-    return declared if declared is not None and declared.told(PRECOMPILE) else None
+    return declared if declared is not None and declared.setting(PRECOMPILE) else None
 
 
 def _steps_of(declared: Stack) -> int:
-    return int(declared.told(EXTRACTION_STEPS) or 0)
+    return int(declared.setting(EXTRACTION_STEPS) or 0)

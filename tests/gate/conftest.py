@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import shutil
 import tarfile
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compilegate.gate.evidence import read_replicate
 from compilegate.gate.judge import judge
 from compilegate.gate.metrics import MetricUndefinedError, metric_value
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings
@@ -187,22 +189,36 @@ class SyntheticExecution:
         """Write gate.json and the evidence the way the Processing step finds them."""
         (folder / "gate.json").write_text(self.experiment.model_dump_json())
         for arm, seed in self.records:
-            record = self.record(arm, seed)
             replicate = folder / "evidence" / f"{arm}--{seed}"
-            write_evidence(
-                replicate,
-                record.evidence,
-                record.steps,
-                record.examples,
-                record.parity,
-                paired=record.paired,
-                trained_on=record.trained_on,
-            )
+            write_record(replicate, self.record(arm, seed))
             if archives:
                 with tarfile.open(replicate / "output.tar.gz", "w:gz") as archive:
                     archive.add(replicate / "evidence", arcname="evidence")
                 shutil.rmtree(replicate / "evidence")
         return folder
+
+
+def write_record(folder: Path, record: EvidenceRecord) -> None:
+    """Write a record's evidence below a replicate's folder."""
+    write_evidence(
+        folder,
+        record.evidence,
+        record.steps,
+        record.examples,
+        record.parity,
+        paired=record.paired,
+        trained_on=record.trained_on,
+    )
+
+
+def as_read(record: EvidenceRecord) -> EvidenceRecord | EvidenceError:
+    """The record once it is written and read back, or the error that this meets."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            write_record(Path(folder), record)
+            return read_replicate(Path(folder))
+        except EvidenceError as error:
+            return error
 
 
 def sha256(text: str) -> str:

@@ -25,7 +25,7 @@ from compilegate.job.evidence import (
     Resumption,
     Steps,
 )
-from tests.gate.conftest import SyntheticExecution, build_execution, with_digests
+from tests.gate.conftest import SyntheticExecution, as_read, build_execution, with_digests
 
 often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 seldom = settings(max_examples=25, deadline=None)
@@ -119,13 +119,13 @@ def changed(draw: st.DrawFn, key: tuple[str, int]) -> EvidenceRecord | EvidenceE
         own = SMALL.record(*key).evidence
         named = {"arm": own.arm, "seed": own.seed, "job": own.job}
         record = dataclasses.replace(record, evidence=dataclasses.replace(record.evidence, **named))
-    # No job can have written some of what comes about.
     with suppress(AttributeError, IndexError, LookupError, TypeError, ValueError):
         for _ in range(draw(st.integers(1, 3))):
             record = _damaged(draw, record)
         if draw(st.booleans()):  # as if the job had written it so
             record = with_digests(record)
-    return record
+        return as_read(record)
+    return EvidenceError("no job can have written this")
 
 
 def _damaged(draw: st.DrawFn, record: EvidenceRecord) -> EvidenceRecord:

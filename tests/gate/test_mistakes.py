@@ -21,6 +21,7 @@ from compilegate.job.evidence import CheckpointRecord, EvidenceError, Examples, 
 from compilegate.job.evidence.writing import hashed
 from tests.gate.conftest import (
     SyntheticExecution,
+    as_read,
     build_execution,
     classified,
     unclassified,
@@ -124,10 +125,6 @@ DAMAGE: dict[str, tuple[Code, Any]] = {
     "too much memory": (Code.EVIDENCE_UNREADABLE, {"peak_memory_bytes": 10**400}),
     "memory in megabytes": (Code.EVIDENCE_UNREADABLE, {"peak_memory_bytes": 5000}),
     "lost for ever": (Code.EVIDENCE_UNREADABLE, {"checkpoints": LOST}),
-    "columns of two lengths": (
-        Code.EVIDENCE_UNREADABLE,
-        record_with(steps=column(seconds=lambda it: it[:3])),
-    ),
     "a metric too large": (Code.EVIDENCE_UNREADABLE, {"metrics__x": 1e300}),
     "a metric that is none": (Code.EVIDENCE_UNREADABLE, {"metrics__accuracy": np.nan}),
     "a model without a digest": (Code.EVIDENCE_UNREADABLE, {"digests__model": None}),
@@ -696,5 +693,5 @@ def test_columns_in_half_precision_are_judged_as_the_numbers_that_they_are(execu
     for seed in SEEDS:
         half = record_with(steps=column(loss=lambda it: it.astype(np.float16)))
         half(execution, "fast", seed)
-        execution.records["fast", seed] = with_digests(execution.record("fast", seed))
+        execution.records["fast", seed] = as_read(with_digests(execution.record("fast", seed)))
     assert execution.judge().candidates[0].outcome is Outcome.PASS

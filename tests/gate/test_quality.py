@@ -136,7 +136,7 @@ def images(number: int, *, together: bool, **columns: Any) -> list[Any]:
 
 
 def counted_as(quality: ArmQuality) -> list[Any]:
-    return [it.numbers["effective"] for it in quality.said if it.code is Code.GROUPS_COUNTED]
+    return [it.numbers["effective"] for it in quality.statements if it.code is Code.GROUPS_COUNTED]
 
 
 def test_groups_are_found_in_ids_with_counters_in_any_order() -> None:

@@ -13,8 +13,15 @@ import pytest
 
 from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord, Origin
-from tests.environments import ROOT, BuildError, NotOfferedError, folder, make, pip_install
-from tests.environments.interpreters import find_python
+from tests.environments import (
+    ROOT,
+    BuildError,
+    NotOfferedError,
+    find_python,
+    folder,
+    make,
+    pip_install,
+)
 from tests.environments.light_torch import install_light
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

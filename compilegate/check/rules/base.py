@@ -21,7 +21,7 @@ from compilegate.rules import table
 
 TRAINING_COMPILER = "training-compiler"
 LAZY = ("xla", TRAINING_COMPILER, "neuron")
-"""Those that trace the whole step by PyTorch/XLA."""
+"""Compilers that trace the whole step by PyTorch/XLA."""
 
 
 class Severity(IntEnum):
@@ -166,7 +166,7 @@ class View:
         return self.script.uses("torch_xla", "torch_neuronx", "neuronx_distributed")
 
     @property
-    def asked_lazy(self) -> bool:
+    def only_lazy(self) -> bool:
         """Whether a compiler was asked for by name that traces by PyTorch/XLA; not `all`."""
         return all(each in LAZY for each in self.compilers)
 

@@ -51,8 +51,8 @@ def _is_module(compiled: Compiled, values: Values) -> bool:
     if not isinstance(target, ast.expr) or script.function(target) is not None:
         return False
     made = (script.called(each) for _, each in values.made(script, target))
-    elsewhere = any(re.search(r"(?:^|\.)[A-Z]\w*$", each) for each in made)  # a class of a package
-    return compiled.sort == "in place" or elsewhere or values.kind(script, target) is Kind.MODEL
+    of_package = any(re.search(r"(?:^|\.)[A-Z]\w*$", each) for each in made)  # a class of a package
+    return compiled.sort == "in place" or of_package or values.kind(script, target) is Kind.MODEL
 
 
 @rule("compiled-discarded")
@@ -79,7 +79,7 @@ def _runs(view: View, name: ast.Name, statement: ast.Assign) -> bool:
     """Whether anything may run the value that a statement gives a name; to save it does not."""
     scope = view.script.scope_of(name)
     imported = isinstance(scope.node, ast.Module) and len(view.analysis.project.scripts) > 1
-    if imported or name.id in scope.elsewhere or isinstance(scope.node, ast.ClassDef):
+    if imported or name.id in scope.outer_names or isinstance(scope.node, ast.ClassDef):
         return True
     for node in ast.walk(scope.node):
         if isinstance(node, ast.Name) and node.id == name.id and isinstance(node.ctx, ast.Load):
@@ -104,8 +104,8 @@ def compile_order(view: View) -> Iterator[Found]:
                 callers = view.analysis.project.callers.get(helper, ()) if helper else ()
                 hands = [each for place, each in callers if place is view.script
                          and any(compiled_as(view, x) for x in each.args)]  # fmt: skip
-                said = f"the model is compiled before it is wrapped in {name.rsplit('.', 1)[-1]}"
-                yield Found([call, *hands][-1], said)
+                message = f"the model is compiled before it is wrapped in {name.rsplit('.', 1)[-1]}"
+                yield Found([call, *hands][-1], message)
         elif last_name(call.func) in _MOVES and _compiled_before(view, owner, call):
             yield Found(call, f"`{written(call, 32)}` comes after the model was compiled")
 
@@ -221,6 +221,6 @@ def _again(view: View, compiled: Compiled) -> bool:
             return not any(each is outer or outer in script.ancestors(each) for each in made)
         if isinstance(outer, FUNCTIONS):
             break
-    kept = script.parent(node)
-    held = isinstance(kept, ast.Assign) and not isinstance(kept.targets[0], ast.Name)
+    parent = script.parent(node)
+    held = isinstance(parent, ast.Assign) and not isinstance(parent.targets[0], ast.Name)
     return not held and view.each_step(statement)

@@ -70,7 +70,7 @@ class Estimator:
             return str(value.value)
         return "" if value is None else ast.unparse(value)
 
-    def told(self, message: str, given: str | ast.expr | None = None) -> Found:
+    def finding(self, message: str, given: str | ast.expr | None = None) -> Found:
         """What is told of an argument or a hyperparameter; of the estimator where it is not."""
         node = self.given.get(given) if isinstance(given, str) else given
         where = node if node is not None and self.view.script.parent(node) else self.call
@@ -91,7 +91,7 @@ class Estimator:
     def refused(self) -> frozenset[str]:
         """What the catalog has against Training Compiler on its instances, by code."""
         instance, count = self.text("instance_type"), self.number("instance_count") or 1
-        asked = catalog.Asked(
+        asked = catalog.ArmSettings(
             compiler=TRAINING_COMPILER, instance_type=instance, instance_count=count
         )
         return frozenset(each.code for each in catalog.check(asked)) if instance else frozenset()
@@ -176,17 +176,17 @@ def compiler_job(view: View) -> Iterator[Found]:
     for each in compiled_estimators(view):
         not_on = "Training Compiler does not run on"
         if each.refused & _NOT_THERE:
-            yield each.told(f"{not_on} `{each.text('instance_type')}`", "instance_type")
+            yield each.finding(f"{not_on} `{each.text('instance_type')}`", "instance_type")
         if "instance_groups" in each.given and not is_constant(each.given["instance_groups"], None):
-            yield each.told(f"{not_on} `instance_groups`", "instance_groups")
+            yield each.finding(f"{not_on} `instance_groups`", "instance_groups")
         for name, supported in _versions(each.framework).items():
             given = each.text(name)
             if given and _numbers(given)[:2] not in supported:
-                yield each.told(f"Training Compiler has no image for `{given}`", name)
+                yield each.finding(f"Training Compiler has no image for `{given}`", name)
                 break  # the versions belong together
         if each.framework != "TensorFlow":
             if "image_uri" in each.given:
-                yield each.told("another image with Training Compiler", "image_uri")
+                yield each.finding("another image with Training Compiler", "image_uri")
             yield from _started_wrongly(each)
 
 
@@ -199,21 +199,21 @@ def _started_wrongly(each: Estimator) -> Iterator[Found]:
     several = instance is not None and instance.accelerators > 1
     script = each.started
     if other:
-        yield each.told(f"Training Compiler does not distribute by `{other[0]}`", "distribution")
+        yield each.finding(f"Training Compiler does not distribute by `{other[0]}`", "distribution")
     elif version and several and each.parameter("training_script") is None:  # no launcher
         if launched and each.every:
-            yield each.told(f"no launcher starts the processes of {each.text('instance_type')}")
+            yield each.finding(f"no launcher starts the processes of {each.text('instance_type')}")
         elif not launched and each.whole and "distribution" not in each.given:
-            yield each.told("without `pytorchxla` one GPU of the instance trains")
+            yield each.finding("without `pytorchxla` one GPU of the instance trains")
     if script is None:
         return
     name, entry = script.source.path.name, "entry_point"
     if "pytorchxla" in each.distribution and "_mp_fn" not in script.module.names:
-        yield each.told(f"{name} has no `_mp_fn` for the processes to call", entry)
+        yield each.finding(f"{name} has no `_mp_fn` for the processes to call", entry)
     bare = each.framework == "PyTorch" and _numbers(each.text("framework_version")) >= (1, 12)
     listed = script.source.path.with_name("requirements.txt").is_file()
     if bare and script.uses("transformers") and not listed:
-        yield each.told(f"{name} imports Transformers, which the image does not have", entry)
+        yield each.finding(f"{name} imports Transformers, which the image does not have", entry)
 
 
 @rule("compiler-nodes")
@@ -222,9 +222,9 @@ def compiler_nodes(view: View) -> Iterator[Found]:
     for each in compiled_estimators(view):
         count = each.number("instance_count")
         if "one-gpu-each" in each.refused:
-            yield each.told(f"{count} instances of one GPU each", "instance_count")
+            yield each.finding(f"{count} instances of one GPU each", "instance_count")
         elif "no-efa" in each.refused:
-            yield each.told(f"{count} instances without EFA", "instance_type")
+            yield each.finding(f"{count} instances without EFA", "instance_type")
 
 
 def debugged(view: View) -> Iterator[Found]:
@@ -238,10 +238,10 @@ def debugged(view: View) -> Iterator[Found]:
         watchers = ("profiler_config", "rules", "debugger_hook_config")
         for name in watchers:
             if name in each.given and not is_constant(each.given[name], False, None):
-                yield each.told(f"`{name}` is on", name)
+                yield each.finding(f"`{name}` is on", name)
         if each.whole and not {"disable_profiler", *watchers} & set(each.given):
-            said = "SageMaker watches the job unless Debugger and Profiler are turned off"
-            yield Found(each.call, said, Severity.NOTE)
+            message = "SageMaker watches the job unless Debugger and Profiler are turned off"
+            yield Found(each.call, message, Severity.NOTE)
 
 
 # ---- models, batches and rates
@@ -253,17 +253,17 @@ def untested(view: View) -> Iterator[Found]:
     for each in compiled_estimators(view):
         name, instance = each.written(*_MODELS), each.text("instance_type")
         if _is_untested(name):
-            yield each.told(_nothing_on(name), each.parameter(*_MODELS))
+            yield each.finding(_nothing_on(name), each.parameter(*_MODELS))
         known = {row.instance_type for row in tested_models()}
         if instance and instance not in known and not each.refused & _NOT_THERE:
-            yield each.told(_nothing_on(instance), "instance_type")
+            yield each.finding(_nothing_on(instance), "instance_type")
     starters = starting(view)
     named = any(each.parameter(*_MODELS) for each in starters)
     if not named and (starters or (view.compilers == (TRAINING_COMPILER,) and view.steps)):
-        told: dict[str, ast.Call] = {}
+        first: dict[str, ast.Call] = {}
         for call, owner in view.methods("from_pretrained"):
-            told.setdefault(_loaded(view, call, owner), call)
-        yield from (Found(told[x], _nothing_on(x)) for x in told if _is_untested(x))
+            first.setdefault(_loaded(view, call, owner), call)
+        yield from (Found(first[x], _nothing_on(x)) for x in first if _is_untested(x))
 
 
 def _nothing_on(what: str) -> str:
@@ -312,9 +312,9 @@ def batch_not_raised(view: View) -> Iterator[Found]:
         same = [other for other in jobs if other.text("entry_point") == each.text("entry_point")]
         control = any(other.written(*_BATCHES) != batch for other in same)
         if batch.isdecimal() and not control:
-            said = _as_before(each, batch, native) or _less_than_tested(each, int(batch))
-            if said:
-                yield each.told(said, each.parameter(*_BATCHES))
+            message = _as_before(each, batch, native) or _less_than_tested(each, int(batch))
+            if message:
+                yield each.finding(message, each.parameter(*_BATCHES))
 
 
 def _as_before(each: Estimator, batch: str, native: list[Estimator]) -> str:
@@ -345,16 +345,16 @@ def _less_than_tested(each: Estimator, batch: int) -> str:
     half = each.written("fp16").lower() in ("true", "1")
     if not (length.isdecimal() and half and model and each.written(*_BATCHES[:2])):
         return ""
-    asked = {"instance_type": instance, "precision": "fp16", "framework": "pytorch"}
-    size = partial(default_batch_size, model, sequence_length=int(length), **asked)
+    wanted = {"instance_type": instance, "precision": "fp16", "framework": "pytorch"}
+    size = partial(default_batch_size, model, sequence_length=int(length), **wanted)
     fitted, before = size(compiled=True), size(compiled=False)
     if isinstance(fitted, str) or isinstance(before, str) or fitted[1] != before[1]:
         return ""
-    said = (
+    message = (
         f"the batch is {batch}; AWS's test of {fitted[1].model} on {instance} fitted {fitted[0]} "
         f"with Training Compiler, {before[0]} without"
     )
-    return said if batch <= before[0] < fitted[0] else ""
+    return message if batch <= before[0] < fitted[0] else ""
 
 
 @rule("rate-not-scaled")
@@ -368,7 +368,7 @@ def rate_not_scaled(view: View) -> Iterator[Found]:
         smaller = [before for before in alike if batch and before and batch != before]
         if smaller and (not rate or _NUMBER.fullmatch(rate)):
             before = f"{smaller[0]} without the compiler, at one rate"
-            yield each.told(f"the batch is {batch} here and {before}")
+            yield each.finding(f"the batch is {batch} here and {before}")
         else:
             yield from _rate_of_one(view, each, batch, rate)
 
@@ -378,7 +378,7 @@ def _rate_of_one(view: View, each: Estimator, batch: str, rate: str) -> Iterator
     batches = {value for _, value in _called_native(view.script, "batch")}
     rates = {value: name for name, value in _called_native(view.script, "rate|lr")}
     if batch.isdecimal() and batches and batch not in batches and rate in rates:
-        yield each.told(f"the batch is {batch}, and the rate that of `{rates[rate]}`")
+        yield each.finding(f"the batch is {batch}, and the rate that of `{rates[rate]}`")
         return
     given = each.parameter(*_RATES)
     spread = "pytorchxla" in each.distribution or each.parameter("training_script") is not None
@@ -390,7 +390,7 @@ def _rate_of_one(view: View, each: Estimator, batch: str, rate: str) -> Iterator
         return
     by_count = counts.search(f"{rate} {ast.unparse(given)}")
     if not by_count and not any(re.match(grows, line) for line in lines):
-        yield each.told("the learning rate does not grow with the processes", given)
+        yield each.finding("the learning rate does not grow with the processes", given)
 
 
 @rule("preprocessing-workers")
@@ -400,9 +400,9 @@ def preprocessing_workers(view: View) -> Iterator[Found]:
         given, count = each.parameter(_WORKERS), each.written(_WORKERS)
         known = instance_of(each.text("instance_type"))
         if given is None and each.every and _takes_the_option(each):
-            yield each.told(f"`{_WORKERS}` is left at one process", "hyperparameters")
+            yield each.finding(f"`{_WORKERS}` is left at one process", "hyperparameters")
         elif count.isdecimal() and known is not None and int(count) < known.accelerators:
-            yield each.told(f"`{_WORKERS}` is {count}, for {known.accelerators} GPUs", given)
+            yield each.finding(f"`{_WORKERS}` is {count}, for {known.accelerators} GPUs", given)
     if view.script.uses("datasets") and (view.analysis.steps.found or starting(view)):
         for call, owner in view.methods("map"):
             alone = (call.args or keyword(call, "function")) and len(call.args) <= 2

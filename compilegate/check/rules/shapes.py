@@ -26,13 +26,13 @@ def varying_shapes(view: View) -> Iterator[Found]:
     if not view.analysis.steps.found or _covered(view):
         return
     for call in view.script.calls:
-        said = "" if _in_evaluation(view, call) else _varies(view, call)
-        if said:
+        message = "" if _in_evaluation(view, call) else _varies(view, call)
+        if message:
             rounded = keyword(call, "pad_to_multiple_of") is not None
             collator = view.settled(keyword(call, "collate_fn"))
             made = isinstance(collator, ast.Call) and view.script.parent(collator) is not None
             yield Found(
-                collator if collator and made else call, said, Severity.NOTE if rounded else None
+                collator if collator and made else call, message, Severity.NOTE if rounded else None
             )
     for node in ast.walk(view.script.source.tree):
         given = keyword(node, "group_by_length") if isinstance(node, ast.Call) else None
@@ -52,8 +52,8 @@ def _covered(view: View) -> bool:
     """Whether torch.compile was told that shapes vary, and no other compiler is asked about."""
     marked = {"mark_dynamic", "maybe_mark_dynamic"} & view.analysis.words
     regions = view.analysis.regions.found
-    told = marked or any(is_constant(each.options.get("dynamic"), True) for each in regions)
-    return bool(told) and not any(each in LAZY for each in view.compilers)
+    fixed = marked or any(is_constant(each.options.get("dynamic"), True) for each in regions)
+    return bool(fixed) and not any(each in LAZY for each in view.compilers)
 
 
 def _varies(view: View, call: ast.Call) -> str:
@@ -154,8 +154,8 @@ def _collated(view: View, loader: ast.Call) -> str:
     text = ast.unparse(defined.node)
     largest = re.search(r"\bmax\([^)]*(?:len|shape|size)|\.max\(\)|sort\(|sorted\(", text)
     fills = re.search(r"zero_\(|zeros|ones\(|full\(|\bpad\(", text)
-    told = defined.script is view.script and "pad_sequence" in text
-    grows = largest and fills and not told
+    fixed = defined.script is view.script and "pad_sequence" in text
+    grows = largest and fills and not fixed
     return f"`{written(given)}` fills each batch up to its largest" if grows else ""
 
 
@@ -215,7 +215,7 @@ def ragged_last_batch(view: View) -> Iterator[Found]:
     modes = (keyword(each, "torch_compile_mode") for each in trainer_arguments(view))
     if not lazy and not graphs and not any(_records(view, each) for each in modes):
         return
-    grave = None if view.xla or graphs or view.asked_lazy else Severity.NOTE
+    grave = None if view.xla or graphs or view.only_lazy else Severity.NOTE
     for call in view.loaders:
         given = view.given(call)
         if given is None or len(call.args) > 8 or "batch_sampler" in given or _of_one(call, given):

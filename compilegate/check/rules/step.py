@@ -35,32 +35,34 @@ _RECORDING = frozenset({"log_metric", "log_metrics", "set_postfix",
 @rule("sync-in-step")
 def sync_in_step(view: View) -> Iterator[Found]:
     """The host waits for a value of the device in each step, or a compiled graph ends at one."""
-    reads: dict[ast.AST, str] = {x: said for x in view.script.calls if (said := _reads(view, x))}
+    reads: dict[ast.AST, str] = {
+        x: message for x in view.script.calls if (message := _reads(view, x))
+    }
     for call in view.script.calls:
-        said = reads.get(call, "")
-        if said == _PRINTED:  # a print of reads is told by them
-            told = all(each is call or each not in reads for each in calls_in(call))
-        else:  # the outermost read of a chain is told
-            told = all(reads.get(x, _PRINTED) == _PRINTED for x in view.script.ancestors(call))
-        if said and told:
-            yield from _told(view, call, said)
-        elif not said and view.region(call) is not None and _ends_a_graph(view, call):
-            yield from _told(view, call, "is no part of a graph")  # values read or not
+        message = reads.get(call, "")
+        if message == _PRINTED:  # the reads in a print are reported instead
+            reported = all(each is call or each not in reads for each in calls_in(call))
+        else:  # the outermost read of a chain is reported
+            reported = all(reads.get(x, _PRINTED) == _PRINTED for x in view.script.ancestors(call))
+        if message and reported:
+            yield from _wait_found(view, call, message)
+        elif not message and view.region(call) is not None and _ends_a_graph(view, call):
+            yield from _wait_found(view, call, "is no part of a graph")  # values read or not
 
 
 _PRINTED = "prints or records a tensor, and waits for its value"
 
 
-def _told(view: View, call: ast.Call, said: str) -> Iterator[Found]:
+def _wait_found(view: View, call: ast.Call, message: str) -> Iterator[Found]:
     region = view.region(call)
     if region is not None and not _guarded(view, call):
         surely = region.functions and region.functions[0].node is view.script.function_around(call)
         whole = is_constant(region.options.get("fullgraph"), True) and bool(surely)
         where = "in a region compiled with `fullgraph`" if whole else "inside a compiled region"
-        said = f"`{written(call)}` {said} {where}"
-        yield Found(call, said, Severity.ERROR if whole else None)
+        message = f"`{written(call)}` {message} {where}"
+        yield Found(call, message, Severity.ERROR if whole else None)
     elif region is None and view.each_step(call):
-        yield Found(call, f"`{written(call)}` {said} in each step")
+        yield Found(call, f"`{written(call)}` {message} in each step")
 
 
 def _reads(view: View, call: ast.Call) -> str:
@@ -193,8 +195,8 @@ def data_dependent(view: View) -> Iterator[Found]:
                 tests = _tests(node.test) if _runs(view, node) else ()
                 tensor = next((each for each in tests if _is_value(view, each)), None)
                 if tensor is not None:
-                    said = f"`{written(tensor)}` decides by a tensor's value what runs"
-                    yield Found(node.test, said)
+                    message = f"`{written(tensor)}` decides by a tensor's value what runs"
+                    yield Found(node.test, message)
 
 
 def _runs(view: View, node: ast.AST) -> bool:
@@ -441,8 +443,8 @@ def full_precision(view: View) -> Iterator[Found]:
     steps = [step for step in view.steps if step.sort in ("loop", "call")]
     joined, words = view.analysis.joined(view.script), view.analysis.words_of(view.script)
     led = any(each.uses("accelerate", "deepspeed") for each in joined)
-    asked = {"hfargumentparser", "trlparser", "parse_args_into_dataclasses"} & words
-    if not steps or led or asked or any(_PRECISION.search(word) for word in words):
+    parsed = {"hfargumentparser", "trlparser", "parse_args_into_dataclasses"} & words
+    if not steps or led or parsed or any(_PRECISION.search(word) for word in words):
         return
     places: list[ast.AST] = [steps[0].node]
     if steps[0].sort == "call":  # a framework trains: where it is told how
@@ -485,5 +487,5 @@ def _per_parameter(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator
 def _changes(loop: ast.AST) -> int:
     """How many calls within a loop change tensors in place, such as `p.add_(...)`."""
     names = [last_name(each.func) for each in calls_in(loop) if owner_of(each) is not None]
-    kept = (name for name in names if name.endswith("_") and name[0] != "_")
-    return sum(name not in ("zero_", "detach_") for name in kept)
+    names = (name for name in names if name.endswith("_") and name[0] != "_")
+    return sum(name not in ("zero_", "detach_") for name in names)

@@ -109,8 +109,8 @@ def gradients_not_reduced(view: View) -> Iterator[Found]:
     script, several = view.script, is_distributed(view.script)
     for call, _ in view.methods("step") if several and not _REDUCES & view.analysis.words else ():
         if view.each_step(call) and view.analysis.steps.is_update(script, call):
-            said = f"`{written(call.func)}` updates without gathering the gradients"
-            yield Found(call, said)
+            message = f"`{written(call.func)}` updates without gathering the gradients"
+            yield Found(call, message)
     divides = re.compile(r"/=?\s*(?:float\()?[\w.]*(?:world_size|num_replicas)")
     if not any(divides.search(line) for line in script.source.lines):
         for call in view.script.calls_of(f"{_XM}all_reduce"):
@@ -171,19 +171,19 @@ def cuda_with_xla(view: View) -> Iterator[Found]:
             scales = name in ("torch.cuda.amp.autocast", "torch.cuda.amp.GradScaler")
             scales = scales or (name == "torch.autocast" and any(map(_says_cuda, call.args[:1])))
             if (scales or _puts_on_cuda(view, call)) and not _is_choice(view, call):
-                said = f"`{written(call)}` is for CUDA, and the script trains on XLA"
-                yield Found(call, said, Severity.WARNING if scales else None)
+                message = f"`{written(call)}` is for CUDA, and the script trains on XLA"
+                yield Found(call, message, Severity.WARNING if scales else None)
         return
     # Only where such a compiler was asked for by name: other scripts are right to be on CUDA.
     scripts = view.analysis.project.scripts
-    elsewhere = any(each.uses("torch_xla", "torch_neuronx") for each in scripts)
+    has_xla = any(each.uses("torch_xla", "torch_neuronx") for each in scripts)
     led = {"tensorflow", "accelerator", "fabric", "lightning", "pytorch_lightning", "trainer"}
-    if not view.asked_lazy or elsewhere or led & view.analysis.words:
+    if not view.only_lazy or has_xla or led & view.analysis.words:
         return
     trains = view.script.uses("torch") and any(each.sort == "loop" for each in view.steps)
     for call in [each for each in view.script.calls if trains and _puts_on_cuda(view, each)][:1]:
-        said = f"`{written(call)}`: nothing of this script is on an XLA device"
-        yield Found(call, said, Severity.WARNING)
+        message = f"`{written(call)}`: nothing of this script is on an XLA device"
+        yield Found(call, message, Severity.WARNING)
 
 
 def _puts_on_cuda(view: View, call: ast.Call) -> bool:
@@ -237,12 +237,12 @@ def xla_optimizer(view: View) -> Iterator[Found]:
     for each in compiled_estimators(view):
         trainer = re.fullmatch(r"(?:.*/)?run_\w+\.py", each.text("entry_point"))
         if trainer and each.every and each.parameter("optim") is None and each.on_pytorch:
-            yield each.told("the Trainer's optimizer is left at `adamw`", "hyperparameters")
+            yield each.finding("the Trainer's optimizer is left at `adamw`", "hyperparameters")
     for call, given in trainer_options(view) if view.compilers == (TRAINING_COMPILER,) else ():
         optimizer = given.get("optim", ast.Constant("adamw"))
         if isinstance(optimizer, ast.Constant) and optimizer.value != "adamw_torch_xla":
-            said = f"the Trainer's optimizer is `{optimizer.value}`"
-            yield Found(given.get("optim", call), said)
+            message = f"the Trainer's optimizer is `{optimizer.value}`"
+            yield Found(given.get("optim", call), message)
 
 
 # ---- TensorFlow
@@ -268,8 +268,8 @@ def runs_eagerly(view: View) -> Iterator[Found]:
         by_keras = getattr(around, "name", "") == "train_step" and script.around(call, ast.ClassDef)
         in_step = loop is not None or view.each_step(call)
         if in_step and not by_keras and not _in_graph(view, call):
-            said = "the gradients of each step are recorded outside of `tf.function`"
-            yield Found(loop or around or call, said)
+            message = "the gradients of each step are recorded outside of `tf.function`"
+            yield Found(loop or around or call, message)
 
 
 def _in_graph(view: View, node: ast.AST) -> bool:

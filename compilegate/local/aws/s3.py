@@ -65,7 +65,7 @@ class BodyError(S3Error):
 
 
 @dataclass(frozen=True)
-class Asked:
+class S3Request:
     """One request for S3."""
 
     method: str
@@ -73,7 +73,7 @@ class Asked:
     key: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """By name in small letters."""
+    """Headers by lower-case name."""
     body: Iterable[bytes]
 
     @property
@@ -83,7 +83,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Slice:
-    """Some bytes of a file."""
+    """A range of a file's bytes."""
 
     path: Path
     start: int
@@ -132,9 +132,9 @@ class LocalS3:
         self._scratch = scratch
         """The folder of uploads in flight: a file each, or a folder with a file for each part."""
         self._targets: dict[str, str] = {}
-        """By the ID of an upload in parts, the object's URI."""
+        """The object's URI by the ID of its multipart upload."""
         # By method, whether there is a key, and what the query asks for.
-        self._operations: Mapping[tuple[str, bool, str], Callable[[Asked], Answer]] = {
+        self._operations: Mapping[tuple[str, bool, str], Callable[[S3Request], Answer]] = {
             ("HEAD", False, ""): lambda _: Answer(),
             ("GET", False, ""): self._list,
             ("POST", False, "delete"): self._delete_many,
@@ -147,10 +147,10 @@ class LocalS3:
             ("DELETE", True, "uploadId"): self._abort,
         }
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, request: S3Request) -> Answer:
         """The response; a refusal of any kind is one, too. Raises BodyError."""
         try:
-            return self._answer(asked)
+            return self._answer(request)
         except BodyError:
             raise
         except S3Error as error:
@@ -160,27 +160,29 @@ class LocalS3:
         except ObjectStoreError as error:
             return failure(S3Error(400, "InvalidArgument", str(error)))
         except OSError as error:
-            text = f"{asked.uri}: {error.strerror or error}"
+            text = f"{request.uri}: {error.strerror or error}"
             return failure(S3Error(400, "InvalidArgument", text))
 
-    def _answer(self, asked: Asked) -> Answer:
-        if not asked.bucket:
-            return self._buckets() if asked.method == "GET" else _not_here(asked)
-        if asked.key and asked.method in {"GET", "HEAD"}:
-            return self._read(asked)
-        folder = self._store.path(f"s3://{asked.bucket}")
-        if asked.method == "PUT" and not asked.key and not asked.query:
+    def _answer(self, request: S3Request) -> Answer:
+        if not request.bucket:
+            return self._buckets() if request.method == "GET" else _not_here(request)
+        if request.key and request.method in {"GET", "HEAD"}:
+            return self._read(request)
+        folder = self._store.path(f"s3://{request.bucket}")
+        if request.method == "PUT" and not request.key and not request.query:
             folder.mkdir(parents=True, exist_ok=True)
-            return Answer(200, {"Location": f"/{asked.bucket}"})
+            return Answer(200, {"Location": f"/{request.bucket}"})
         # A bucket that the definition names is made when it is first needed.
-        if re.search(rf"(?<![\w.\-]){re.escape(asked.bucket)}(?![\w.\-])", self._named):
+        if re.search(rf"(?<![\w.\-]){re.escape(request.bucket)}(?![\w.\-])", self._named):
             folder.mkdir(parents=True, exist_ok=True)
         if not folder.is_dir():
-            text = f"the bucket {asked.bucket} is missing; make the folder {folder}"
+            text = f"the bucket {request.bucket} is missing; make the folder {folder}"
             raise S3Error(404, "NoSuchBucket", text)
-        kind = _subresource(asked) if asked.key else "&".join(sorted({*asked.query} - _LISTING))
-        operation = self._operations.get((asked.method, bool(asked.key), kind), _not_here)
-        return operation(asked)
+        kind = (
+            _subresource(request) if request.key else "&".join(sorted({*request.query} - _LISTING))
+        )
+        operation = self._operations.get((request.method, bool(request.key), kind), _not_here)
+        return operation(request)
 
     # Buckets
 
@@ -192,28 +194,28 @@ class LocalS3:
         ]
         return _document("ListAllMyBucketsResult", [("Buckets", names)])
 
-    def _delete_many(self, asked: Asked) -> Answer:
-        text = _document_of(asked)
+    def _delete_many(self, request: S3Request) -> Answer:
+        text = _document_of(request)
         keys = [
             unescape(key, {"&quot;": '"', "&apos;": "'"})
             for key in re.findall(r"<Key>(.*?)</Key>", text, re.DOTALL)
         ]
         for key in keys:
-            self._remove(asked.bucket, key)
+            self._remove(request.bucket, key)
         quiet = "<Quiet>true</Quiet>" in text
         return _document(
             "DeleteResult", [] if quiet else [("Deleted", [("Key", key)]) for key in keys]
         )
 
-    def _list(self, asked: Asked) -> Answer:
-        """Both versions of the listing: clients ask for the first one as well."""
-        query, second = asked.query, asked.query.get("list-type") == "2"
+    def _list(self, request: S3Request) -> Answer:
+        """List objects, versions 1 and 2 of the API."""
+        query, second = request.query, request.query.get("list-type") == "2"
         token = query.get("continuation-token") if second else None
         after = query.get("start-after" if second else "marker", "")
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         most = min(_MOST_LISTED, int(query.get("max-keys") or _MOST_LISTED))
         found = page_of(
-            _keys_below(self._store.path(f"s3://{asked.bucket}"), prefix),
+            _keys_below(self._store.path(f"s3://{request.bucket}"), prefix),
             prefix=prefix,
             delimiter=delimiter,
             after=after if token is None else unquote(token, errors="surrogateescape"),
@@ -224,7 +226,7 @@ class LocalS3:
             return quote(text, safe="/") if query.get("encoding-type") == "url" else text
 
         fields: list[tuple[str, str | Fields]] = [
-            ("Name", asked.bucket),
+            ("Name", request.bucket),
             ("Prefix", written(prefix)),
             ("Delimiter", written(delimiter)),
             ("MaxKeys", str(most)),
@@ -237,7 +239,7 @@ class LocalS3:
             token = quote(found.next, errors="surrogateescape")
             fields.append((name, token if second else written(found.next)))
         for key in found.keys:
-            path = self._store.path(f"s3://{asked.bucket}/{key}")
+            path = self._store.path(f"s3://{request.bucket}/{key}")
             if path.is_file():  # it may have gone since it was listed
                 fields.append(("Contents", [("Key", written(key)), *_described(path)]))
         fields += [("CommonPrefixes", [("Prefix", written(each))]) for each in found.prefixes]
@@ -245,30 +247,32 @@ class LocalS3:
 
     # Objects
 
-    def _read(self, asked: Asked) -> Answer:
-        path = self._store.path(asked.uri)
-        if asked.key.endswith("/") and path.is_dir():
+    def _read(self, request: S3Request) -> Answer:
+        path = self._store.path(request.uri)
+        if request.key.endswith("/") and path.is_dir():
             return Answer(200, {"Content-Length": "0", "ETag": '"folder"'})
-        if asked.key.endswith("/") or not path.is_file():
-            text = f"{asked.uri} is not in the local store; put it at {path}, or name with --data "
+        if request.key.endswith("/") or not path.is_file():
+            text = (
+                f"{request.uri} is not in the local store; put it at {path}, or name with --data "
+            )
             raise S3Error(404, "NoSuchKey", f"{text}its folder")
-        return _not_here(asked) if _subresource(asked) else _content(path, asked.headers)
+        return _not_here(request) if _subresource(request) else _content(path, request.headers)
 
-    def _put(self, asked: Asked) -> Answer:
-        path = self._store.path(asked.uri)
+    def _put(self, request: S3Request) -> Answer:
+        path = self._store.path(request.uri)
         if is_upload(path.name):
-            text = f"{asked.uri}: a key may not end in {path.name} here"
+            text = f"{request.uri}: a key may not end in {path.name} here"
             raise S3Error(400, "InvalidArgument", text)
-        if asked.headers.get("if-none-match") == "*" and path.is_file():
-            raise S3Error(412, "PreconditionFailed", f"{asked.uri} exists")
-        if asked.key.endswith("/"):  # what consoles and scripts make to have a folder
+        if request.headers.get("if-none-match") == "*" and path.is_file():
+            raise S3Error(412, "PreconditionFailed", f"{request.uri} exists")
+        if request.key.endswith("/"):  # what consoles and scripts make to have a folder
             path.mkdir(parents=True, exist_ok=True)
             return Answer(200, {"ETag": '"folder"'})
-        source = self._source(asked)
+        source = self._source(request)
         part = self._scratch / secrets.token_hex(8)
         try:
-            _write(asked.body if source is None else _file_pieces(source), part)
-            self._store.upload(part, asked.uri)
+            _write(request.body if source is None else _file_pieces(source), part)
+            self._store.upload(part, request.uri)
         finally:
             part.unlink(missing_ok=True)
         if source is None:
@@ -276,20 +280,20 @@ class LocalS3:
         fields = [("LastModified", _modified(path)), ("ETag", _tag(path))]
         return _document("CopyObjectResult", fields)
 
-    def _begin(self, asked: Asked) -> Answer:
+    def _begin(self, request: S3Request) -> Answer:
         upload = secrets.token_hex(16)
         (self._scratch / upload).mkdir(parents=True)
-        self._targets[upload] = asked.uri
-        fields = [("Bucket", asked.bucket), ("Key", asked.key)]
+        self._targets[upload] = request.uri
+        fields = [("Bucket", request.bucket), ("Key", request.key)]
         return _document("InitiateMultipartUploadResult", [*fields, ("UploadId", upload)])
 
-    def _put_part(self, asked: Asked) -> Answer:
-        upload, number = self._upload(asked), asked.query.get("partNumber", "")
+    def _put_part(self, request: S3Request) -> Answer:
+        upload, number = self._upload(request), request.query.get("partNumber", "")
         if not re.fullmatch(r"[1-9]\d{0,4}", number):
             raise S3Error(400, "InvalidArgument", f"partNumber is {number!r:.20}")
-        source, pieces = self._source(asked), asked.body
+        source, pieces = self._source(request), request.body
         if source is not None:
-            wanted = _RANGE.fullmatch(asked.headers.get("x-amz-copy-source-range", ""))
+            wanted = _RANGE.fullmatch(request.headers.get("x-amz-copy-source-range", ""))
             first, last = (int(wanted[1] or 0), int(wanted[2]) + 1) if wanted else (0, None)
             pieces = _file_pieces(source, first, last)
         _write(pieces, upload / number)
@@ -298,41 +302,43 @@ class LocalS3:
             return Answer(200, {"ETag": tag})
         return _document("CopyPartResult", [("ETag", tag)])
 
-    def _complete(self, asked: Asked) -> Answer:
-        upload = self._upload(asked)
-        numbers = re.findall(r"<PartNumber>\s*(\d+)\s*</PartNumber>", _document_of(asked))
+    def _complete(self, request: S3Request) -> Answer:
+        upload = self._upload(request)
+        numbers = re.findall(r"<PartNumber>\s*(\d+)\s*</PartNumber>", _document_of(request))
         if not numbers or numbers != sorted(set(numbers), key=int):
             raise S3Error(400, "InvalidPartOrder", "parts must be listed once, in order")
         missing = [number for number in numbers if not (upload / number).is_file()]
         if missing:
-            raise S3Error(400, "InvalidPart", f"part {missing[0]} of {asked.uri} was not uploaded")
+            raise S3Error(
+                400, "InvalidPart", f"part {missing[0]} of {request.uri} was not uploaded"
+            )
         first, *others = [upload / number for number in numbers]
         with first.open("ab") as whole:
             for other in others:
                 whole.writelines(_file_pieces(other))
                 other.unlink()
-        self._store.upload(first, asked.uri)
-        self._abort(asked)
-        tag = _tag(self._store.path(asked.uri))
-        fields = [("Bucket", asked.bucket), ("Key", asked.key), ("ETag", tag)]
+        self._store.upload(first, request.uri)
+        self._abort(request)
+        tag = _tag(self._store.path(request.uri))
+        fields = [("Bucket", request.bucket), ("Key", request.key), ("ETag", tag)]
         return _document("CompleteMultipartUploadResult", fields)
 
-    def _abort(self, asked: Asked) -> Answer:
-        shutil.rmtree(self._upload(asked), ignore_errors=True)
-        del self._targets[asked.query["uploadId"]]
+    def _abort(self, request: S3Request) -> Answer:
+        shutil.rmtree(self._upload(request), ignore_errors=True)
+        del self._targets[request.query["uploadId"]]
         return Answer(204)
 
-    def _upload(self, asked: Asked) -> Path:
+    def _upload(self, request: S3Request) -> Path:
         """The folder of an upload in parts; each is there by its number."""
-        identifier = asked.query["uploadId"]
-        if self._targets.get(identifier) != asked.uri:
+        identifier = request.query["uploadId"]
+        if self._targets.get(identifier) != request.uri:
             text = f"there is no upload {identifier:.40} of this object"
             raise S3Error(404, "NoSuchUpload", text)
         return self._scratch / identifier
 
-    def _source(self, asked: Asked) -> Path | None:
+    def _source(self, request: S3Request) -> Path | None:
         """The file that is to be copied; None where the body is the object."""
-        header = asked.headers.get("x-amz-copy-source")
+        header = request.headers.get("x-amz-copy-source")
         if header is None:
             return None
         uri = f"s3://{unquote(header).partition('?')[0].lstrip('/')}"
@@ -341,8 +347,8 @@ class LocalS3:
             raise S3Error(404, "NoSuchKey", f"{uri} is not in the local store, at {path}")
         return path
 
-    def _delete(self, asked: Asked) -> Answer:
-        self._remove(asked.bucket, asked.key)
+    def _delete(self, request: S3Request) -> Answer:
+        self._remove(request.bucket, request.key)
         return Answer(204)
 
     def _remove(self, bucket: str, key: str) -> None:
@@ -355,8 +361,8 @@ class LocalS3:
             path.rmdir()
 
 
-def _subresource(asked: Asked) -> str:
-    return next((name for name in _SUBRESOURCES if name in asked.query), "")
+def _subresource(request: S3Request) -> str:
+    return next((name for name in _SUBRESOURCES if name in request.query), "")
 
 
 def _content(path: Path, headers: Mapping[str, str]) -> Answer:
@@ -383,13 +389,13 @@ def _content(path: Path, headers: Mapping[str, str]) -> Answer:
     return Answer(206, {**common, **place}, Slice(path, first, last - first + 1))
 
 
-def _not_here(asked: Asked) -> Answer:
-    what = " ".join([asked.method, "&".join(sorted(asked.query))]).strip()
-    raise S3Error(400, "NotImplemented", f"{what} of {asked.uri} is not supported here")
+def _not_here(request: S3Request) -> Answer:
+    what = " ".join([request.method, "&".join(sorted(request.query))]).strip()
+    raise S3Error(400, "NotImplemented", f"{what} of {request.uri} is not supported here")
 
 
-def _document_of(asked: Asked) -> str:
-    text = b"".join(asked.body)
+def _document_of(request: S3Request) -> str:
+    text = b"".join(request.body)
     if len(text) > _LARGEST_DOCUMENT:
         raise BodyError(f"the document has {len(text)} bytes, expected at most {_LARGEST_DOCUMENT}")
     return text.decode("utf-8", errors="replace")

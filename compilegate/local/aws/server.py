@@ -21,11 +21,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from compilegate.local.aws.s3 import (
     PIECE,
     Answer,
-    Asked,
     BodyError,
     Fields,
     LocalS3,
     S3Error,
+    S3Request,
     Slice,
     failure,
     xml,
@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         return go_on
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is printed: the execution's own table is on the terminal."""
+        """Print nothing: the terminal shows the execution's own table."""
 
     def do_GET(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
@@ -134,18 +134,18 @@ class _Handler(BaseHTTPRequestHandler):
                 "and AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true with --env",
             )
         if service != "s3":
-            return self._elsewhere(service, headers, b"".join(body))
+            return self._other_service(service, headers, b"".join(body))
         asks = {
             name: value
             for name, value in query.items()
             if name != "x-id" and not name.lower().startswith("x-amz-")
         }
         bucket, _, name = unquote(parts.path).lstrip("/").partition("/")
-        return served.s3.answer(Asked(self.command, bucket, name, asks, headers, body))
+        return served.s3.answer(S3Request(self.command, bucket, name, asks, headers, body))
 
     do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = do_GET  # noqa: N815
 
-    def _elsewhere(self, service: str, headers: Mapping[str, str], content: bytes) -> Answer:
+    def _other_service(self, service: str, headers: Mapping[str, str], content: bytes) -> Answer:
         """The answer for another service: who one is, and otherwise that it is not here."""
         operation = _operation(headers, content, self.command, self.path)
         if service == "sts" and operation == "GetCallerIdentity":
@@ -209,7 +209,7 @@ def _identity() -> Answer:
 
 
 def _refusal(content_type: str, sentence: str) -> Answer:
-    """In the form of the protocol that was spoken, so that the client shows the sentence."""
+    """An error in the form of the request's protocol, so that the client shows the sentence."""
     code = "NotOnThisMachine"
     if "form-urlencoded" in content_type:
         error: Fields = [("Type", "Sender"), ("Code", code), ("Message", sentence)]
@@ -281,7 +281,7 @@ class _Joined(io.RawIOBase):
         self._rest = b""
 
     def readable(self) -> bool:
-        """As a buffer over it asks."""
+        """True, for the buffer over it."""
         return True
 
     def readinto(self, buffer: Any) -> int:

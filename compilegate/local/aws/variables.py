@@ -23,7 +23,7 @@ class JobVariables:
     aws: Mapping[str, str] = field(default_factory=dict)
     """The endpoint here and its key; they win over what the definition says."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """From --env; they win over everything, because they are passed on purpose."""
+    """Variables from --env, which override all others."""
 
     def merged(self, base: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
         """A job's environment; `own` is what its request and its container's contract say."""

@@ -35,7 +35,7 @@ _INTERPRETER = f"{platform.python_implementation()} {platform.python_version()} 
 
 @dataclass(frozen=True)
 class ImageSources:
-    """Where images come from: explicit patterns first, then a folder of image folders."""
+    """Sources of images: explicit patterns first, then a folder of image folders."""
 
     root: Path | None = None
     """Each subfolder with a requirements.txt is the image of that name."""
@@ -84,8 +84,8 @@ class Environment:
     def has_module(self, name: str) -> bool:
         """Whether its interpreter finds a module of that name; nothing is imported."""
         question = "import importlib.util, sys; sys.exit(not importlib.util.find_spec(sys.argv[1]))"
-        asked = [str(self.python), "-c", question, name]
-        return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+        command = [str(self.python), "-c", question, name]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @dataclass(frozen=True)

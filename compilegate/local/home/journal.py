@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.document.model import Scalar
-from compilegate.execution.failure import StepFailure
-from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.execution.result import ExecutionResult, StepFailure, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.job.files import try_lock, write_json
 from compilegate.local.errors import ExecutionError
@@ -35,7 +34,7 @@ SCHEMA_VERSION = 1
 
 _INTERRUPTED = "the runner was interrupted"
 _FOLDERS = ("cache", "environments", "executions", "locks", "registry", "s3")
-_KEPT_OF_A_JOB = (
+_STAYS_OF_A_JOB = (
     "log.txt",
     "root",
     "opt/ml/code",
@@ -44,7 +43,7 @@ _KEPT_OF_A_JOB = (
     "opt/ml/output/failure",
     "opt/ml/output/message",
 )
-"""In the folder of a job that ended; `root` is what it wrote where nobody would store it."""
+"""Files that stay of a job that ended; `root` is what it wrote outside its folders."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Journal:
 
     @property
     def jobs(self) -> Path:
-        """Where the sandboxes are."""
+        """The folder of the jobs' sandboxes."""
         return self.folder / "jobs"
 
     @property
@@ -154,11 +153,11 @@ def _drop_others(folder: Path, sandbox: Path) -> None:
     for path in folder.iterdir():
         name = path.relative_to(sandbox).as_posix()
         is_folder = path.is_dir() and not path.is_symlink()
-        if is_folder and any(kept.startswith(f"{name}/") for kept in _KEPT_OF_A_JOB):
+        if is_folder and any(each.startswith(f"{name}/") for each in _STAYS_OF_A_JOB):
             _drop_others(path, sandbox)
-        elif is_folder and name not in _KEPT_OF_A_JOB:
+        elif is_folder and name not in _STAYS_OF_A_JOB:
             shutil.rmtree(path, ignore_errors=True)
-        elif name not in _KEPT_OF_A_JOB:
+        elif name not in _STAYS_OF_A_JOB:
             path.unlink(missing_ok=True)
 
 

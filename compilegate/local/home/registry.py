@@ -105,9 +105,11 @@ def create_package(
         version = max((package.version for package in packages), default=0) + 1
         now = iso_time(time.time())
         raw = request.raw.items()
-        kept = {key: each for key, each in raw if each is not None and key not in _NOT_DESCRIBED}
+        described = {
+            key: each for key, each in raw if each is not None and key not in _NOT_DESCRIBED
+        }
         description = {
-            **kept,
+            **described,
             "ModelPackageGroupName": request.group,
             "ModelPackageVersion": version,
             "ModelPackageArn": f"{ACCOUNT}:model-package/{request.group}/{version}",

@@ -1,4 +1,4 @@
-"""One attempt at a job step: stage, install, run, collect, and say how it went."""
+"""One attempt at a job step: stage, install, run, collect, report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from compilegate.execution.failure import StepFailure
+from compilegate.execution.result import StepFailure
 from compilegate.job.errors import killed_by
 from compilegate.job.files import NO_SPACE
 from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
@@ -35,11 +35,11 @@ from compilegate.local.jobs.sandbox import ML
 SERVICE_FAULT = "Step.SERVICE_FAULT"
 """The job's process could not be started."""
 INTERNAL_ERROR = "SageMaker.JOB_INTERNAL_ERROR"
-"""It was killed by a signal that the runner did not send."""
+"""Killed by a signal that the runner did not send."""
 CAPACITY_ERROR = "SageMaker.CAPACITY_ERROR"
-"""No disk space or memory was left around it."""
+"""Out of disk space or memory around the job."""
 ALGORITHM_ERROR = "AlgorithmError"
-"""Its program ended with an exit code above zero."""
+"""The program ended with an exit code above zero."""
 CLIENT_ERROR = "ClientError"
 """An input is missing, or the request is wrong."""
 
@@ -82,7 +82,7 @@ class JobSlot:
     running: RunningJob
     grace_seconds: float
     home: Path
-    """Where the environments are that sources have had installed."""
+    """Folders of the environments that were installed for sources."""
     variables: JobVariables = NO_VARIABLES
     """What the execution adds to the job's environment."""
 
@@ -130,7 +130,7 @@ class _Attempt:
     def __init__(self, job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> None:
         self.metrics: Sequence[Mapping[str, Any]] = ()
         self.end: JobEnd | None = None
-        """If a process of the job came to one."""
+        """The exit, if a process of the job reached one."""
         self._job, self._slot, self._on_line = job, slot, on_line
 
     def failure(self) -> _AttemptError | None:

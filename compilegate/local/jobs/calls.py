@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from compilegate.document.model import OutputParameter, matches
 from compilegate.document.reading import refuse_constant
-from compilegate.execution.failure import StepFailure
+from compilegate.execution.result import StepFailure
 from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
 from compilegate.local.errors import StepRequestError
 from compilegate.local.jobs.attempt import AttemptResult
@@ -92,7 +92,7 @@ class Call(ABC):
         return self.folder / "log.txt"
 
     @property
-    def asked(self) -> Path:
+    def request_file(self) -> Path:
         """The file of its request, as JSON."""
         return self.folder / "request.json"
 
@@ -126,7 +126,7 @@ class Call(ABC):
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "tmp").mkdir(parents=True)
         text = json.dumps(dict(self.request), allow_nan=False)
-        self.asked.write_text(text, encoding="utf-8")
+        self.request_file.write_text(text, encoding="utf-8")
         alias = short_name(self.folder / "tmp")
         argv, working_directory, variables = self._program()
         return JobCommand(
@@ -170,7 +170,7 @@ class Call(ABC):
 
 
 def _shell_variables(*names: str) -> dict[str, str]:
-    """No credentials and no settings of this shell: a function has those of its role."""
+    """Harmless variables of this shell: no credentials, no settings."""
     passed_on = ("PATH", "LANG", "LC_ALL", "TZ", "HOME", *names)
     return {name: os.environ[name] for name in passed_on if name in os.environ}
 
@@ -189,7 +189,7 @@ class FunctionCall(Call):
 
     def _program(self) -> tuple[list[str], Path, dict[str, str]]:
         handler = [str(self.handler.file.resolve()), self.handler.function]
-        files = [str(self.asked), str(self.result)]
+        files = [str(self.request_file), str(self.result)]
         argv = [sys.executable, str(_PROGRAM), *handler, self.arn, *files, str(self.seconds)]
         variables = self.variables.merged(_shell_variables(), {})
         return argv, self.folder, {**variables, **self.handler.environment}
@@ -217,7 +217,7 @@ class CommandCall(Call):
     def _program(self) -> tuple[list[str], Path, dict[str, str]]:
         own = {
             "COMPILEGATE_STEP": self.step,
-            "COMPILEGATE_REQUEST": str(self.asked),
+            "COMPILEGATE_REQUEST": str(self.request_file),
             "COMPILEGATE_RESULT": str(self.result),
             "COMPILEGATE_S3": str(self.objects),
         }

@@ -94,9 +94,9 @@ def base_environment(sandbox: Sandbox, python: Path, cores: int, port: int) -> d
 
 
 def shared_caches() -> dict[str, Path]:
-    """By variable, what jobs share: with this machine Hugging Face's models and data sets, because
-    they are large; among themselves what pip has downloaded and built, because what a foreign job
-    puts there must not be installed by this machine's user."""
+    """Caches that jobs share, by variable: with this machine Hugging Face's models and data
+    sets, because they are large; among themselves what pip has downloaded and built, because
+    what a foreign job puts there must not be installed by this machine's user."""
     caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     defaults = {
         "HF_HOME": Path.home() / ".cache/huggingface",
@@ -148,7 +148,7 @@ class ImagePython:
     """The interpreter itself, not a virtual environment's link to it."""
     version: str
     sites: list[str]
-    """Where its packages are that another interpreter on the same base would not find."""
+    """Package folders that another interpreter on the same base would not find."""
     has_system_packages: bool
     scripts: str
     folders: list[str]

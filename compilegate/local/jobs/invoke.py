@@ -28,7 +28,7 @@ class Context:
         self._end = time.monotonic() + seconds
 
     def get_remaining_time_in_millis(self) -> int:
-        """Until it is stopped."""
+        """Milliseconds until the call is stopped."""
         return max(0, int(1000 * (self._end - time.monotonic())))
 
 

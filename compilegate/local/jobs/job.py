@@ -67,12 +67,12 @@ class Job:
     """One job, from its resolved request to its Describe* response."""
 
     kind: ClassVar[str]
-    """As in DescribeTrainingJob."""
+    """The kind in the API's names, as in DescribeTrainingJob."""
     start_folder: ClassVar[str]
-    """Below /opt/ml, as the next two: where the program starts."""
+    """The program's working directory below /opt/ml, as the next two."""
     config_folder: ClassVar[str]
     message_file: ClassVar[str]
-    """Where the job may explain its end."""
+    """File in which the job may explain its end."""
 
     image: str
     entrypoint: tuple[str, ...]
@@ -86,7 +86,7 @@ class Job:
     """How many compute side by side: each has work for a core."""
     max_seconds: int
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """By name, the expression that finds a metric in what the job prints."""
+    """Regular expressions of metrics in the job's output, by name."""
     algorithm: str | None = None
     """The built-in algorithm, where the request names no program of its own."""
     raw: Mapping[str, Any]
@@ -114,11 +114,11 @@ class Job:
 
     @property
     def output_prefixes(self) -> tuple[str, ...]:
-        """Below which the job's results will lie."""
+        """Prefixes of the job's results."""
         return tuple(each.uri for each in self.outputs)
 
     def output_uris(self) -> Sequence[str]:
-        """Where the results are, once they are stored."""
+        """URIs of the results, once stored."""
         return self.output_prefixes
 
     @property
@@ -178,11 +178,11 @@ class Job:
         return {name: self.sandbox.rewrite(value) for name, value in texts.items()}
 
     def working_directory(self) -> str:
-        """Where the program starts, as the job sees it."""
+        """The program's working directory, as the job sees it."""
         return self.sandbox.inside(self.sandbox.path(ML / self.start_folder))
 
     def source_folder(self) -> Path | None:
-        """Where its source lies, if what a requirements.txt or a setup.py there names is to be
+        """The source's folder, if what a requirements.txt or a setup.py there names is to be
         installed before it starts. A processor installs such things in its command."""
         return None
 
@@ -237,8 +237,8 @@ class ProcessingJob(Job):
 
     def describe(self, outcome: JobOutcome) -> dict[str, Any]:
         message = self.message()
-        told = {} if message is None else {"ExitMessage": message}
-        return {**super().describe(outcome), **told}
+        exit_message = {} if message is None else {"ExitMessage": message}
+        return {**super().describe(outcome), **exit_message}
 
 
 def read_processing_request(raw: Mapping[str, Any]) -> ProcessingJob:

@@ -44,7 +44,7 @@ class View:
     binds: Sequence[Bind]
     """A folder comes before what lies in it."""
     files: Mapping[str, Path] = field(default_factory=dict)
-    """By path of the job's root, a file that is shown instead of the one there."""
+    """Files that replace others, by their path in the job's root."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class JobCommand:
 
     argv: Sequence[str]
     working_directory: str
-    """As the job sees it."""
+    """The path that the job sees."""
     environment: Mapping[str, str]
     cpus: Sequence[int]
     max_seconds: float
@@ -111,28 +111,28 @@ class RunningJob:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lifeline: IO[bytes] | None = None
-        self._said = b""
+        self._sent = b""
         """What goes to every process of the job: `s` to stop, `k` to kill."""
 
     @property
     def stopping(self) -> bool:
         """Whether its end was requested."""
-        return bool(self._said)
+        return bool(self._sent)
 
     def stop(self) -> None:
         """Stop the job: SIGTERM to its processes, SIGKILL after its grace period."""
-        self._say(b"s")
+        self._send(b"s")
 
     def kill(self) -> None:
         """Stop the job at once: SIGKILL to its processes."""
-        self._say(b"k")
+        self._send(b"k")
 
-    def _say(self, word: bytes) -> None:
+    def _send(self, word: bytes) -> None:
         with self._lock:
-            self._said += word
-            self._tell(word)
+            self._sent += word
+            self._write(word)
 
-    def _tell(self, word: bytes) -> None:
+    def _write(self, word: bytes) -> None:
         if self._lifeline is not None and word:
             with contextlib.suppress(BrokenPipeError):  # the job has just ended
                 self._lifeline.write(word)
@@ -164,7 +164,7 @@ class RunningJob:
         with process, log.open("ab", buffering=0) as log_file:
             with self._lock:
                 self._lifeline = lifeline
-                self._tell(self._said)
+                self._write(self._sent)
             try:
                 lines = LineReader(read_line)
                 offset = log_file.seek(0, os.SEEK_END)

@@ -27,7 +27,7 @@ from compilegate.job.names import VISIBLE_GPUS_VARIABLE
 
 _SYSFS = Path("/sys/devices/system/cpu")
 _DRIVER = Path("/proc/driver/nvidia/gpus")
-"""Where the driver lists those that this system, or this container, may use."""
+"""The driver's list of GPUs that this system, or this container, may use."""
 _ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """Numbers mean what they mean to nvidia-smi; CUDA by itself counts from the fastest on."""
 _WITH_GPUS = re.compile(r"ml\.(p|g|gr)\d")

@@ -17,7 +17,7 @@ _LINE_CHARACTERS = 2000
 _UNENDED_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 16
 _CHUNK_SECONDS = 5.0
-"""For one expression and one chunk of a log, which mostly takes some milliseconds."""
+"""Time limit for one expression in one chunk of a log; usually it takes milliseconds."""
 
 
 class LineReader:
@@ -105,7 +105,7 @@ def final_metrics(
 
 
 def _chunks_from_the_end(log: Path, start: int) -> Iterator[tuple[int, list[str]]]:
-    """Where each chunk of a log begins, and the lines that begin in it, from the end to `start`."""
+    """(offset, lines) of each chunk of a log, from its end back to `start`."""
     with log.open("rb", buffering=0) as file:
         end, rest = file.seek(0, os.SEEK_END), b""
         while end > start:

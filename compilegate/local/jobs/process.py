@@ -62,9 +62,9 @@ class Lifeline:
         if wakeup in readable:
             os.read(wakeup, 4096)
         if self._descriptors and self._descriptors[0] in readable:
-            said = os.read(self._descriptors[0], 4096)
-            self.heard += said + b"s"  # to kill is to stop, and so is the runner's end
-            if not said:
+            received = os.read(self._descriptors[0], 4096)
+            self.heard += received + b"s"  # to kill is to stop, and so is the runner's end
+            if not received:
                 self._descriptors = []
 
 
@@ -189,14 +189,14 @@ def _enter_own_root(root: str, binds: list[dict[str, Any]], files: dict[str, str
     # The folder that holds the root itself comes first, before anything is mounted below it.
     entries = sorted(os.listdir("/"), key=lambda name: not f"{root}/".startswith(f"/{name}/"))
     for name in entries:
-        _plant(f"/{name}", root, targets, anew)
+        _show_read_only(f"/{name}", root, targets, anew)
     for bind in binds:
         source, target = bind["source"], bind["target"]
         if bind["may_write"]:
             os.makedirs(root + target, exist_ok=True)
             _mount(source, root + target, _MS_BIND | _MS_REC)
         else:
-            _plant(target, root, [other for other in targets if other != target], anew)
+            _show_read_only(target, root, [other for other in targets if other != target], anew)
     for target, source in files.items():
         if os.path.isfile(root + target):
             _mount(source, root + target, _MS_BIND)
@@ -220,7 +220,7 @@ def _unshare() -> None:
             file.write(line)
 
 
-def _plant(here: str, root: str, targets: list[str], anew: list[str]) -> None:
+def _show_read_only(here: str, root: str, targets: list[str], anew: list[str]) -> None:
     """Show a folder, file or link of this machine at its own place below `root`, read-only.
 
     A folder in which a target must first be made, or is one of those to be made `anew`, is made
@@ -237,7 +237,7 @@ def _plant(here: str, root: str, targets: list[str], anew: list[str]) -> None:
     ):
         os.makedirs(root + here, exist_ok=True)
         for name in os.listdir(here) if os.path.isdir(here) else ():
-            _plant(f"{here}/{name}", root, targets, anew)
+            _show_read_only(f"{here}/{name}", root, targets, anew)
         return
     if os.path.islink(here):
         if not os.path.lexists(root + here):
@@ -252,8 +252,10 @@ def _plant(here: str, root: str, targets: list[str], anew: list[str]) -> None:
     except OSError as error:
         # What this user cannot even see, or has just gone, is not there for the job.
         if not isinstance(error, (PermissionError, FileNotFoundError)):
-            said = f"{here} of this machine is not visible to this job: {error.strerror or error}\n"
-            os.write(sys.stdout.fileno(), said.encode(errors="replace"))
+            sentence = (
+                f"{here} of this machine is not visible to this job: {error.strerror or error}\n"
+            )
+            os.write(sys.stdout.fileno(), sentence.encode(errors="replace"))
         return
     if here not in _AS_THEY_ARE:
         _make_read_only(root + here)
@@ -304,8 +306,8 @@ def _kill_descendants() -> None:
 
 
 def children_of(parent: int) -> list[int]:
-    """By every process's own file, which any kernel has: a child that was missed would be waited
-    for, and not killed."""
+    """Children of a process, from every process's stat file, which any kernel has: one that was
+    missed would be waited for, and not killed."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         try:

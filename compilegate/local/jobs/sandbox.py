@@ -39,7 +39,7 @@ _HOSTS_FILE = "/etc/hosts"
 _TEMPORARY, _MORE_TEMPORARY = "/tmp", "/var/tmp"  # noqa: S108 - what is there must not be seen
 """Each job has its own, as in a container; this machine's are hidden."""
 _SCRATCH = "/compilegate"
-"""Where a job finds its home, its caches and its Python environment."""
+"""Folder of a job's home, caches and Python environment, as the job sees it."""
 _REQUIREMENTS = "requirements.txt"
 
 
@@ -50,7 +50,7 @@ class Root:
     own: bool
     """Whether a job gets a root of its own (a mount namespace); if not, paths are rewritten."""
     sentence: str
-    """For the person at the terminal."""
+    """A sentence for the terminal."""
 
 
 OWN_ROOT = Root(

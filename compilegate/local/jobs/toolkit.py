@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _BY_TORCHRUN = ("sagemaker_torch_distributed_enabled", "sagemaker_pytorch_ddp_enabled")
-_ELSEWHERE = {
+_OTHER_LAUNCHERS = {
     "sagemaker_mpi_enabled": "starts the script by MPI",
     "sagemaker_parameter_server_enabled": "starts TensorFlow's parameter servers",
     "sagemaker_distributed_dataparallel_enabled": "needs a library that only AWS's images have",
@@ -163,7 +163,7 @@ def is_on(hyperparameters: Mapping[str, str], name: str) -> bool:
 
 def launcher_fault(hyperparameters: Mapping[str, str]) -> str | None:
     """Why the script cannot be started here as its hyperparameters say, if it cannot."""
-    for name, why in _ELSEWHERE.items():
+    for name, why in _OTHER_LAUNCHERS.items():
         if is_on(hyperparameters, name):
             return (
                 f"{name} {why}, which is not supported here; use torchrun (distribution "

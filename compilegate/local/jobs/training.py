@@ -233,8 +233,8 @@ def _launched(hyperparameters: dict[str, str], environment: dict[str, str], inst
     by_torchrun = _plain(hyperparameters.get(DISTRIBUTION)) == TORCHRUN
     settings = hyperparameters if by_torchrun else environment
     name = PROCESSES if by_torchrun else PROCESSES_VARIABLE
-    told = _plain(settings.get(name)) or ""
-    processes = instances * (int(told) if re.fullmatch(r"[1-9]\d{0,3}", told) else 1)
+    declared = _plain(settings.get(name)) or ""
+    processes = instances * (int(declared) if re.fullmatch(r"[1-9]\d{0,3}", declared) else 1)
     if instances > 1 and processes > MOST_PROCESSES:
         raise StepRequestError(
             f"InstanceCount and the processes of each instance make {processes} processes on this "
