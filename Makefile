@@ -228,7 +228,7 @@ check: $(DEVELOPING) ## Lint and check types only
 format: $(DEVELOPING) ## Format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-reference: $(DEVELOPING) ## Write docs/workload-reference.md and the schema from the types
+reference: $(DEVELOPING) ## Write the references of workload files and settings, and the schema, from the types
 	@$(BIN)/python tools/write_reference.py
 
 constraints: $(DEVELOPING) ## Write constraints.txt with the newest versions that pyproject.toml allows

@@ -41,8 +41,7 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
     bases = {name: image.base for name, image in project.images.items()}
     workloads = [declared.workload for declared in project.workloads]
     if region is not None and (lacking := lacking_images(workloads, bases, region)):
-        remedy = "which images each region has: compilegate aws images --regions"
-        raise NoImageInRegionError(*lacking, remedy)
+        raise NoImageInRegionError(*lacking)
     foundation = FoundationStack(app, names.foundation_stack, project=project, env=environment)
     shared: dict[str, Any] = {"project": project, "foundation": foundation, "env": environment}
     images = ImagesStack(app, names.images_stack, **shared)

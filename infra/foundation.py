@@ -22,8 +22,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from compilegate.access import Arns
-from compilegate.access.bootstrap import PROJECT_TAG, execution_role
-from compilegate.access.jobs import ANY, NO_RESOURCE
+from compilegate.access.jobs import ANY, NO_RESOURCE, PROJECT_TAG
 from compilegate.access.layout import (
     checkpoints_prefix,
     executions_prefix,
@@ -31,9 +30,10 @@ from compilegate.access.layout import (
     verdicts_prefix,
 )
 from compilegate.access.sharing import of_bucket, of_key, of_repository
-from compilegate.account.named import repository_arns, serving_folders, serving_repositories
+from compilegate.account.roles import repository_arns, serving_folders, serving_repositories
 from compilegate.account.settings.declaration import Storage
 from compilegate.account.settings.names import output_suffix
+from compilegate.infra.bootstrap import execution_role
 from compilegate.infra.parts import (
     acknowledge,
     may,
@@ -406,7 +406,7 @@ class FoundationStack(cdk.Stack):
     def _share(self, readers: Sequence[str]) -> None:
         """Let later stages read what they promote: models, verdicts, images. A key or bucket that
         this project did not make has a policy of its own, which has to say the same
-        (docs/stages.md)."""
+        (docs/deploy.md)."""
         for document in of_bucket(self.bucket_arn, readers, self.partition):
             self.bucket.add_to_resource_policy(iam.PolicyStatement.from_json(document))
         for document in of_key(readers, self.partition):

@@ -18,7 +18,7 @@ from constructs import Construct
 from compilegate.access import Arns
 from compilegate.access.endpoints import GATEWAYS, Reached, endpoint_statements, reached_services
 from compilegate.access.jobs import ANY, NO_RESOURCE
-from compilegate.account.named import aws_repositories, repository_arns
+from compilegate.account.roles import aws_repositories, repository_arns
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.parts import may, outputs, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project

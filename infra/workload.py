@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,10 +24,7 @@ from compilegate.access.jobs import (
     VERSIONS,
     WORKLOAD_TAG,
     Place,
-    pipeline_statements,
-    processing_statements,
     schedule_statements,
-    training_statements,
 )
 from compilegate.access.layout import (
     answers_prefix,
@@ -38,13 +34,7 @@ from compilegate.access.layout import (
     verdicts_prefix,
 )
 from compilegate.access.sharing import group_policy
-from compilegate.account.named import (
-    approved_by_people,
-    arm_folders,
-    aws_repositories,
-    processing_folders,
-    repository_arns,
-)
+from compilegate.account.roles import job_statements
 from compilegate.account.settings.reading import network_of
 from compilegate.errors import CompilegateError
 from compilegate.infra.definition import (
@@ -125,9 +115,9 @@ class WorkloadStack(cdk.Stack):
         self._group = project.names.model_package_group(self._workload)
         self._code_prefix = assets_prefix(project.settings.project, name)
         self._keeper_name = project.names.function(name, FUNCTION_KIND)
-        self._training, self._processing, executing = self._job_roles()
+        self._roles = self._job_roles()
         group = self._model_package_group()
-        pipeline, definition = self._pipeline(executing, images, network)
+        pipeline, definition = self._pipeline(images, network)
         pipeline.node.add_dependency(group)
         self._serving = deploys(self._workload)
         self.serving_role_arn = ""
@@ -153,15 +143,15 @@ class WorkloadStack(cdk.Stack):
             PipelineArn=self._pipeline_arn,
             PipelineName=self._pipeline_name,
             ModelPackageGroupName=self._group,
-            TrainingRoleArn=self._training.role_arn,
-            ProcessingRoleArn=self._processing.role_arn,
-            PipelineRoleArn=executing.role_arn,
+            TrainingRoleArn=self._roles["training"].role_arn,
+            ProcessingRoleArn=self._roles["processing"].role_arn,
+            PipelineRoleArn=self._roles["pipeline"].role_arn,
         )
 
-    def _job_roles(self) -> tuple[iam.IRole, iam.IRole, iam.IRole]:
-        """Roles of training jobs, of processing jobs and of the pipeline."""
+    def _job_roles(self) -> dict[str, iam.IRole]:
+        """The roles of training jobs, of processing jobs and of the pipeline, by kind."""
         workload, arns, foundation = self._workload, self._arns, self._foundation
-        settings, folders = self._project.settings, self._project.images
+        settings = self._project.settings
         place = Place(
             workload=workload.name,
             arns=arns,
@@ -169,51 +159,27 @@ class WorkloadStack(cdk.Stack):
             assets_arn=arns.bucket(foundation.assets_bucket_name),
             code_prefix=self._code_prefix,
             key_arn=foundation.key.key_arn,
-            repository_arns=(),
             in_vpc=settings.network.in_vpc,
         )
-        trained_in = [
-            *foundation.repository_arns(arm_folders(workload, folders)),
-            *repository_arns(arns, aws_repositories([workload], self.region)),
-        ]
-        served_in = foundation.serving_arns([workload])
-        processed_in = foundation.repository_arns(processing_folders(workload, folders))
-        trusted = service_principal(self, "sagemaker")
-        training = scoped_role(
-            self,
-            "TrainingRole",
-            given=settings.roles.training,
-            trusted=trusted,
-            description=f"Training jobs of {workload.name}",
-            statements=training_statements(replace(place, repository_arns=trained_in)),
-        )
-        processing = scoped_role(
-            self,
-            "ProcessingRole",
-            given=settings.roles.processing,
-            trusted=trusted,
-            description=f"Prepare, gather and gate jobs of {workload.name}",
-            statements=processing_statements(
-                replace(place, repository_arns=processed_in),
-                deliveries=[workload.new_data.prefix] if workload.new_data is not None else [],
-            ),
-        )
-        executing = scoped_role(
-            self,
-            "PipelineRole",
-            given=settings.roles.pipeline,
-            trusted=trusted,
-            description=f"The pipeline of {workload.name}: start jobs, register models",
-            statements=pipeline_statements(
-                replace(place, repository_arns=[*trained_in, *served_in]),
-                group=self._group,
-                training_role_arn=training.role_arn,
-                processing_role_arn=processing.role_arn,
-                posture_function=arns.function(self._keeper_name) if workload.posture else None,
-                approved_by_people=approved_by_people(workload),
-            ),
-        )
-        return training, processing, executing
+        roles: dict[str, iam.IRole] = {}
+        for kind, description, statements in job_statements(
+            workload,
+            place,
+            self._project.names,
+            self._project.images,
+            role_arn=lambda kind: roles[kind].role_arn,
+            deliveries=[workload.new_data.prefix] if workload.new_data is not None else [],
+            posture_function=arns.function(self._keeper_name) if workload.posture else None,
+        ):
+            roles[kind] = scoped_role(
+                self,
+                f"{kind.capitalize()}Role",
+                given=getattr(settings.roles, kind),
+                trusted=service_principal(self, "sagemaker"),
+                description=description,
+                statements=statements,
+            )
+        return roles
 
     def _model_package_group(self) -> sagemaker.CfnModelPackageGroup:
         readers = self._project.settings.readers
@@ -231,7 +197,7 @@ class WorkloadStack(cdk.Stack):
         return group
 
     def _pipeline(
-        self, role: iam.IRole, images: ImagesStack, network: MadeNetwork | None
+        self, images: ImagesStack, network: MadeNetwork | None
     ) -> tuple[sagemaker.CfnPipeline, str]:
         """The pipeline, and its definition as it was compiled, with stand-ins."""
         workload, foundation = self._workload, self._foundation
@@ -251,8 +217,8 @@ class WorkloadStack(cdk.Stack):
             "bucket": foundation.bucket.bucket_name,
             "assets_bucket": f"{foundation.assets_bucket_name}/{self._code_prefix.rstrip('/')}",
             "kms_key": foundation.key.key_arn,
-            "training_role_arn": self._training.role_arn,
-            "processing_role_arn": self._processing.role_arn,
+            "training_role_arn": self._roles["training"].role_arn,
+            "processing_role_arn": self._roles["processing"].role_arn,
             "posture_function": self._arns.function(self._keeper_name),
             **{f"images.{image}": uri for image, uri in images.image_uris.items()},
             **{f"network.subnet{n}": subnet for n, subnet in enumerate(subnets, start=1)},
@@ -264,7 +230,7 @@ class WorkloadStack(cdk.Stack):
             "Pipeline",
             pipeline_name=self._pipeline_name,
             pipeline_description=workload.description,
-            role_arn=role.role_arn,
+            role_arn=self._roles["pipeline"].role_arn,
             parallelism_configuration=most and {"MaxParallelExecutionSteps": most},
             pipeline_definition={
                 "PipelineDefinitionBody": completed_by_cloudformation(

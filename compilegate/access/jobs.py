@@ -21,6 +21,8 @@ from compilegate.access.layout import (
 )
 from compilegate.access.policy import Arns, Statement
 
+PROJECT_TAG = "compilegate:project"
+"""On every resource of a project."""
 WORKLOAD_TAG = "compilegate:workload"
 """The tag of every job, stack and resource that belongs to one workload."""
 
@@ -52,9 +54,9 @@ class Place:
     code_prefix: str
     """What the keys of the workload's code begin with there."""
     key_arn: str
-    repository_arns: Sequence[str]
-    """The repositories of the images that the role's jobs run in."""
     in_vpc: bool
+    repository_arns: Sequence[str] = ()
+    """The repositories of the images that the role's jobs run in."""
 
 
 def training_statements(place: Place) -> list[Statement]:

@@ -16,9 +16,8 @@ from typing import Any, Literal
 
 from botocore.exceptions import ClientError
 
-from compilegate.account.deployed import read_outputs
 from compilegate.account.errors import AwsError, absent_allowed, asking
-from compilegate.account.session import AwsSession
+from compilegate.account.session import AwsSession, read_outputs
 from compilegate.account.settings import Names
 from compilegate.account.settings.names import output_suffix
 from compilegate.catalog.images import ecr_repository

@@ -19,7 +19,7 @@ from compilegate.account.session import AwsSession
 from compilegate.datasets import Announce, RawData
 from compilegate.job.files import whole_file
 
-TELL_SECONDS = 10.0
+ANNOUNCE_SECONDS = 10.0
 """Between two lines on how an upload goes."""
 MOST_AT_ONCE = 8
 
@@ -106,10 +106,6 @@ def _upload(session: AwsSession, source: Path, uri: str, sent: Callable[[int], N
             raise AwsError(f"cannot write {uri}: {error}") from error
 
 
-def is_staged(session: AwsSession, data: RawData, uri: str) -> bool:
-    return data.is_whole(set(names_below(session, uri)))
-
-
 class UploadProgress:
     """Says from time to time how much is written; called by the threads that write it."""
 
@@ -118,12 +114,12 @@ class UploadProgress:
     ) -> None:
         self._name, self._size, self._announce, self._clock = name, size, announce, clock
         self._sent = 0
-        self._told = clock()
+        self._announced = clock()
         self._lock = threading.Lock()
 
     def __call__(self, count: int) -> None:
         with self._lock:
             self._sent += count
-            if self._clock() - self._told >= TELL_SECONDS:
-                self._told = self._clock()
+            if self._clock() - self._announced >= ANNOUNCE_SECONDS:
+                self._announced = self._clock()
                 self._announce(f"{self._name}: {self._sent / self._size:.0%} written")

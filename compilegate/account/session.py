@@ -1,4 +1,5 @@
-"""The way into an account: clients with time limits that try again when AWS is busy."""
+"""The way into an account: clients with time limits that try again when AWS is busy, and the
+outputs of the deployed stacks."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from botocore.config import Config
 from compilegate.account.errors import (
     SERVER_FAULTS,
     AwsError,
+    NotDeployedError,
     WebPageError,
+    absent_is,
     asking,
     configuring,
     no_region,
@@ -118,3 +121,30 @@ def refuse_web_pages(response_dict: Mapping[str, Any], **_event: Any) -> None:
     page = headers.get("content-type", "").startswith("text/html")
     if page and status < SERVER_FAULTS and not _REQUEST_IDS & headers.keys():
         raise WebPageError(status=status)
+
+
+@dataclass(frozen=True)
+class StackOutputs:
+    stack: str
+    values: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self.values:
+            raise NotDeployedError(
+                f"the stack {self.stack} has no output {name}: its deployment failed, or is of "
+                "another version of this project; deploy it with: make deploy"
+            )
+        return self.values[name]
+
+
+def read_outputs(session: AwsSession, stack: str) -> StackOutputs:
+    """The outputs of a deployed stack. Raises NotDeployedError when there is none, AwsError."""
+    missing = NotDeployedError(
+        f"there is no stack {stack} in account {session.account}, {session.region}; "
+        "deploy it with: make deploy"
+    )
+    with asking(f"read the stack {stack}"), absent_is(missing):
+        client = session.client("cloudformation")
+        (described,) = client.describe_stacks(StackName=stack)["Stacks"]
+    outputs = described.get("Outputs", [])
+    return StackOutputs(stack, {each["OutputKey"]: each["OutputValue"] for each in outputs})

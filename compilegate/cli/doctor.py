@@ -1,26 +1,17 @@
-"""`compilegate doctor`: what this machine, a workload's images, or the account have and lack."""
+"""`compilegate doctor`: what this machine or a workload's images have and lack."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from compilegate.catalog.instances import accelerators_of, instances
-from compilegate.cli.options import (
-    Project,
-    completing,
-    image_option,
-    job_file_option,
-    json_option,
-    pass_project,
-    print_json,
-    print_table,
-    refuse_given,
-)
-from compilegate.cli.terminal.errors import RefusalError
+from compilegate.cli import options
+from compilegate.cli.options import Project, completing, pass_project, refuse_given
+from compilegate.cli.printing import RefusalError, announce, print_json
 from compilegate.job.machine.accelerators import describing
 
 
@@ -28,15 +19,15 @@ from compilegate.job.machine.accelerators import describing
 @click.argument(
     "subject", metavar="[NAME|TYPE]", required=False, shell_complete=completing("workload")
 )
-@json_option
+@options.as_json
 @click.option(
     "--try",
     "trying",
     is_flag=True,
     help="Compile a small model with each compiler that lacks nothing; takes about a minute.",
 )
-@job_file_option
-@image_option
+@options.job_file
+@options.images
 @pass_project
 def command(
     project: Project,
@@ -45,7 +36,7 @@ def command(
     as_json: bool,
     trying: bool,
     output: Path | None,
-    images: tuple[str, ...],
+    images: Mapping[str, str],
 ) -> None:
     """Say what this machine has and lacks for each compiler, and what to do about it.
 
@@ -53,9 +44,8 @@ def command(
       compilegate doctor                     this machine and this Python, in some seconds
       compilegate doctor --try               and let each compiler compile a small model
       compilegate doctor gpu-proof           the images of a workload, each as a job here
-      compilegate doctor ml.p3.2xlarge       an instance type, to rehearse its jobs here
-      compilegate doctor --aws               the account: images, quota of builds, default data
       compilegate doctor gpu-proof --aws -o doctor.json    its jobs for SageMaker
+      compilegate doctor ml.p3.2xlarge       an instance type, to rehearse its jobs here
 
     Nothing is installed or changed. A job examines the image and the instance that an arm trains
     in, and always tries the compilers. The exit status is 0 whatever was found.
@@ -68,49 +58,42 @@ def command(
     \b
       export COMPILEGATE_MACHINE=$(compilegate doctor ml.p3.2xlarge)
     """
-    if trying and (subject is not None or project.aws):
+    if trying and subject is not None:
         raise click.UsageError("--try is for this machine; the jobs of a workload always try")
     if subject is None or subject.startswith("ml."):
-        refuse_given({"--output", "--image"}, "needs the NAME of a workload")
-    if subject is None and project.aws:
-        _examine_account(project, as_json=as_json)
-    elif subject is None:
+        refuse_given({"--output", "--image", "--aws"}, "needs the NAME of a workload")
+    if subject is None:
         from compilegate.job.doctor.needs import text_of  # noqa: PLC0415
         from compilegate.job.doctor.program import examine  # noqa: PLC0415  numpy takes time
 
         found = examine(trying=trying)
         click.echo(json.dumps(found.document, indent=2) if as_json else text_of(found), nl=as_json)
     elif subject.startswith("ml."):
-        click.echo(_instance(subject))
+        try:
+            click.echo(describing(accelerators_of(subject)))
+        except LookupError as error:
+            raise RefusalError(
+                f"TYPE is {subject!r}, expected an instance without an accelerator or one "
+                f"of {', '.join(instances())}"
+            ) from error
     else:
         _examine_images(project, subject, images, output, as_json=as_json)
 
 
-def _instance(name: str) -> str:
-    try:
-        return describing(accelerators_of(name))
-    except LookupError as error:
-        raise RefusalError(
-            f"TYPE is {name!r}, expected an instance without an accelerator or one "
-            f"of {', '.join(instances())}"
-        ) from error
-
-
 def _examine_images(
-    project: Project, name: str, images: tuple[str, ...], output: Path | None, *, as_json: bool
+    project: Project, name: str, images: Mapping[str, str], output: Path | None, *, as_json: bool
 ) -> None:
     """The doctor's jobs of a workload: run here, or written down for here or the account."""
-    from compilegate.cli.checks import cannot_run_here  # noqa: PLC0415  the pipelines take time
-    from compilegate.cli.definitions import run_jobs  # noqa: PLC0415
+    from compilegate.cli.definitions import cannot_run_here, run_jobs  # noqa: PLC0415  pipelines
     from compilegate.diagnose.jobs import doctor_definition, read_answer  # noqa: PLC0415
 
     declared = project.load(name)
     arms = frozenset(declared[0].arms)
     if output is None:
-        elsewhere = cannot_run_here(declared[0])
-        for sentences in elsewhere.values():
-            click.echo(f"not examined here: {'; '.join(sentences)}", err=True)
-        arms -= elsewhere.keys()
+        refused = cannot_run_here(declared[0])
+        for sentences in refused.values():
+            announce(f"not examined here: {'; '.join(sentences)}")
+        arms -= refused.keys()
     archives = run_jobs(
         project,
         declared,
@@ -126,17 +109,3 @@ def _examine_images(
         return
     for step, (_, text) in answers.items():
         click.echo(f"{step}\n{text}")
-
-
-def _examine_account(project: Project, *, as_json: bool) -> None:
-    """What the account has and lacks, a line each."""
-    from compilegate.cli.aws.images import findings  # noqa: PLC0415  boto3 takes time
-    from compilegate.cli.places import open_account  # noqa: PLC0415
-
-    account = open_account(project)
-    declared = project.deployed_workloads(account.names.settings)
-    found = list(findings(account, declared, project.containers))
-    if as_json:
-        print_json([dataclasses.asdict(finding) for finding in found])
-    else:
-        print_table((each.what, each.answer, each.sentence) for each in found)

@@ -11,22 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from compilegate.cli import options
 from compilegate.cli.options import (
     AGE,
     BYTES,
     FILE,
     Project,
     completing,
-    counted,
-    json_option,
-    open_option,
     pass_project,
-    print_json,
-    print_table,
     refuse_given,
 )
-from compilegate.cli.terminal.errors import writing
-from compilegate.cli.terminal.origin import resume_command
+from compilegate.cli.printing import counted, print_json, print_table, writing
+from compilegate.cli.provenance import resume_command
 from compilegate.execution.result import ExecutionResult
 from compilegate.local import LocalExecutor, execution_named, list_executions, pack_execution
 
@@ -42,8 +38,8 @@ if TYPE_CHECKING:
     shell_complete=completing("execution", "workload"),
 )
 @click.option("--all", "everything", is_flag=True, help="All workloads, in a line each.")
-@json_option
-@open_option
+@options.as_json
+@options.open_page
 @click.option(
     "--output",
     "-o",
@@ -165,7 +161,7 @@ def _show_portfolio(place: Place, *, as_json: bool) -> None:
         cells = (history.summary_cells(name, rows) for name, rows in by_name.items())
         print_table([history.PORTFOLIO, *cells])
     else:
-        click.echo(f"Nothing has been executed in {place.called} yet")
+        click.echo(f"Nothing has been executed in {place} yet")
 
 
 def _show_workload(place: Place, name: str, *, as_json: bool) -> None:
@@ -173,7 +169,7 @@ def _show_workload(place: Place, name: str, *, as_json: bool) -> None:
 
     rows = place.rows(name)
     if not rows:
-        raise click.UsageError(f"{name} was never executed in {place.called}")
+        raise click.UsageError(f"{name} was never executed in {place}")
     if as_json:
         print_json([asdict(row) for row in rows])
         return
@@ -205,9 +201,9 @@ def _show_one(
         )
         for step in result.steps.values()
     )
-    from compilegate.cli.terminal.outcome import show_outcome  # noqa: PLC0415  slow
+    from compilegate.cli.outcome import show_outcome  # noqa: PLC0415  slow
 
-    resume = resume_command(result.execution_id, click.get_current_context())
+    resume = resume_command(result.execution_id)
     show_outcome(executor, result, resume=resume, open_page=open_page)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from compilegate.cli.options import EXISTING_FOLDER, FILE
-from compilegate.cli.terminal.errors import refusing_os_errors, writing
+from compilegate.cli.printing import writing
 from compilegate.execution import exit_codes
 from compilegate.gate.evidence import folder_name, replicates_in
 from compilegate.gate.findings import Outcome
@@ -96,8 +96,7 @@ def _refuse_what_is_no_evidence(folder: Path, experiment: Experiment) -> None:
 
     Where at least one job has its folder, what is missing of the others is the gate's to judge.
     """
-    with refusing_os_errors():
-        found = replicates_in(folder)
+    found = replicates_in(folder)
     if found & set(experiment.replicates):
         return
     wanted = _named([folder_name(*each) for each in experiment.replicates])

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from compilegate.cli.options import EXISTING, Project, pass_project, refuse_given
-from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
+from compilegate.cli.printing import RefusalError
 from compilegate.init import (
     TABLES,
     Started,
@@ -49,9 +49,8 @@ def command(project: Project, **given: Any) -> None:
     all into the folder of --project. Nothing that exists is overwritten.
     """
     folder = project.workloads.parent
-    with refusing_os_errors():
-        started = _started(**given)
-        written, kept = write_files(started, folder)
+    started = _started(**given)
+    written, kept = write_files(started, folder)
     declared = read_workload(find_workload(started.name, project.workloads))
     for sentence in started.notes:
         click.echo(sentence)

@@ -1,4 +1,4 @@
-"""The command: names, one line of help each, old names, and the one place where errors are caught.
+"""The command: names, one line of help each, and the one place where errors are caught.
 
 Nothing here is slow to import, so that `--help` and the Tab key do not wait.
 """
@@ -14,53 +14,15 @@ import click
 from click.shell_completion import CompletionItem
 
 from compilegate.cli.options import FOLDER, project_of
-from compilegate.cli.terminal.errors import RefusalError, disk_error, shown
-from compilegate.cli.terminal.origin import ARGUMENTS
+from compilegate.cli.printing import exit_for
+from compilegate.cli.provenance import ARGUMENTS
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 
-_AT_THE_ROOT = {"--project": True, "--home": True, "--aws": False}
+_ROOT_OPTIONS = {"--project": True, "--home": True, "--aws": False}
 """The options of the root, which may stand behind the command too, and whether each has a value."""
 ABOUT_AWS = ("aws", "doctor", "executions", "models", "posture", "profile")
 """The commands that `--aws` turns to the account."""
-
-MOVED = {
-    "schema": "validate --schema",
-    "machine": "doctor TYPE",
-    "batch-size": "profile NAME --largest-batch",
-    "history": "executions NAME",
-    "serve": "models serve",
-    "explain": "pipeline explain",
-    **{name: f"aws {name}" for name in ("plan", "submit", "watch", "stop", "images", "promote")},
-    "stage": "aws upload",
-    "policies": "aws roles",
-    "posture show": "posture NAME",
-    "posture set": "posture NAME STATE",
-    "posture reset": "posture NAME reset",
-    "posture month": "executions NAME",
-    "run --definition": "pipeline run FILE",
-    "run --execution": "run --resume ID",
-    "init --csv": "init FILE",
-    "init --script": "init FILE",
-    "init --hf": "init MODEL",
-    "gate --html": "gate --output FILE.html",
-    "gate --markdown": "gate --output FILE.md",
-    "gate --junit": "gate --output FILE.xml",
-    "advise --html": "advise --json",
-    "advise --output": "advise --json",
-    "doctor --account": "doctor --aws",
-    "executions --pack": "executions ID --output FILE.zip",
-    "--deployed": "--aws",
-    "--workloads": "--project FOLDER",
-    "--containers": "--project FOLDER",
-    "--settings": "--project FOLDER",
-}
-"""What has another name since 0.2, for this release. `compile` still works."""
-GONE = {
-    "derive-images": "`compilegate derive-images` was removed: copy a folder of containers/, "
-    "add the packages to its requirements.txt, and name the folder in the workload",
-    "completion": "`compilegate completion` was removed: click completes, see docs/commands.md",
-}
 
 
 class LazyGroup(click.Group):
@@ -103,27 +65,12 @@ class _Root(LazyGroup):
         ctx.meta[ARGUMENTS] = tuple(args)
         return super().parse_args(ctx, _root_options_first(args))
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if not ctx.resilient_parsing:
-            _refuse_old_names(args)
-        return super().resolve_command(ctx, args)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "compile":
-            return pipeline.get_command(ctx, cmd_name)
-        return super().get_command(ctx, cmd_name)
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except CompilegateError as error:
-            raise shown(error) from error
-        except OSError as error:
-            if (full := disk_error(error)) is None:
-                raise
-            raise full from error
+        except (CompilegateError, OSError) as error:
+            exit_for(error)
+            raise
 
 
 def _root_options_first(args: list[str]) -> list[str]:
@@ -134,23 +81,10 @@ def _root_options_first(args: list[str]) -> list[str]:
     words = args[:end]
     while words:
         name, equals, _ = words[0].partition("=")
-        taken = 2 if _AT_THE_ROOT.get(name) and not equals else 1
-        (first if name in _AT_THE_ROOT else rest).extend(words[:taken])
+        taken = 2 if _ROOT_OPTIONS.get(name) and not equals else 1
+        (first if name in _ROOT_OPTIONS else rest).extend(words[:taken])
         words = words[taken:]
     return [*first, *rest, *args[end:]]
-
-
-def _refuse_old_names(args: list[str]) -> None:
-    """Refuse a command or option that has another name now, with that name."""
-    name, *rest = args[: args.index("--")] if "--" in args else args
-    if name in GONE:
-        raise RefusalError(GONE[name])
-    options = [word.partition("=")[0] for word in rest if word.startswith("--")]
-    renamed = () if name == "compile" else options
-    for old in (name, *(f"{name} {word}" for word in [*rest[:1], *options]), *renamed):
-        if old in MOVED:
-            command = "" if old.startswith("--") else "compilegate "
-            raise RefusalError(f"`{command}{old}` is now `{command}{MOVED[old]}`")
 
 
 @click.group(
@@ -225,9 +159,9 @@ def main(context: click.Context, project: Path, of_account: bool, **_: object) -
     "pipeline",
     cls=LazyGroup,
     modules={
-        "compile": ("pipeline:compile_command", "Print a workload's definition."),
-        "explain": ("pipeline:explain_command", "Say what each step would do here."),
-        "run": ("pipeline:run_command", "Execute a definition on this machine."),
+        "compile": ("definitions:compile_command", "Print a workload's definition."),
+        "explain": ("run:explain_command", "Say what each step would do here."),
+        "run": ("run:run_definition_command", "Execute a definition on this machine."),
     },
 )
 def pipeline() -> None:
@@ -243,7 +177,7 @@ def pipeline() -> None:
         "show": ("models:show_command", "Show one package."),
         "approve": ("models:approve_command", "Approve one package for deployment."),
         "reject": ("models:reject_command", "Reject one package."),
-        "serve": ("serve", "Let a registered model answer requests here."),
+        "serve": ("models:serve_command", "Let a registered model answer requests here."),
     },
 )
 @click.pass_context
@@ -271,8 +205,8 @@ def models(context: click.Context) -> None:
         "stop": ("aws.executions:stop_command", "Stop an execution and its jobs."),
         "images": ("aws.images", "List the container images; build the missing ones."),
         "upload": ("aws.executions:upload_command", "Upload a workload's raw data to the bucket."),
-        "roles": ("aws.roles:roles_command", "Print the roles of a workload."),
-        "promote": ("aws.roles:promote_command", "Bring an approved model to this stage."),
+        "roles": ("definitions:roles_command", "Print the roles of a workload."),
+        "promote": ("models:promote_command", "Bring an approved model to this stage."),
     },
 )
 def aws() -> None:

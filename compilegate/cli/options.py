@@ -1,10 +1,12 @@
-"""What several commands take: the project, parameters, images; and what the Tab key offers."""
+"""What several commands take: the project, arguments, options; and what the Tab key offers.
+
+A decorator is named after the parameter that it adds to a command.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,8 +16,6 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from compilegate.built_in import IMAGE_FOLDERS
-from compilegate.cli.terminal.errors import aligned, writing
-from compilegate.job.files import write_text
 
 if TYPE_CHECKING:  # what these import takes half a second
     from compilegate.account.settings import Settings
@@ -54,11 +54,15 @@ class Project:
         path = find_workload(name_or_path, self.workloads)
         return read_workload(path), path
 
+    def deployed_names(self, settings: Settings) -> list[str]:
+        """The workloads that a deployment of this project has: those that the settings name, or
+        else all."""
+        declared = settings.workloads
+        return list(declared or sorted(path.stem for path in self.workloads.glob("*.toml")))
+
     def deployed_workloads(self, settings: Settings) -> list[tuple[Workload, Path]]:
-        """The workloads that a deployment of this project has, each with its file: those that the
-        settings name, or else all."""
-        names = settings.workloads or sorted(path.stem for path in self.workloads.glob("*.toml"))
-        return [self.load(name) for name in names]
+        """The same, each with its file."""
+        return [self.load(name) for name in self.deployed_names(settings)]
 
 
 def project_of(context: click.Context) -> Project:
@@ -107,7 +111,7 @@ def completing(
     return complete
 
 
-def with_options(*added: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def together(*added: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Several options as one decorator."""
 
     def add(command: Command) -> Command:
@@ -120,46 +124,60 @@ def with_options(*added: Callable[[Command], Command]) -> Callable[[Command], Co
 
 def repeatable(*names: str, metavar: str, help: str, **more: Any) -> Callable[[Command], Command]:
     """An option that may be given several times."""
-    said = f"{help} May be given several times."
-    return click.option(*names, metavar=metavar, multiple=True, help=said, **more)
+    text = f"{help} May be given several times."
+    return click.option(*names, metavar=metavar, multiple=True, help=text, **more)
 
 
-workload_argument = click.argument(
-    "workload", metavar="NAME|FILE", shell_complete=completing("workload")
-)
-optional_workload_argument = click.argument(
+def pairs(
+    *names: str,
+    metavar: str = "NAME=VALUE",
+    pattern: str = r"([^=]+)=(.*)",
+    form: str | None = None,
+    help: str,
+) -> Callable[[Command], Command]:
+    """An option NAME=VALUE that may be given several times: the values by name, the last for each.
+    Refuses what does not match the pattern, with the form that it describes."""
+
+    def parse(_context: click.Context, _option: object, given: Iterable[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for item in given:
+            match = re.fullmatch(pattern, item, re.DOTALL)
+            if match is None:
+                raise click.UsageError(f"{names[0]} is {item!r}, expected {form or metavar}")
+            found[match[1]] = match[2]
+        return found
+
+    return repeatable(*names, metavar=metavar, help=help, callback=parse)
+
+
+workload = click.argument("workload", metavar="NAME|FILE", shell_complete=completing("workload"))
+optional_workload = click.argument(
     "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-open_option = click.option(
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+open_page = click.option(
     "--open", "open_page", is_flag=True, help="Show the report in the browser at the end."
 )
-output_option = click.option(
-    "--output", "-o", type=FILE, help="Write to this file instead of printing."
-)
-region_option = click.option(
-    "--region", help="The AWS region; by default that of infra/settings.toml."
-)
-parameter_option = repeatable(
-    "--parameter", "-p", "parameters", metavar="NAME=VALUE", help="Set a pipeline parameter."
-)
-image_option = repeatable(
+output = click.option("--output", "-o", type=FILE, help="Write to this file instead of printing.")
+region = click.option("--region", help="The AWS region; by default that of infra/settings.toml.")
+parameters = pairs("--parameter", "-p", "parameters", help="Set a pipeline parameter.")
+images = pairs(
     "--image",
     "images",
     metavar="PATTERN=WHERE",
     help="Where to run images whose URI matches PATTERN: `here` (this Python environment), a "
     "folder with a requirements.txt, or a Python executable.",
 )
-named_place_options = with_options(
+named_place = together(
     click.option("--account", help="The account, twelve digits (default: that of the settings)."),
-    region_option,
+    region,
     click.option(
         "--key",
         metavar="ARN",
         help="The KMS key of the bucket and the volumes (default: storage.key_arn).",
     ),
 )
-job_file_option = click.option(
+job_file = click.option(
     "--output",
     "-o",
     type=FILE,
@@ -190,23 +208,10 @@ AGE = Quantity("AGE", {"h": 3600, "d": 86400}, "an age; give hours or days, as i
 """In seconds."""
 
 
-def name_value_pairs(
-    option: str, given: Iterable[str], form: str = "NAME=VALUE", pattern: str = r"([^=]+)=(.*)"
-) -> dict[str, str]:
-    """The values of a repeatable option by name; refuses what has not this form. The last value
-    for a name counts."""
-    pairs: dict[str, str] = {}
-    for item in given:
-        found = re.fullmatch(pattern, item, re.DOTALL)
-        if found is None:
-            raise click.UsageError(f"{option} is {item!r}, expected {form}")
-        pairs[found[1]] = found[2]
-    return pairs
-
-
-def parameter_pairs(given: Iterable[str]) -> dict[str, str]:
-    """The pipeline parameters' values by name."""
-    return name_value_pairs("--parameter", given)
+def one_of(name: str | None, *, flag: bool, otherwise: str) -> None:
+    """Refuse a command line with both or neither of a workload and an option in its place."""
+    if (name is None) is not flag:
+        raise click.UsageError(f"name one workload, or give {otherwise}")
 
 
 def refuse_given(names: Collection[str], why: str) -> None:
@@ -220,29 +225,3 @@ def refuse_given(names: Collection[str], why: str) -> None:
             given = level.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
             if given and name in names:
                 raise click.UsageError(f"{name} {why}")
-
-
-def counted(found: Sized, what: str) -> str:
-    """`1 execution`, `2 executions`."""
-    return f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
-
-
-def print_json(document: object) -> None:
-    """Print a document for programs."""
-    click.echo(json.dumps(document, indent=2))
-
-
-def print_table(rows: Iterable[Sequence[str]]) -> None:
-    """Print rows in columns that line up; the first row may hold the columns' names."""
-    cells = list(rows)
-    for line in aligned(cells) if cells else ():
-        click.echo(line)
-
-
-def print_or_write(text: str, output: Path | None) -> None:
-    """Print a document, or write it to the file of `--output`, whose folder must exist."""
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    with writing(f"--output: {output}", output.parent):
-        write_text(output, text)

@@ -11,10 +11,9 @@ from functools import cached_property
 from pathlib import Path
 
 from compilegate.access.layout import verdicts_prefix
-from compilegate.account.deployed import StackOutputs, read_outputs
 from compilegate.account.errors import NotDeployedError, asking
 from compilegate.account.executions import past_executions
-from compilegate.account.session import AwsSession, open_session
+from compilegate.account.session import AwsSession, StackOutputs, open_session, read_outputs
 from compilegate.account.settings import Names, read_settings
 from compilegate.cli.options import Project
 from compilegate.cli.posture import records_in
@@ -23,7 +22,6 @@ from compilegate.gate.verdict import Verdict, VerdictError
 from compilegate.history.rows import Past, Row, rows_of
 from compilegate.job.names import VERDICT_FILE
 from compilegate.local import LocalExecutor, list_executions
-from compilegate.pipelines.staging import ImageFolder, image_folders
 from compilegate.posture.function import now
 from compilegate.posture.records import DynamoRecords, Record, current, decide
 from compilegate.posture.state import Event
@@ -44,10 +42,8 @@ class Account:
         """The project's bucket. Raises NotDeployedError."""
         return read_outputs(self.session, self.names.foundation_stack)["BucketName"]
 
-    def image_folders(self, containers: Path) -> dict[str, ImageFolder]:
-        """The image folders, with the bases and their digests that the settings name."""
-        images = self.names.settings.images
-        return image_folders(containers, images.base, images.pinned)
+    def __str__(self) -> str:
+        return f"account {self.session.account}, {self.session.region}"
 
 
 def open_account(project: Project) -> Account:
@@ -64,13 +60,8 @@ class Here:
 
     home: Path
 
-    @property
-    def called(self) -> str:
+    def __str__(self) -> str:
         return str(self.home)
-
-    @cached_property
-    def _executor(self) -> LocalExecutor:
-        return LocalExecutor(home=self.home)
 
     @cached_property
     def _executions(self) -> list[ExecutionResult]:
@@ -82,21 +73,14 @@ class Here:
 
     def rows(self, workload: str) -> list[Row]:
         """A workload over its executions."""
-        past = [
-            Past(
-                execution=one.execution_id,
-                started=one.started,
-                status=str(one.status),
-                verdict=self._verdict(one),
-            )
-            for one in self._executions
-            if one.pipeline_name == workload
-        ]
+        executor = LocalExecutor(home=self.home)
+        past = []
+        for one in self._executions:
+            if one.pipeline_name == workload:
+                fetched = executor.fetch_verdict(one)
+                text = (one.folder / VERDICT_FILE).read_bytes() if fetched else None
+                past.append(_past(one.execution_id, one.started, str(one.status), text))
         return rows_of(past, self.posture(workload))
-
-    def _verdict(self, result: ExecutionResult) -> Verdict | None:
-        fetched = self._executor.fetch_verdict(result)
-        return _read((result.folder / VERDICT_FILE).read_bytes()) if fetched else None
 
     def who(self) -> str:
         """As whom a person changes a posture."""
@@ -119,16 +103,13 @@ class Deployed:
     def _account(self) -> Account:
         return open_account(self.project)
 
-    @property
-    def called(self) -> str:
-        return f"account {self._account.session.account}, {self._account.session.region}"
+    def __str__(self) -> str:
+        return str(self._account)
 
     def executed(self) -> list[str]:
         """Those that the settings name, or else all; without those that are not deployed."""
-        declared = self._account.names.settings.workloads
-        named = declared or [path.stem for path in self.project.workloads.glob("*.toml")]
         deployed = []
-        for name in sorted(named):
+        for name in sorted(self.project.deployed_names(self._account.names.settings)):
             with suppress(NotDeployedError):
                 self._outputs(name)
                 deployed.append(name)
@@ -141,18 +122,8 @@ class Deployed:
         outputs = self._outputs(workload)
         verdicts = f"s3://{self._account.bucket}/{verdicts_prefix(workload).rstrip('/')}"
         record = self.posture(workload)
-        past = [
-            Past(
-                execution=execution,
-                started=started,
-                status=status,
-                verdict=None if text is None else _read(text),
-            )
-            for execution, started, status, text in past_executions(
-                self._account.session, outputs["PipelineName"], verdicts
-            )
-        ]
-        return rows_of(past, record if record.decisions else None)
+        found = past_executions(self._account.session, outputs["PipelineName"], verdicts)
+        return rows_of([_past(*each) for each in found], record if record.decisions else None)
 
     def who(self) -> str:
         with asking("find out who you are"):
@@ -165,7 +136,7 @@ class Deployed:
         account = self._account
         table = read_outputs(account.session, account.names.foundation_stack)[_TABLE]
         with asking(f"read or write the posture of {workload}"):
-            yield DynamoRecords(self._account.session.client("dynamodb"), table)
+            yield DynamoRecords(account.session.client("dynamodb"), table)
 
     def posture(self, workload: str) -> Record:
         with self._records(workload) as records:
@@ -184,9 +155,10 @@ def place_of(project: Project) -> Place:
     return Deployed(project) if project.aws else Here(project.home)
 
 
-def _read(text: bytes) -> Verdict | None:
-    """None where it is not of Compilegate's kind, or of another release."""
-    try:
-        return Verdict.from_json(text)
-    except VerdictError:
-        return None
+def _past(execution: str, started: float, status: str, text: bytes | None) -> Past:
+    """One execution; without a verdict where it is of another kind, or of another release."""
+    verdict = None
+    if text is not None:
+        with suppress(VerdictError):
+            verdict = Verdict.from_json(text)
+    return Past(execution=execution, started=started, status=status, verdict=verdict)

@@ -9,18 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compilegate.cli.options import (
-    Project,
-    completing,
-    json_option,
-    pass_project,
-    print_json,
-    print_table,
-    refuse_given,
-)
+from compilegate.cli import options
+from compilegate.cli.options import Project, completing, pass_project, refuse_given
+from compilegate.cli.printing import print_json, print_table
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus
-from compilegate.local import FunctionSources, Handler
+from compilegate.local import Handler
 from compilegate.posture import contract, function
 from compilegate.posture.records import Decision, FileRecords, Record, current, encoded
 from compilegate.posture.state import Chosen, Plan, Posture, Settled, State
@@ -45,7 +39,7 @@ RESET = "reset"
 @click.option("--reason", help="With STATE: why; it is kept with the decision.")
 @click.option("--arm", help="With `on`: the candidate that is to train alone, after an audit.")
 @click.option("--all", "show_all", is_flag=True, help="Show every decision, not the last ten.")
-@json_option
+@options.as_json
 @pass_project
 def command(
     project: Project,
@@ -148,16 +142,16 @@ def records_in(home: Path) -> FileRecords:
     return FileRecords(home.resolve() / "posture")
 
 
-def posture_functions(home: Path, *, fresh: bool = False) -> FunctionSources:
-    """What stands for the function that keeps the records; `fresh` where nothing comes from the
-    cache, so that every execution trains."""
+def posture_function(home: Path, *, fresh: bool = False) -> tuple[str, Handler]:
+    """The pattern of the function that keeps the records, and what stands for it; `fresh` where
+    nothing comes from the cache, so that every execution trains."""
     environment = {contract.FOLDER_VARIABLE: str(records_in(home).folder)}
     if fresh:
         environment[contract.FRESH_VARIABLE] = "1"
     if contract.DAY_VARIABLE in os.environ:
         environment[contract.DAY_VARIABLE] = os.environ[contract.DAY_VARIABLE]
-    here = Handler(Path(function.__file__), environment=environment)
-    return FunctionSources(patterns=((f"*:function:{contract.FUNCTION}", here),))
+    handler = Handler(Path(function.__file__), environment=environment)
+    return f"*:function:{contract.FUNCTION}", handler
 
 
 def posture_lines(workload: str, execution: str, home: Path) -> Iterator[str]:

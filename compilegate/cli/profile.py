@@ -8,24 +8,16 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from compilegate.cli.options import (
-    BYTES,
-    Project,
-    completing,
-    image_option,
-    job_file_option,
-    json_option,
-    pass_project,
-    refuse_given,
-)
-from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
+from compilegate.cli import options
+from compilegate.cli.options import BYTES, Project, completing, pass_project, refuse_given
+from compilegate.cli.printing import RefusalError, announce
 from compilegate.diagnose.batch_size import (
     Bracket,
     Shapes,
@@ -53,21 +45,20 @@ LARGEST_BATCH = 65536
 TOLERANCE = 1 / 32
 FEW_TOKENS = 256
 """A pretrained model's vocabulary does not matter: tokens take no memory."""
-_OF_SCRIPTS = {"--processes"}
 _OF_WORKLOADS = {"--arm", "--output", "--image", "--aws", "--largest-batch", "--memory-limit"}
 _NOT_OF_BATCHES = {"--steps", "--json", "--output", "--image", "--aws"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options as they were given; see their help."""
+class ProfileOptions:
+    """The options of the command; see their help."""
 
     arm: str
     steps: int
     processes: int
     as_json: bool
     output: Path | None
-    images: tuple[str, ...]
+    images: Mapping[str, str]
     largest_batch: bool
     memory_limit: int | None
 
@@ -96,9 +87,9 @@ class Options:
     default=1,
     help="With a script: the number of processes that torchrun starts.",
 )
-@json_option
-@job_file_option
-@image_option
+@options.as_json
+@options.job_file
+@options.images
 @click.option(
     "--largest-batch",
     is_flag=True,
@@ -134,13 +125,13 @@ def command(project: Project, what: str, arguments: tuple[str, ...], **given: An
     in HOME: after Ctrl-C the same command continues. Without a GPU and a limit the search fills
     this machine's memory, which takes long: give --memory-limit.
     """
-    options, source = Options(**given), Path(what)
-    script, kept = source.suffix == ".py", source if _holds_a_profile(source) else None
-    if script or kept:
+    request, source = ProfileOptions(**given), Path(what)
+    script, saved = source.suffix == ".py", _holds_a_profile(source)
+    if script or saved:
         refuse_given(_OF_WORKLOADS, f"is for workloads, and {what} is not one")
     if not script:
-        refuse_given(_OF_SCRIPTS, f"is for scripts, and {what} is not one")
-    if options.largest_batch:
+        refuse_given({"--processes"}, f"is for scripts, and {what} is not one")
+    if request.largest_batch:
         refuse_given(_NOT_OF_BATCHES, "does not go with --largest-batch")
     else:
         refuse_given({"--memory-limit"}, "needs --largest-batch")
@@ -149,15 +140,21 @@ def command(project: Project, what: str, arguments: tuple[str, ...], **given: An
             f"the argument {arguments[0]!r} is for a script alone, as in "
             "`compilegate profile train.py -- --epochs 1`"
         )
+    if request.largest_batch:
+        _find_largest_batch(project, what, request)
+        return
+    profiles = project.home / "profiles"
     if script:
-        kept = project.home / "profiles" / source.stem
-        _profile_script(source, arguments, options, kept)
-    elif options.largest_batch:
-        _find_largest_batch(project, what, options.arm, options.memory_limit)
-    elif kept is None:
-        kept = _profile_workload(project, what, options)
-    if kept is not None:
-        _show(kept, as_json=options.as_json)
+        path: Path | None = _profile_script(source, arguments, request, profiles / source.stem)
+    else:
+        path = source if saved else _profile_workload(project, what, request, profiles)
+    if path is not None:
+        from compilegate.diagnose.profile import analysis_of, read_profile, text_of  # noqa: PLC0415  numpy
+
+        found, inner = analysis_of(read_profile(path)), path / PROFILE_FOLDER
+        folder = inner if inner.is_dir() else path if path.is_dir() else None
+        text = json.dumps(found.document, indent=2) if request.as_json else text_of(found, folder)
+        click.echo(text)
 
 
 def _holds_a_profile(path: Path) -> bool:
@@ -166,67 +163,63 @@ def _holds_a_profile(path: Path) -> bool:
     return path.is_file() and (path.suffix == ".json" or path.name.endswith(".tar.gz"))
 
 
-def _show(path: Path, *, as_json: bool) -> None:
-    from compilegate.diagnose.profile import analysis_of, read_profile, text_of  # noqa: PLC0415  numpy
-
-    found = analysis_of(read_profile(path))
-    inner = path / PROFILE_FOLDER
-    folder = inner if inner.is_dir() else path if path.is_dir() else None
-    click.echo(json.dumps(found.document, indent=2) if as_json else text_of(found, folder))
-
-
-def _profile_script(script: Path, arguments: tuple[str, ...], options: Options, kept: Path) -> None:
-    """Run the script in processes of its own, in this folder and with this Python."""
+def _profile_script(
+    script: Path, arguments: tuple[str, ...], request: ProfileOptions, folder: Path
+) -> Path:
+    """Run the script in processes of its own, in this folder and with this Python; returns the
+    folder with its profile."""
     from compilegate.built_in import import_path  # noqa: PLC0415
     from compilegate.job.launch.torchrun import torchrun_command  # noqa: PLC0415
 
     if not script.is_file():
         raise RefusalError(f"there is no script {script}")
-    with refusing_os_errors():
-        kept.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(kept / PROFILE_FOLDER, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder / PROFILE_FOLDER, ignore_errors=True)
     environment = {
         **os.environ,
         "PYTHONPATH": import_path(os.environ),
-        PROFILE_VARIABLE: f"{options.steps}:{kept.resolve()}",
+        PROFILE_VARIABLE: f"{request.steps}:{folder.resolve()}",
     }
     program = ["-m", "compilegate.job.profiling.script", str(script), *arguments]
     runner = [sys.executable, *program]
-    if options.processes > 1:
-        runner = torchrun_command(options.processes, program, {})
+    if request.processes > 1:
+        runner = torchrun_command(request.processes, program, {})
     # What the script prints is no part of what this command prints, which may be read as JSON.
     ended = subprocess.run(runner, env=environment, stdout=sys.stderr, check=False)
-    if not (kept / PROFILE_FOLDER / PROFILE_FILE).is_file():
-        said = "see what it printed" if ended.returncode else "it took no training step with torch"
-        click.echo(
-            f"{script} wrote no profile and exited with status {ended.returncode}; {said}",
-            err=True,
-        )
+    if not (folder / PROFILE_FOLDER / PROFILE_FILE).is_file():
+        why = "see what it printed" if ended.returncode else "it took no training step with torch"
+        announce(f"{script} wrote no profile and exited with status {ended.returncode}; {why}")
         raise SystemExit(exit_codes.STEP_FAILED)
+    return folder
 
 
-def _profile_workload(project: Project, name: str, options: Options) -> Path | None:
+def _profile_workload(
+    project: Project, name: str, request: ProfileOptions, profiles: Path
+) -> Path | None:
     """Run the arm's profiling job here, and keep its profile; or write the job down, and return
     None."""
     from compilegate.cli.definitions import run_jobs  # noqa: PLC0415  the pipelines take time
     from compilegate.diagnose.jobs import profile_definition  # noqa: PLC0415
 
     declared = project.load(name)
-    _refuse_without_phases(*declared, options.arm)
+    _refuse_without_phases(*declared, request.arm)
     archives = run_jobs(
         project,
         declared,
         "profile",
-        lambda whole: profile_definition(whole, options.arm, options.steps),
-        output=options.output,
-        images=options.images,
+        lambda whole: profile_definition(whole, request.arm, request.steps),
+        output=request.output,
+        images=request.images,
     )
     if not archives:
         return None
     (archive,) = archives.values()
-    kept = project.home / "profiles" / f"{declared[0].name}-{options.arm}"
-    _unpack(archive, kept)
-    return kept
+    folder = profiles / f"{declared[0].name}-{request.arm}"
+    wanted = {f"{PROFILE_FOLDER}/{file}" for file in (PROFILE_FILE, TRACE_FILE)}
+    with tarfile.open(archive) as packed:
+        members = [each for each in packed if each.name.removeprefix("./") in wanted]
+        packed.extractall(folder, members, filter="data")
+    return folder
 
 
 def _refuse_without_phases(declared: Workload, path: Path, arm: str) -> None:
@@ -249,30 +242,20 @@ def _refuse_without_phases(declared: Workload, path: Path, arm: str) -> None:
         )
 
 
-def _unpack(archive: Path, kept: Path) -> None:
-    """The profile and its trace, out of what the job left."""
-    wanted = {f"{PROFILE_FOLDER}/{name}" for name in (PROFILE_FILE, TRACE_FILE)}
-    with refusing_os_errors(), tarfile.open(archive) as packed:
-        members = [each for each in packed if each.name.removeprefix("./") in wanted]
-        packed.extractall(kept, members, filter="data")
-
-
-def _find_largest_batch(
-    project: Project, workload: str, name: str, memory_limit: int | None
-) -> None:
+def _find_largest_batch(project: Project, workload: str, request: ProfileOptions) -> None:
     """Search by bisection, a line for each trial, and print what to declare."""
-    from compilegate.cli.checks import cannot_run_here  # noqa: PLC0415  the pipelines take time
+    from compilegate.cli.definitions import cannot_run_here  # noqa: PLC0415  the pipelines take time
 
     declared, path = project.load(workload)
-    arm = _declared_arm(declared, path, name)
-    if refused := cannot_run_here(declared).get(name):
+    arm = _declared_arm(declared, path, request.arm)
+    if refused := cannot_run_here(declared).get(request.arm):
         raise RefusalError(*refused).within(path)
-    shapes = _shapes(declared, path, name, memory_limit)
-    kept = StoredTrials(project.home / "batch-size", shapes)
+    shapes = _shapes(declared, path, request)
+    trials = StoredTrials(project.home / "batch-size", shapes)
 
     def fits(batch_size: int) -> bool:
         click.echo(f"batch {batch_size}: ", nl=False)  # a trial may take minutes
-        trial = kept.get(batch_size)
+        trial = trials.get(batch_size)
         if trial is not None:
             click.echo(f"{trial.found}, from an earlier trial")
             return trial.outcome == "fits"
@@ -282,8 +265,7 @@ def _find_largest_batch(
             raise RefusalError(
                 f"a batch of {batch_size} failed for a reason other than memory: {trial.reason}"
             )
-        with refusing_os_errors():
-            kept.add(trial)
+        trials.add(trial)
         return trial.outcome == "fits"
 
     try:
@@ -291,9 +273,9 @@ def _find_largest_batch(
             fits, first=min(arm.batch_size, LARGEST_BATCH), most=LARGEST_BATCH, tolerance=TOLERANCE
         )
     except KeyboardInterrupt:
-        click.echo("\ninterrupted; the same command continues after the trials above", err=True)
+        announce("\ninterrupted; the same command continues after the trials above")
         raise SystemExit(exit_codes.INTERRUPTED) from None
-    for line in _conclusion(arm, name, bracket):
+    for line in _conclusion(arm, request.arm, bracket):
         click.echo(line)
 
 
@@ -304,14 +286,14 @@ def _declared_arm(declared: Workload, path: Path, name: str) -> Arm:
     return declared.arms[name]
 
 
-def _shapes(declared: Workload, path: Path, name: str, memory_limit: int | None) -> Shapes:
+def _shapes(declared: Workload, path: Path, request: ProfileOptions) -> Shapes:
     documents = declared.kind.document_shapes
     if documents is None:
         raise RefusalError(
             f"{path}: program is not the built-in one, whose steps alone can be "
             "tried; --largest-batch needs a workload with [model] and [recipe]"
         )
-    job = declared.kind.training_program(declared, name, declared.seeds[0]).hyperparameters
+    job = declared.kind.training_program(declared, request.arm, declared.seeds[0]).hyperparameters
     return Shapes(
         hyperparameters={
             key: value for key, value in job.items() if key not in ("distribution", "processes")
@@ -319,7 +301,7 @@ def _shapes(declared: Workload, path: Path, name: str, memory_limit: int | None)
         sequence_length=documents.sequence_length,
         vocabulary=documents.vocabulary or FEW_TOKENS,
         steps=BATCH_STEPS,
-        memory_limit=memory_limit,
+        memory_limit=request.memory_limit,
     )
 
 

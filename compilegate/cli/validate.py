@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from compilegate.advice.render import in_the_way
-from compilegate.cli.checks import (
+from compilegate.cli import options
+from compilegate.cli.advise import advice_on
+from compilegate.cli.definitions import (
     check_data,
     check_functions,
     check_requirements,
@@ -19,16 +21,8 @@ from compilegate.cli.checks import (
     refuse_all_at_once,
     refuse_infeasible,
 )
-from compilegate.cli.measured import advice_on
-from compilegate.cli.options import (
-    Project,
-    json_option,
-    optional_workload_argument,
-    pass_project,
-    print_json,
-    region_option,
-)
-from compilegate.cli.terminal.errors import RefusalError, found_in
+from compilegate.cli.options import Project, pass_project
+from compilegate.cli.printing import RefusalError, counted, found_in, print_json
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 from compilegate.pipelines.deployment import local_deployment
@@ -45,9 +39,9 @@ from compilegate.workload.feasibility import findings
 
 
 @click.command("validate")
-@optional_workload_argument
-@region_option
-@json_option
+@options.optional_workload
+@options.region
+@options.as_json
 @click.option(
     "--schema", is_flag=True, help="Print the JSON schema of workload files, for editors."
 )
@@ -81,6 +75,7 @@ def command(
         click.echo(schema_text(), nl=False)
         return
     document = {"file": workload, "valid": False, "problems": [], "summary": None, "to_do": []}
+    region = region or project.settings.region
     try:
         path, declared = _checked(workload, region, project)
     except CompilegateError as error:
@@ -101,24 +96,41 @@ def command(
 
 def _checked(workload: str, region: str | None, project: Project) -> tuple[Path, Workload]:
     """The file and what it declares. Raises CompilegateError with every problem that was found."""
-    containers = project.containers
     path = find_workload(workload, project.workloads)
     try:
         declared = read_workload(path)
     except WorkloadError as error:
         raise RefusalError(*error.problems, *_problems_of_data(path)) from error
-    settings = project.settings
-    region = region or settings.region
-    bases = image_bases(containers, settings.images.base)
+    bases = image_bases(project)
     refuse_all_at_once(
-        lambda: refuse_infeasible(declared, path, region=region, bases=bases),
-        lambda: _check_images(declared, path, image_tags(containers, settings.images.base)),
+        lambda: refuse_infeasible(declared, path, bases, region=region),
+        lambda: _check_images(declared, path, project),
         lambda: _check_program(declared, path),
-        lambda: check_requirements(declared, path, containers),
+        lambda: check_requirements(declared, path, project.containers),
         lambda: check_functions(declared, path, project),
         lambda: check_data(declared, path),
     )
     return path, declared
+
+
+def _check_images(workload: Workload, path: Path, project: Project) -> None:
+    """Refuse images that are not in containers/."""
+    tags = image_tags(project.containers, project.settings.images.base)
+    with found_in(path):
+        if faults := list(image_faults(local_deployment(tags), workload)):
+            raise RefusalError(*faults)
+
+
+def _check_program(workload: Workload, path: Path) -> None:
+    """Refuse a workload's own program that cannot be staged."""
+    with found_in(path):
+        training_code(workload.kind, path.parent)
+
+
+def _problems_of_data(path: Path) -> list[str]:
+    """What does not fit in the data of a workload's file that is refused for something else."""
+    table = read_data_table(path)
+    return [] if table is None else data_problems(table[0], path, documents=table[1])
 
 
 def _to_do(declared: Workload, path: Path, region: str | None, project: Project) -> Iterator[str]:
@@ -128,8 +140,8 @@ def _to_do(declared: Workload, path: Path, region: str | None, project: Project)
     warnings = findings(
         declared,
         today=datetime.now(UTC).date(),
-        region=region or project.settings.region,
-        bases=image_bases(project.containers, project.settings.images.base),
+        region=region,
+        bases=image_bases(project),
         libraries=imported_libraries(declared, path),
     )
     yield from (each.sentence for each in warnings)
@@ -142,27 +154,7 @@ def _to_do(declared: Workload, path: Path, region: str | None, project: Project)
         yield hindrance
 
 
-def _problems_of_data(path: Path) -> list[str]:
-    """What does not fit in the data of a workload's file that is refused for something else."""
-    table = read_data_table(path)
-    return [] if table is None else data_problems(table[0], path, documents=table[1])
-
-
-def _check_images(workload: Workload, path: Path, tags: Mapping[str, str]) -> None:
-    """Refuse images that are not in containers/."""
-    with found_in(path):
-        if faults := list(image_faults(local_deployment(tags), workload)):
-            raise RefusalError(*faults)
-
-
-def _check_program(workload: Workload, path: Path) -> None:
-    """Refuse a workload's own program that cannot be staged."""
-    with found_in(path):
-        training_code(workload.kind, path.parent)
-
-
 def _description(workload: Workload) -> str:
-    arms, seeds = len(workload.arms), len(workload.seeds)
-    jobs = arms * seeds
-    counted = ((arms, "arm"), (seeds, "seed"), (jobs, "training job"))
-    return ", ".join(f"{count} {what}{'s' if count > 1 else ''}" for count, what in counted)
+    jobs = len(workload.arms) * len(workload.seeds)
+    arms, seeds = counted(workload.arms, "arm"), counted(workload.seeds, "seed")
+    return f"{arms}, {seeds}, {counted(range(jobs), 'training job')}"

@@ -1,5 +1,2 @@
-"""The keeper: a workload's one Lambda function, which reports, queues, decides and releases.
-
-It runs on Python 3.14 with the runtime's own boto3 and with the parts of this package that
-`program.PROGRAM` lists. `events` says what it is called for, `settings` what its environment holds.
-"""
+"""The keeper: a workload's one Lambda function. It runs on Python 3.14 with the runtime's own boto3
+and with the parts of this package that `program.PROGRAM` lists."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
+from tests import command
 from tests.aws_server.client import PROJECT, AwsServer
-
-COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 
 
 def environment(aws: AwsServer, **more: str) -> dict[str, str]:
@@ -26,11 +24,4 @@ def compilegate(
     aws: AwsServer, project: Path, *arguments: str | Path, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in a project's folder; `more` is added to its environment."""
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(aws, **more),
-    )
+    return command.compilegate(*arguments, cwd=project, env=environment(aws, **more))

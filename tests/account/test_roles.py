@@ -1,4 +1,4 @@
-"""The roles and the definition of a workload for those who deploy with other tools."""
+"""Documents for other tools: a workload's roles, its definition, and its doctor's jobs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compilegate.cli import main
+from tests.account.command import compilegate
+from tests.account.deployed import PIPELINE, ROLE, deploy
+from tests.aws_server.client import PROJECT, AwsServer
 
 ACCOUNT, REGION = "123456789012", "eu-central-1"
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0f"
@@ -109,7 +112,7 @@ def test_the_definition_names_the_roles_and_objects_that_go_with_it(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "refusal"),
     [
         (("--account", "12"), "account is '12', expected twelve digits"),
         (("--region", "europe"), "region is 'europe', expected a region such as us-east-1"),
@@ -118,14 +121,14 @@ def test_the_definition_names_the_roles_and_objects_that_go_with_it(
     ids=["account", "region", "key"],
 )
 def test_what_no_account_could_be_is_refused(
-    project: Path, arguments: tuple[str, str], said: str
+    project: Path, arguments: tuple[str, str], refusal: str
 ) -> None:
     given = dict(zip(PLACE[::2], PLACE[1::2], strict=True)) | {arguments[0]: arguments[1]}
     done = ask(
         project, "aws", "roles", "topics", *(each for pair in given.items() for each in pair)
     )
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert refusal in done.stderr
 
 
 def test_a_posture_needs_what_other_tools_do_not_make(project: Path) -> None:
@@ -140,3 +143,37 @@ def test_options_of_an_account_need_the_account(project: Path, tmp_path: Path) -
     done = ask(project, "pipeline", "compile", "topics", "--objects", tmp_path)
     assert done.exit_code == 2
     assert "--objects needs --account" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_doctor_s_jobs_are_those_of_the_deployed_definition(
+    aws: AwsServer, project: Path
+) -> None:
+    golden = (PROJECT / "tests" / "pipelines" / "golden" / "topics.json").read_text()
+    account = deploy(aws, golden.replace("000000000000", "123456789012"))
+    done = compilegate(aws, project, "doctor", "topics", "--aws", "-o", "doctor.json")
+    assert done.returncode == 0, done.stderr
+    definition = (project / "doctor.json").read_text()
+    steps = json.loads(definition)["Steps"]
+    assert steps[0]["Name"] == "Doctor-baseline"
+    assert all(
+        "123456789012" in each["Arguments"]["AlgorithmSpecification"]["TrainingImage"]
+        for each in steps
+    )
+    assert f"--role-arn {ROLE}-pipeline" in done.stdout
+    # The service takes what was written, and no pipeline of the project's was touched.
+    sagemaker = account.server.client("sagemaker")
+    sagemaker.create_pipeline(
+        PipelineName="topics-doctor", PipelineDefinition=definition, RoleArn=f"{ROLE}-pipeline"
+    )
+    kept = sagemaker.describe_pipeline(PipelineName=PIPELINE)["PipelineDefinition"]
+    assert "Doctor-" not in kept
+
+
+@pytest.mark.slow
+def test_the_doctor_s_jobs_need_a_deployment_and_a_file(aws: AwsServer, project: Path) -> None:
+    for more, refusal in (([], "--aws needs --output FILE"), (["-o", "x"], "there is no stack")):
+        done = compilegate(aws, project, "doctor", "topics", "--aws", *more)
+        assert done.returncode == 2
+        assert refusal in done.stderr
+        assert not (project / "x").exists()

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 import click
@@ -15,15 +15,17 @@ import pytest
 from click.testing import CliRunner
 
 from compilegate.account.executions import SageMakerExecutor
+from compilegate.account.object_store import ANNOUNCE_SECONDS, UploadProgress
 from compilegate.account.session import open_session
-from compilegate.cli.terminal.progress import ProgressLines
+from compilegate.cli.progress import ProgressLines
 from compilegate.execution.events import Event, StillRunning
 from compilegate.gate.findings import Outcome
 from tests.account import scripted
-from tests.account.command import COMMAND, compilegate, environment
+from tests.account.command import compilegate, environment
 from tests.account.deployed import BUCKET, DEFINITION, PIPELINE, Deployed, deploy
 from tests.account.scripted import cached, condition, fail, frame, job, register, verdict
 from tests.aws_server.client import AwsServer
+from tests.command import COMMAND
 
 pytestmark = pytest.mark.slow
 
@@ -147,23 +149,19 @@ def test_hours_without_news_are_not_silent(
     arn = deployed.start()
     for name, value in deployed.server.environment.items():
         monkeypatch.setenv(name, value)
-    told: list[Event] = []
+    events: list[Event] = []
     executor = SageMakerExecutor(
         session=open_session(None), home=project, poll_seconds=0, quiet_seconds=0
     )
-    executor.follow(arn, told.append)
-    quiet = [event for event in told if isinstance(event, StillRunning)]
+    executor.follow(arn, events.append)
+    quiet = [event for event in events if isinstance(event, StillRunning)]
     assert [event.steps for event in quiet] == [("Train-baseline-7",), ()]
-    printed = CliRunner().invoke(telling(quiet)).output
+    print_lines = click.Command("print", callback=lambda: [*map(ProgressLines(), quiet)] and None)
+    printed = CliRunner().invoke(print_lines).output
     assert [line.split("  ")[-1] for line in printed.splitlines()] == [
         "still running: Train-baseline-7",
         "still executing, between steps",
     ]
-
-
-def telling(events: Sequence[Event]) -> click.Command:
-    """A command that prints the progress lines of these events."""
-    return click.Command("tell", callback=lambda: [*map(ProgressLines(), events)] and None)
 
 
 def test_ctrl_c_leaves_the_execution_to_itself(deployed: Deployed, project: Path) -> None:
@@ -181,14 +179,14 @@ def test_ctrl_c_leaves_the_execution_to_itself(deployed: Deployed, project: Path
     while "Prepare" not in process.stdout.readline():
         assert process.poll() is None
     os.kill(process.pid, signal.SIGINT)
-    _, said = process.communicate()
+    _, errors = process.communicate()
     assert process.returncode == 130
-    assert f"compilegate aws watch {arn}" in said
-    assert f"compilegate aws stop {arn}" in said
+    assert f"compilegate aws watch {arn}" in errors
+    assert f"compilegate aws stop {arn}" in errors
     assert deployed.server.calls("StopPipelineExecution") == []
 
 
-def test_stop_stops_and_watch_tells(deployed: Deployed, project: Path) -> None:
+def test_stop_stops_and_watch_says_so(deployed: Deployed, project: Path) -> None:
     deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
     arn = deployed.start()
     assert compilegate(deployed.server, project, "aws", "stop", "topics").returncode == 0
@@ -260,18 +258,18 @@ def test_one_token_starts_one_execution(deployed: Deployed, project: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("parameter", "said"),
+    ("parameter", "named"),
     [
         ("Dat=x", "parameter Dat is not declared, expected Data, ModelApprovalStatus"),
         ("ModelApprovalStatus=Approved", "people approve models of topics, whose file declares"),
     ],
 )
 def test_a_parameter_that_cannot_be_is_refused_before_anything_starts(
-    deployed: Deployed, project: Path, parameter: str, said: str
+    deployed: Deployed, project: Path, parameter: str, named: str
 ) -> None:
     done = compilegate(deployed.server, project, "aws", "submit", "topics", "-p", parameter)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert named in done.stderr
     assert deployed.server.calls("StartPipelineExecution") == []
 
 
@@ -302,3 +300,16 @@ def submitted(deployed: Deployed, project: Path) -> str:
     done = compilegate(deployed.server, project, *given)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lines"),
+    [(ANNOUNCE_SECONDS / 4, ["train.csv: 40% written", "train.csv: 80% written"]), (0.0, [])],
+)
+def test_a_long_upload_says_now_and_then_how_far_it_is(seconds: float, lines: list[str]) -> None:
+    printed: list[str] = []
+    clock = count(step=seconds)
+    progress = UploadProgress("train.csv", 1000, printed.append, clock=lambda: next(clock))
+    for _ in range(10):
+        progress(100)
+    assert printed == lines

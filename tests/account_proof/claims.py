@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from compilegate.account import executions as calls
-from compilegate.account.deployed import read_outputs
+from compilegate.account.session import read_outputs
 from compilegate.errors import CompilegateError
 from tests.account_proof.trial import GPU, PROJECTS, SECOND, WORKLOAD, Trial, carry_out
 

@@ -17,7 +17,7 @@ from string import Template
 from typing import Any
 
 from compilegate.access import Arns
-from compilegate.access.bootstrap import PROJECT_TAG
+from compilegate.access.jobs import PROJECT_TAG
 from compilegate.account import executions as calls
 from compilegate.account.session import AwsSession
 from compilegate.account.settings import Names, Settings

@@ -1,91 +1,69 @@
-"""The command as a process: what it prints, and its exit status."""
+"""What the command line takes, refuses and completes, and what programs get instead of people."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import subprocess
+import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
 
 from compilegate.cli import main
-from compilegate.cli.main import GONE, MOVED
+from compilegate.local import LocalExecutor, list_executions
+from tests.command import COMMAND, ENVIRONMENT, PROJECT, compilegate, run
 from tools.rooms import commands
 
 pytestmark = pytest.mark.slow
 
-PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 VALID = PROJECT / "tests" / "pipelines" / "topics.toml"
+NEWS = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
+REGISTER = {
+    "Name": "Register",
+    "Type": "RegisterModel",
+    "Arguments": {
+        "ModelPackageGroupName": "news",
+        "ModelPackageDescription": "Sorts the news",
+        "ModelApprovalStatus": "Approved",
+        "CustomerMetadataProperties": {"arm": "compiled", "seed": "7"},
+    },
+}
 
 
-def compilegate(
-    *arguments: str | Path, cwd: Path = PROJECT, given: str = ""
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )
+def definition(*steps: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2020-12-01", "Steps": steps})
 
 
-def test_help_names_every_command_and_the_exit_codes() -> None:
-    done = compilegate("--help")
-    assert done.returncode == 0
-    for word in ("validate", "pipeline", "compile", "run", "executions", "models", "Exit status:"):
-        assert word in done.stdout
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The home of one execution, which registered a model."""
+    executor = LocalExecutor(home=tmp_path / "home", definition=definition(REGISTER))
+    executor.follow(executor.start("news", {}))
+    return tmp_path / "home"
 
 
-def test_every_command_has_help() -> None:
-    """In this process: each would take a second to start."""
+def invoke(*arguments: str | Path, stdin: str = "") -> Result:
+    """Run the command in this process: a process of its own takes a second to start."""
+    return CliRunner().invoke(main, [*map(str, arguments)], input=stdin, prog_name="compilegate")
+
+
+def test_every_command_has_help_and_the_first_names_all_and_the_exit_codes() -> None:
     for words, _ in commands():
-        done = CliRunner().invoke(main, [*words, "--help"], prog_name="compilegate")
+        done = invoke(*words, "--help")
         assert done.exit_code == 0, words
         assert done.stdout.startswith(" ".join(["Usage: compilegate", *words]))
-
-
-@pytest.mark.parametrize("old", [*MOVED, *GONE])
-def test_an_old_name_is_answered_with_the_new_one(old: str) -> None:
-    words = old.split() if not old.startswith("--") else ["models", old]
-    refused = CliRunner().invoke(main, [*words, "x"], prog_name="compilegate")
-    assert refused.exit_code == 2
-    (sentence,) = refused.stderr.splitlines()
-    assert sentence.startswith("error: ")
-    assert MOVED.get(old, "removed") in sentence
-
-
-def test_every_new_name_is_a_command_with_its_options() -> None:
-    known = dict(commands())
-    for new in MOVED.values():
-        words = new.split()
-        named = max((key for key in known if tuple(words[: len(key)]) == key), key=len)
-        assert named or new in {"--aws", "--project FOLDER"}
-        options = {each for at in ((), named) for it in known[at].params for each in it.opts}
-        assert {word for word in words if word.startswith("--")} <= options
-
-
-def test_the_options_of_the_root_may_stand_behind_the_command(tmp_path: Path) -> None:
-    said = [
-        CliRunner().invoke(main, words).stdout
-        for words in (["--home", str(tmp_path), "models"], ["models", f"--home={tmp_path}"])
-    ]
-    assert said[0] == said[1] != ""
-    assert str(tmp_path) in said[0]
-    refused = CliRunner().invoke(main, ["run", "news-topics", "--aws"])
-    assert refused.exit_code == 2
-    assert "--aws: `run` works on this machine" in refused.stderr
+    first = invoke("--help").stdout
+    for word in ("validate", "pipeline", "run", "executions", "models", "Exit status:"):
+        assert word in first
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """What keeps it quick: see benchmarks/command_startup.py for how quick."""
+    """What keeps it quick: benchmarks/startup.py measures it."""
     program = (
         "import sys; sys.argv = ['compilegate', '--help'];"
         "from compilegate.cli import main;"
@@ -93,104 +71,57 @@ def test_help_imports_nothing_heavy() -> None:
         "heavy = {'numpy', 'torch', 'sagemaker', 'boto3', 'pydantic', 'jinja2', 'scipy'};"
         "sys.exit(sorted(heavy & sys.modules.keys()) and 9 or 0)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert done.returncode == 0
+    assert run(sys.executable, "-c", program).returncode == 0
 
 
-def test_a_valid_workload_is_said_to_be() -> None:
-    done = compilegate("validate", "news-topics")
-    assert done.returncode == 0
-    assert done.stdout == (
-        "workloads/news-topics.toml: valid: 3 arms, 3 seeds, 9 training jobs; nothing to do\n"
-    )
+def test_the_options_of_the_root_may_stand_behind_the_command(tmp_path: Path) -> None:
+    before = invoke("--home", tmp_path, "models").stdout
+    assert before == invoke("models", f"--home={tmp_path}").stdout
+    assert "No model is registered" in before
+    assert str(tmp_path) in before
 
 
-def test_a_wrong_workload_is_refused_with_a_sentence_and_status_2(tmp_path: Path) -> None:
-    path = tmp_path / "topics.toml"
-    path.write_text(VALID.read_text().replace("epochs = 2", 'epochs = "2"'))
-    done = compilegate("validate", path)
-    assert done.returncode == 2
-    sentence, *others = done.stderr.splitlines()
-    assert sentence == f"error: {path}: recipe.epochs is '2', expected a whole number"
-    assert all("is not a file" in other for other in others)  # its data is looked at, too
-    assert done.stdout == ""
-
-
-def test_an_unknown_workload_is_refused_with_what_there_is() -> None:
-    done = compilegate("run", "news-topic")
-    assert done.returncode == 2
-    assert "did you mean 'news-topics'?" in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["run"], "NAME is missing"),
+        (["run", "x.json"], "compilegate pipeline run x.json"),
+        (["run", "news-topic"], "did you mean 'news-topics'?"),
+        (["run", "news-topics", "--aws"], "--aws: `run` works on this machine"),
+        (["pipeline", "run", "-"], "error: "),
+        (["pipeline", "run", "-", "-p", "Approval"], "--parameter is 'Approval'"),
+        (["models", "approve", "news-topics/7"], "no model package news-topics/7"),
+        (["doctor", "--output", "d.json"], "--output needs the NAME of a workload"),
+        (["doctor", "--image", "*=here"], "--image needs the NAME of a workload"),
+        (["doctor", "news-topics", "--try"], "--try is for this machine"),
+        (["doctor", "no-such-workload"], "no-such-workload"),
+        (["executions", "--output", "x.zip"], "--output needs the ID of one execution"),
+        *((["executions", name], f"no execution {name!r}") for name in ("none", "../x", "*", "")),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_status_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], named: str
+) -> None:
+    monkeypatch.chdir(PROJECT)
+    done = invoke(*arguments, "--home", tmp_path / "home", stdin="not json")
+    assert done.exit_code == 2
+    assert named in done.stderr
+    assert not list(tmp_path.rglob("*.zip"))
 
 
 def test_an_arm_that_cannot_run_here_is_refused_by_name_with_how_to_run_the_rest(
     tmp_path: Path,
 ) -> None:
-    text = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
     path = tmp_path / "news-topics.toml"
     path.write_text(
-        text.replace('"eager"\nbatch_size = 256', '"training-compiler"\nbatch_size = 256')
+        NEWS.replace('"eager"\nbatch_size = 256', '"training-compiler"\nbatch_size = 256')
     )
     done = compilegate("run", path, "--home", tmp_path / "home")
     assert done.returncode == 2
-    assert done.stderr.splitlines() == [
-        f"error: {path}: arms.larger-batch.compiler: SageMaker Training Compiler runs in AWS's "
-        "images on AWS's instances only; submit the workload to SageMaker, or take another "
-        "compiler for local runs",
-        "error: to run the others here: --arms baseline,compiler-only",
-    ]
+    refused, rest = done.stderr.splitlines()
+    assert refused.startswith(f"error: {path}: arms.larger-batch.compiler: ")
+    assert rest == "error: to run the others here: --arms baseline,compiler-only"
     assert not (tmp_path / "home").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("keys", "sentence"),
-    [
-        (
-            'instance_type = "ml.p3.2xlarge"',
-            "arms.compiler-only.instance_type: AWS's image of PyTorch 2.13 has no kernels for the "
-            "V100",
-        ),
-        (
-            'image = "traning"',
-            "arms.compiler-only.image: the image 'traning' is not a folder in containers/",
-        ),
-    ],
-)
-def test_validate_looks_at_what_an_arm_s_image_extends(
-    tmp_path: Path, keys: str, sentence: str
-) -> None:
-    text = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
-    path = tmp_path / "news-topics.toml"
-    path.write_text(text.replace("[arms.compiler-only]\n", f"[arms.compiler-only]\n{keys}\n"))
-    done = compilegate("validate", path)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {path}: {sentence}")
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_compile_prints_a_definition_or_writes_it(tmp_path: Path) -> None:
-    printed = compilegate("pipeline", "compile", "news-topics")
-    assert printed.returncode == 0
-    assert json.loads(printed.stdout)["Version"] == "2020-12-01"
-    path = tmp_path / "definition.json"
-    assert compilegate("pipeline", "compile", "news-topics", "--output", path).returncode == 0
-    assert path.read_text() == printed.stdout
-    refused = compilegate(
-        "pipeline", "compile", "news-topics", "--output", path / "below-a-file.json"
-    )
-    assert refused.returncode == 2
-    assert f"--output: {path / 'below-a-file.json'} cannot be written: Not a dir" in refused.stderr
-
-
-@pytest.mark.slow
-def test_compile_says_that_no_candidate_can_pass_with_one_seed(tmp_path: Path) -> None:
-    text = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
-    path = tmp_path / "news-topics.toml"
-    path.write_text(re.sub(r"(?m)^seeds = .*$", "seeds = [1]", text))
-    done = compilegate("pipeline", "compile", path, "--output", tmp_path / "definition.json")
-    assert done.returncode == 0
-    assert "note: gate.seeds: one seed can never pass" in done.stderr
 
 
 def test_declared_files_that_are_absent_are_named(tmp_path: Path) -> None:
@@ -202,83 +133,113 @@ def test_declared_files_that_are_absent_are_named(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def test_run_needs_a_workload_and_names_what_runs_a_definition() -> None:
-    nothing, definition = (CliRunner().invoke(main, ["run", *each]) for each in ([], ["x.json"]))
-    assert (nothing.exit_code, definition.exit_code) == (2, 2)
-    assert "NAME is missing" in nothing.stderr
-    assert "compilegate pipeline run x.json" in definition.stderr
+@pytest.mark.long
+def test_compile_prints_a_definition_or_writes_it(tmp_path: Path) -> None:
+    printed = compilegate("pipeline", "compile", "news-topics")
+    assert printed.returncode == 0
+    assert json.loads(printed.stdout)["Version"] == "2020-12-01"
+    path = tmp_path / "definition.json"
+    assert compilegate("pipeline", "compile", "news-topics", "--output", path).returncode == 0
+    assert path.read_text() == printed.stdout
+    below = path / "below-a-file.json"
+    refused = compilegate("pipeline", "compile", "news-topics", "--output", below)
+    assert refused.returncode == 2
+    assert f"--output: {below} cannot be written" in refused.stderr
 
 
-def test_a_definition_that_is_not_json_is_refused(tmp_path: Path) -> None:
-    done = compilegate("pipeline", "run", "-", "--home", tmp_path, given="not json")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert "Traceback" not in done.stderr
-
-
-def test_a_parameter_without_a_value_is_refused(tmp_path: Path) -> None:
-    done = compilegate("pipeline", "run", "-", "--home", tmp_path, "-p", "Approval", given="{}")
-    assert done.returncode == 2
-    assert "--parameter is 'Approval', expected NAME=VALUE" in done.stderr
-
-
-def test_an_empty_registry_says_how_to_fill_it(tmp_path: Path) -> None:
-    done = compilegate("models", "--home", tmp_path)
+def test_compile_says_that_no_candidate_can_pass_with_one_seed(tmp_path: Path) -> None:
+    path = tmp_path / "news-topics.toml"
+    path.write_text(re.sub(r"(?m)^seeds = .*$", "seeds = [1]", NEWS))
+    done = compilegate("pipeline", "compile", path, "--output", tmp_path / "definition.json")
     assert done.returncode == 0
-    assert "No model is registered" in done.stdout
+    assert "note: gate.seeds: one seed can never pass" in done.stderr
 
 
-def test_an_unknown_package_is_refused(tmp_path: Path) -> None:
-    done = compilegate("models", "--home", tmp_path, "approve", "news-topics/7")
-    assert done.returncode == 2
-    assert "there is no model package news-topics/7" in done.stderr
-
-
-@pytest.mark.slow
-def test_what_was_executed_and_registered_can_be_read_by_programs(tmp_path: Path) -> None:
-    register = {
-        "Name": "Register",
-        "Type": "RegisterModel",
-        "Arguments": {"ModelPackageGroupName": "news", "ModelApprovalStatus": "Approved"},
-    }
-    given = json.dumps({"Version": "2020-12-01", "Steps": [register]})
-    done = compilegate("pipeline", "run", "-", "--home", tmp_path, given=given)
-    assert done.returncode == 0, done.stderr
-    (listed,) = json.loads(compilegate("executions", "--json", "--home", tmp_path).stdout)
-    assert (listed["pipeline"], listed["status"]) == ("definition", "Succeeded")
-    shown = compilegate("executions", listed["execution"], "--json", "--home", tmp_path).stdout
-    (step,) = json.loads(shown)["steps"]
+def test_what_was_executed_and_registered_can_be_read_by_people_and_programs(home: Path) -> None:
+    (listed,) = json.loads(invoke("executions", "--json", "--home", home).stdout)
+    assert (listed["pipeline"], listed["status"]) == ("news", "Succeeded")
+    beginning = listed["execution"][:4]
+    shown = json.loads(invoke("executions", beginning, "--json", "--home", home).stdout)
+    assert shown["execution"] == listed["execution"]
+    (step,) = shown["steps"]
     assert (step["step"], step["status"], step["cached"]) == ("Register", "Succeeded", False)
-    (package,) = json.loads(compilegate("models", "--home", tmp_path, "list", "--json").stdout)
+    (package,) = json.loads(invoke("models", "--home", home, "list", "--json").stdout)
     assert (package["ModelPackageGroupName"], package["ModelApprovalStatus"]) == (
         "news",
         "Approved",
     )
+    model = json.loads(invoke("models", "--home", home, "show", "news/1", "--json").stdout)
+    assert model["ModelPackageDescription"] == "Sorts the news"
+    rows = invoke("models", "--home", home, "show", "news/1").stdout.splitlines()
+    assert [row.split(maxsplit=1) for row in rows[:5]] == [
+        ["model", "news/1"],
+        ["approval", "Approved"],
+        ["what", "Sorts the news"],
+        ["arm", "compiled"],
+        ["seed", "7"],
+    ]
 
 
-@pytest.mark.slow
+def test_a_beginning_of_several_ids_is_refused_with_all_of_them(home: Path) -> None:
+    for name in ("abc1", "abc2"):
+        (home / "executions" / name).mkdir()
+        (home / "executions" / name / "execution.json").write_text("{}")
+    refused = invoke("executions", "abc", "--home", home)
+    assert refused.exit_code == 2
+    assert "abc1, abc2" in refused.stderr
+
+
+def test_what_an_execution_is_written_to_goes_by_the_suffix(home: Path) -> None:
+    (execution,) = list_executions(home)
+    for subject, name, status in (
+        (execution.execution_id, "x.zip", 0),
+        (execution.execution_id, "x.csv", 2),
+        ("news", "x.zip", 2),
+    ):
+        words = ("executions", subject, "--home", home, "--output", home / name)
+        assert compilegate(*words).returncode == status
+        assert (home / "x.zip").is_file()
+
+
 def test_an_object_in_a_message_is_shown_as_the_file_here(tmp_path: Path) -> None:
     (tmp_path / "s3" / "bucket").mkdir(parents=True)
     (tmp_path / "s3" / "bucket" / "why.json").write_text("{}")
     message = "the reasons are in s3://bucket/why.json, not in s3://bucket/other.json"
     fail = {"Name": "Fail", "Type": "Fail", "Arguments": {"ErrorMessage": message}}
-    given = json.dumps({"Version": "2020-12-01", "Steps": [fail]})
-    done = compilegate("pipeline", "run", "-", "--home", tmp_path, given=given)
+    done = compilegate("pipeline", "run", "-", "--home", tmp_path, stdin=definition(fail))
     assert done.returncode == 9
     assert f"{tmp_path}/s3/bucket/why.json, not in s3://bucket/other.json" in done.stderr
 
 
-@pytest.mark.slow
-def test_what_an_execution_is_written_to_goes_by_the_suffix(tmp_path: Path) -> None:
-    fail = {"Name": "Fail", "Type": "Fail", "Arguments": {"ErrorMessage": "enough"}}
-    given = json.dumps({"Version": "2020-12-01", "Steps": [fail]})
-    compilegate("pipeline", "run", "-", "--home", tmp_path, given=given)
-    (listed,) = json.loads(compilegate("executions", "--json", "--home", tmp_path).stdout)
-    for subject, name, status in (
-        (listed["execution"], "x.zip", 0),
-        (listed["execution"], "x.csv", 2),
-        ("definition", "x.zip", 2),
-    ):
-        words = ("executions", subject, "--home", tmp_path, "--output")
-        assert compilegate(*words, tmp_path / name).returncode == status
-        assert (tmp_path / "x.zip").is_file()
+def completions(line: list[str], incomplete: str) -> list[str]:
+    """What the Tab key offers after these words."""
+    completion = ShellComplete(main, {}, "compilegate", "_COMPILEGATE_COMPLETE")
+    return [item.value for item in completion.get_completions(line, incomplete)]
+
+
+def test_the_tab_key_completes_commands_workloads_ids_and_models(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(PROJECT)
+    (execution,) = list_executions(home)
+    identity, at = execution.execution_id, ["--home", str(home)]
+    assert completions([], "mo") == ["models"]
+    assert "--version" in completions([], "--")
+    assert "news-topics" in completions(["run"], "new")
+    assert completions(["validate", "--project", str(home)], "new") == ["new"]  # a file, then
+    assert completions(["executions", *at], identity[:2]) == [identity]
+    assert completions(["run", *at, "--resume"], identity[:2]) == [identity]
+    assert completions(["models", *at, "show"], "n") == ["news/1"]
+
+
+def test_bash_completes_a_workload(tmp_path: Path) -> None:
+    (tmp_path / "compilegate").write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    (tmp_path / "compilegate").chmod(0o755)
+    program = (
+        'eval "$(_COMPILEGATE_COMPLETE=bash_source compilegate)" '
+        "&& COMP_WORDS=(compilegate run news-t) COMP_CWORD=2 "
+        '&& _compilegate_completion compilegate && echo "${COMPREPLY[@]}"'
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    done = run("bash", "-c", program, env={**ENVIRONMENT, "PATH": path})
+    assert done.stdout.split() == ["news-topics"], done.stderr

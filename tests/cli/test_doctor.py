@@ -5,28 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.command import compilegate
+
 pytestmark = pytest.mark.slow
-
-PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
-
-
-def compilegate(*arguments: str | Path, cwd: Path = PROJECT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )
 
 
 def test_it_is_right_about_this_machine(tmp_path: Path) -> None:
@@ -58,21 +45,3 @@ def test_the_job_of_a_workload_runs_here_and_tries_the_compilers(tmp_path: Path)
     tried = answer["facts"]["tried"]
     for label in ("eager", "inductor", "torch-compile, aot_eager"):
         assert tried[label] is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--output", "d.json"], "--output needs the NAME of a workload"),
-        (["--image", "*=here"], "--image needs the NAME of a workload"),
-        (["news-topics", "--try"], "--try is for this machine"),
-        (["no-such-workload"], "no-such-workload"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(
-    tmp_path: Path, arguments: list[str], expected: str
-) -> None:
-    done = compilegate("doctor", *arguments, cwd=tmp_path)
-    assert done.returncode != 0
-    assert expected in done.stderr
-    assert "Traceback" not in done.stderr

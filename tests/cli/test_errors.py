@@ -1,4 +1,4 @@
-"""Every error of this project has one root, and reaches the terminal as a line for each problem."""
+"""Every error of this project has one root, so that it reaches the terminal as a line."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import importlib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from compilegate.cli import main
 from compilegate.errors import CompilegateError
 
 PROJECT = Path(__file__).parents[2]
@@ -46,18 +44,3 @@ def test_all_errors_have_one_root(room: str) -> None:
         if not issubclass(getattr(importlib.import_module(module), name), CompilegateError)
     ]
     assert set(strangers) <= FOREIGN | ALONE
-
-
-def test_every_problem_is_a_line_of_its_own(tmp_path: Path) -> None:
-    workload = tmp_path / "mine.toml"
-    workload.write_text('name = "mine"\ncolour = "red"\nseeds = []\n')
-    done = CliRunner().invoke(main, ["validate", str(workload)])
-    assert done.exit_code == 2
-    lines = done.stderr.splitlines()
-    assert len(lines) > 1
-    assert all(line.startswith(f"error: {workload}: ") for line in lines)
-
-
-def test_the_file_is_named_before_each_problem() -> None:
-    found = CompilegateError("one", "two").within("there.toml")
-    assert found.problems == ("there.toml: one", "there.toml: two")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
-import sys
 import tomllib
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,11 +21,9 @@ from compilegate.job.evidence import (
     Steps,
     write_evidence,
 )
+from tests.command import compilegate
 
 pytestmark = pytest.mark.slow
-
-PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 
 CONFIG = """
 workload = "prices"
@@ -59,14 +54,7 @@ margin = 0.1
 
 
 def gate(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, "gate", *map(str, arguments)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )
+    return compilegate("gate", *arguments, cwd=folder)
 
 
 def suites(path: Path) -> list[ET.Element]:
@@ -91,7 +79,6 @@ def write_replicate(folder: Path, arm: str, seed: int, *, worse_by: float = 0.0)
         slices={"region": np.array(["north", "south"] * (count // 2))},
     )
     compiled = arm != "eager"
-    proof: dict[str, Any] = {"graphs": 1, "proof": {"calls": 50}} if compiled else {}
     jitter = np.random.default_rng([seed, len(arm)]).uniform(0.99, 1.01, 50)
     seconds = np.full(50, 0.05 if compiled else 0.099) * jitter
     evidence = Evidence(
@@ -99,7 +86,9 @@ def write_replicate(folder: Path, arm: str, seed: int, *, worse_by: float = 0.0)
         arm=arm,
         seed=seed,
         recipe={"batch_size": 8, "learning_rate": 0.01, "precision": "fp32", "steps": 50},
-        compiler=CompilerRecord("my-own-compiler" if compiled else "eager", compiled, **proof),
+        compiler=CompilerRecord("my-own-compiler", True, graphs=1, proof={"calls": 50})
+        if compiled
+        else CompilerRecord("eager", False),
         speed=SpeedRecord(
             samples_per_second=8 / float(seconds.mean()),
             steady_from=6,
@@ -182,7 +171,7 @@ def test_each_report_goes_where_it_was_asked_for(evidence: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "named"),
     [
         (["nowhere", "--config=experiment.toml"], "Directory 'nowhere' does not exist"),
         (["evidence", "--config=nowhere.toml"], "nowhere.toml cannot be read"),
@@ -207,7 +196,7 @@ def test_each_report_goes_where_it_was_asked_for(evidence: Path) -> None:
     ],
 )
 def test_bad_usage_ends_in_a_sentence_and_exit_status_2(
-    evidence: Path, arguments: list[str], told: str
+    evidence: Path, arguments: list[str], named: str
 ) -> None:
     (evidence / "broken.toml").write_text("workload = ")
     (evidence / "wrong.toml").write_text(CONFIG.replace("margin = 0.05", "margin = -1"))
@@ -215,7 +204,7 @@ def test_bad_usage_ends_in_a_sentence_and_exit_status_2(
     (evidence / "others" / "jax--1").mkdir(parents=True)
     done = gate(evidence, *arguments)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert named in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -16,15 +16,17 @@ from compilegate.cli import main
 from tools.rooms import commands, options
 
 PROJECT = Path(__file__).parents[2]
-GUIDES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md"]
-PAGES = [*GUIDES, *sorted((PROJECT / "docs").glob("*.md"))]
+GUIDES = [PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+DOCS = PROJECT / "docs"
+PAGES = [*GUIDES, *sorted(DOCS.glob("*.md")), *sorted((DOCS / "decisions").glob("*.md"))]
 TOP = "compilegate|pipelines|training|infra|containers|tests|workloads|benchmarks|docs|tools"
 PATH = re.compile(rf"(?<![\w./-])((?:{TOP}|\.github)/[\w./-]*[\w/])(?![\w*{{])")
 MODULE = re.compile(r"(?<![\w./-])((?:compilegate|training)(?:\.[A-Za-z_]\w*)+)")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 CODE = re.compile(r"```.*?```|`[^`]+`", re.DOTALL)
 MADE = {
-    *("infra/images.lock.toml", "containers/mine", "compilegate/workloads"),
+    *("infra/images.lock.toml", "containers/mine", "containers/next", "compilegate/workloads"),
+    "workloads/upgrade.toml",
     *("workloads/reviews.toml", "workloads/marks", "workloads/marks.toml", "workloads/marks-data"),
     *("workloads/NAME.toml", "workloads/NAME", "workloads/WORKLOAD"),
     "workloads/workload.schema.json",
@@ -118,7 +120,7 @@ def test_every_command_and_option_exists(page: Path) -> None:
 
 
 def test_the_catalogs_files_are_named_and_the_pages_name_enough_to_mean_something() -> None:
-    page = (PROJECT / "docs/catalog.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs/workload.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_]+\.(?:csv|json|toml))`", page))
     assert named == {path.name for path in (PROJECT / "compilegate/catalog/facts").iterdir()}
     code = [code for page in PAGES for code in code_of(page)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,10 +26,12 @@ ENVIRONMENT: Mapping[str, str] = {
     "OMP_NUM_THREADS": "1",
 }
 TUTORIALS = [
-    ("own-programs", "registered-model"),  # the second continues where the first ends
-    ("port-a-script",),
+    ("own-script", "registered-model"),  # the second continues where the first ends
+    ("callbacks",),
+    ("check",),
     ("inconclusive",),
     ("miscompilations",),
+    ("upgrade",),
 ]
 
 
@@ -53,6 +56,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pages", TUTORIALS, ids=lambda pages: pages[-1])
 def test_a_tutorial_holds_line_by_line(pages: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "docs").symlink_to(ROOT / "docs")
+    shutil.copytree(ROOT / "containers", tmp_path / "containers")
     for page in pages:
         assert follow(f"docs/{page}.md", tmp_path, Place(tmp_path, ENVIRONMENT).run) >= 2
 

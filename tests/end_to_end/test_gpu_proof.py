@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.command import PROJECT, compilegate
+
 pytestmark = [pytest.mark.slow, pytest.mark.long]
-
-PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
-
-
-def compilegate(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )
 
 
 def shortened(folder: Path) -> Path:
@@ -79,13 +64,3 @@ def test_two_processes_train_as_one_and_the_execution_is_packed(tmp_path: Path) 
     assert one["recipe"]["steps"] == two["recipe"]["steps"]
     assert one["checkup"]["processors"] == two["checkup"]["processors"]
     assert two["checkup"]["load"] >= 0
-
-
-def test_what_has_no_name_or_no_place_cannot_be_packed(tmp_path: Path) -> None:
-    nameless = compilegate("executions", "--output", "proof.zip", cwd=tmp_path)
-    assert nameless.returncode == 2
-    assert "--output needs the ID of one execution" in nameless.stderr
-    unknown = compilegate("executions", "k3v9x0qhw2ta", "--output", "proof.zip", cwd=tmp_path)
-    assert unknown.returncode != 0
-    assert "Traceback" not in unknown.stderr
-    assert not (tmp_path / "proof.zip").exists()

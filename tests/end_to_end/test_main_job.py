@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import html
 import json
-import os
 import random
 import re
 import signal
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,11 +17,10 @@ from typing import Any
 
 import pytest
 
+from tests.command import COMMAND, ENVIRONMENT, compilegate
+
 pytestmark = pytest.mark.slow
 
-PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1"}
 TOPICS = {"sea": "ship harbour captain anchor", "bank": "money loan credit interest"}
 
 WORKLOAD = """
@@ -91,13 +88,10 @@ class Folder:
         self.declared.write_text(text.replace(old, new), encoding="utf-8")
 
     def arguments(self, *more: str) -> list[str]:
-        given = ["run", str(self.declared), "--home", str(self.home)]
-        return [*COMMAND, *given, *more]
+        return ["run", str(self.declared), "--home", str(self.home), *more]
 
     def run(self, *more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.arguments(*more), capture_output=True, text=True, check=False, env=ENVIRONMENT
-        )
+        return compilegate(*self.arguments(*more))
 
     def packages(self) -> list[dict[str, Any]]:
         paths = sorted((self.home / "registry" / "tiny").glob("*.json"))
@@ -184,8 +178,8 @@ def test_the_winner_is_registered_with_its_verdict_and_a_page_says_why(finished:
     refusals = [each for each in candidate["reasons"] if each["outcome"] != "pass"]
     assert any(each["sentence"] in page for each in refusals)
     card = json.loads(finished.package["ModelCard"]["ModelCardContent"])
-    told_of = card["evaluation_details"][0]["evaluation_observation"]
-    assert told_of == verdict["decision"]["sentence"]
+    observation = card["evaluation_details"][0]["evaluation_observation"]
+    assert observation == verdict["decision"]["sentence"]
     *_, decided, saves, report = finished.stdout.splitlines()
     assert decided.startswith(f"decided: {verdict['decision']['sentence']} Registered: tiny/1, P")
     assert saves.startswith("saves:   nothing: the baseline is released")
@@ -248,9 +242,9 @@ def test_a_run_that_is_killed_goes_on_and_ends_as_an_undisturbed_one(
     assert "resumed" in resumed.stdout
     assert not set(kept) & set(steps_that(resumed.stdout, "started on core"))
     (package,) = folder.packages()
-    told = ("arm", "seed", "workload")
     ends = [each["CustomerMetadataProperties"] for each in (package, finished.package)]
-    assert [ends[0][name] for name in told] == [ends[1][name] for name in told]
+    for name in ("arm", "seed", "workload"):
+        assert ends[0][name] == ends[1][name]
 
 
 @pytest.mark.long
@@ -362,7 +356,7 @@ def test_slices_and_a_metric_of_one_s_own_reach_the_gate_and_its_report(folder: 
 @contextlib.contextmanager
 def _running(folder: Folder) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        folder.arguments(),
+        [*COMMAND, *folder.arguments()],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

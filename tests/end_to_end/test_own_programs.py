@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -13,11 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.command import ENVIRONMENT, PROJECT, compilegate
+
 pytestmark = pytest.mark.slow
 
-PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1"}
 
 PRINTING = """
 import argparse, os, pathlib, random
@@ -80,7 +78,6 @@ write_evidence(
 PROVED = """
 name = "proved"
 description = "A script that writes evidence and trains nothing"
-seeds = [1, 2, 3, 4, 5]
 data = { source = "files", train = "train.csv", validation = "validation.csv" }
 program = { folder = "proved" }
 gate = { metrics = { accuracy = { direction = "higher", margin = 0.1 } }, min_speedup = 1000.0 }
@@ -143,15 +140,7 @@ reported = true
 def run(
     workload: Path, home: Path, *arguments: str, folder: Path = PROJECT
 ) -> subprocess.CompletedProcess[str]:
-    given = ["run", str(workload), "--home", str(home)]
-    return subprocess.run(
-        [*COMMAND, *given, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=ENVIRONMENT,
-    )
+    return compilegate("run", workload, "--home", home, *arguments, cwd=folder)
 
 
 def packages(home: Path, group: str) -> list[dict[str, Any]]:
@@ -186,21 +175,32 @@ def test_a_script_that_only_prints_is_judged_over_its_seeds_and_processes(tmp_pa
     (package,) = packages(tmp_path / "home", "printed")
     assert package["CustomerMetadataProperties"]["arm"] == "compiled"
     (report,) = (tmp_path / "home" / "executions").glob("*/report.md")
-    told = report.read_text(encoding="utf-8")
-    assert "nothing proves that the compiler ran" in told
-    assert re.search(r"Accuracy \| (?:90|89)\.\d+%", told)
+    page = report.read_text(encoding="utf-8")
+    assert "nothing proves that the compiler ran" in page
+    assert re.search(r"Accuracy \| (?:90|89)\.\d+%", page)
+
+
+KILLED = """
+import os, signal
+if os.environ["COMPILEGATE_ARM"] == "candidate" and os.path.exists({file!r}):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def proved(folder: Path, seeds: list[int], before: str = "") -> Path:
+    """A workload whose script writes evidence and trains nothing."""
+    (folder / "proved").mkdir()
+    (folder / "proved" / "train.py").write_text(before + PROVING)
+    for name in ("train.csv", "validation.csv"):
+        (folder / name).write_text("a\nb\n")
+    (folder / "proved.toml").write_text(f"seeds = {seeds}\n{PROVED}")
+    return folder / "proved.toml"
 
 
 @pytest.mark.long
 def test_more_evidence_than_one_job_can_take_still_reaches_the_gate(tmp_path: Path) -> None:
     """A processing job takes ten inputs: of ten jobs the evidence is gathered first."""
-    (tmp_path / "proved").mkdir()
-    (tmp_path / "proved" / "train.py").write_text(PROVING)
-    for name in ("train.csv", "validation.csv"):
-        (tmp_path / name).write_text("a\nb\n")
-    workload = tmp_path / "proved.toml"
-    workload.write_text(PROVED)
-    done = run(workload, tmp_path / "home")
+    done = run(proved(tmp_path, [1, 2, 3, 4, 5]), tmp_path / "home")
     assert done.returncode == 0, done.stdout + done.stderr
     ended = re.findall(r"^ *\d+:\d\d  (\S+) +succeeded in", done.stdout, flags=re.MULTILINE)
     trained = {f"Train-{arm}-{n}" for arm in ("baseline", "candidate") for n in range(1, 6)}
@@ -212,6 +212,35 @@ def test_more_evidence_than_one_job_can_take_still_reaches_the_gate(tmp_path: Pa
     assert (metric["examples"], metric["delta"]["estimate"]) == (60, 0.0)
     codes = {reason["code"] for reason in candidate["reasons"]}
     assert codes == {"quality.not_worse", "speed.below_minimum"}
+
+
+def lines(done: subprocess.CompletedProcess[str], step: str) -> list[str]:
+    """What was printed of a step, without the times."""
+    return re.findall(rf"^ *\d+:\d\d  {step} +(.*)$", done.stdout, flags=re.MULTILINE)
+
+
+def test_killed_jobs_are_named_tried_again_and_never_cached(tmp_path: Path) -> None:
+    killing = tmp_path / "killing"
+    killing.touch()
+    workload = proved(tmp_path, [1, 2, 3], before=KILLED.format(file=str(killing)))
+    first = run(workload, tmp_path / "home", folder=tmp_path)
+    assert first.returncode == 0, first.stdout + first.stderr
+    printed = " ".join(lines(first, "Train-candidate-2"))
+    assert "succeeded" not in printed
+    assert "SIGKILL" in printed
+    (page,) = (tmp_path / "home" / "executions").glob("*/verdict.json")
+    verdict = json.loads(page.read_text(encoding="utf-8"))
+    assert verdict["decision"]["arm"] == "baseline"
+    (candidate,) = verdict["candidates"]
+    assert candidate["outcome"] == "inconclusive"
+    assert "evidence.lost" in {reason["code"] for reason in candidate["reasons"]}
+
+    killing.unlink()
+    second = run(workload, tmp_path / "home", folder=tmp_path)
+    assert second.returncode == 0, second.stdout + second.stderr
+    for seed in (1, 2, 3):
+        assert "taken from the cache" in " ".join(lines(second, f"Train-baseline-{seed}"))
+        assert any("succeeded in" in line for line in lines(second, f"Train-candidate-{seed}"))
 
 
 def test_a_diffusion_script_trains_compiled_and_its_crops_are_paired(tmp_path: Path) -> None:

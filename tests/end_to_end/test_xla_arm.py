@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.command import compilegate
 from tests.environments.xla import interpreter
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 TOPICS = {"sea": "ship harbour captain anchor", "bank": "money loan credit interest"}
 WORKLOAD = """
 name = "traced"
@@ -87,14 +83,8 @@ def test_the_gate_judges_what_xla_trained_in_one_process_and_in_two(tmp_path: Pa
     write_split(tmp_path / "train.csv", 64)
     write_split(tmp_path / "validation.csv", 40)
     home = tmp_path / "home"
-    where = ["--home", str(home)]
-    done = subprocess.run(
-        [*COMMAND, "run", str(tmp_path / "traced.toml"), *where, "--image", f"*/xla:*={python}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )
+    where = ["--home", home, "--image", f"*/xla:*={python}"]
+    done = compilegate("run", tmp_path / "traced.toml", *where)
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = home.glob("executions/*/verdict.json")
     verdict = json.loads(path.read_text(encoding="utf-8"))

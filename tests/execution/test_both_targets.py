@@ -12,7 +12,7 @@ import pytest
 
 from compilegate.account.executions import SageMakerExecutor
 from compilegate.account.session import open_session
-from compilegate.cli.terminal.outcome import show_outcome
+from compilegate.cli.outcome import show_outcome
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 from compilegate.execution.events import Event, ExecutionEnded, ExecutionStarted, StepEnded

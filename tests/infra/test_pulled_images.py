@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compilegate.account.named import aws_repositories
+from compilegate.account.roles import aws_repositories
 from compilegate.workload import Arm, read_workload
 from tests.infra.assembly import PROJECT
 from tests.workload.settled import settled_arm

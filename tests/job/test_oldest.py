@@ -1,5 +1,5 @@
-"""The oldest releases that docs/programs.md promises: Python 3.8, which most of Training Compiler's
-images have, with NumPy alone and with torch 1.10; and torch 2.4 where it compiles."""
+"""The oldest releases that docs/own-script.md promises: Python 3.8, which most of the images for
+Training Compiler have, with NumPy alone and with torch 1.10; torch 2.4 where it compiles."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.cli.posture import posture_functions, records_in, settle_failed
+from compilegate.cli.posture import posture_function, records_in, settle_failed
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local import FunctionSources, ImageSources, LocalExecutor, list_packages
@@ -81,7 +81,7 @@ class Weeks:
 
     def functions(self) -> FunctionSources:
         """The product's, with the modules of this checkout."""
-        ((pattern, handler),) = posture_functions(self.home, fresh=not self.cached).patterns
+        pattern, handler = posture_function(self.home, fresh=not self.cached)
         environment = {**handler.environment, "PYTHONPATH": str(Path(__file__).parents[2])}
         return FunctionSources(((pattern, dataclasses.replace(handler, environment=environment)),))
 

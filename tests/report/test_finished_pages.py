@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from compilegate.cli.terminal.origin import ARGUMENTS, Origin, note_origin, read_origin
-from compilegate.cli.terminal.outcome import complete_page, write_page
+from compilegate.cli.outcome import complete_page, write_page
+from compilegate.cli.provenance import ARGUMENTS, read_provenance, record_provenance
 from compilegate.execution.result import ExecutionResult, StepFailure, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.gate.observations import observe
@@ -37,7 +37,7 @@ def started_by(folder: Path, *arguments: str) -> None:
     """Note what started the execution, as a command does."""
     with click.Context(click.Command("run")) as context:
         context.meta[ARGUMENTS] = arguments
-        note_origin(folder)
+        record_provenance(folder)
 
 
 @pytest.mark.slow
@@ -94,14 +94,16 @@ def test_the_commit_is_noted_and_whether_there_were_other_changes(
     found = subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
     for changed in (False, True):
         started_by(tmp_path, "run")
-        origin = read_origin(tmp_path)
-        assert (origin.command, origin.changed) == ("compilegate run", changed)
-        assert origin.commit == found.stdout.strip()
+        assert read_provenance(tmp_path) == {
+            "command": "compilegate run",
+            "commit": found.stdout.strip(),
+            "changed": changed,
+        }
         (tmp_path / "file").write_text("two")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"command": "x"}'])
-def test_an_origin_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
-    assert read_origin(tmp_path) == Origin()
+def test_a_record_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    assert read_provenance(tmp_path) == {}
     (tmp_path / "origin.json").write_text(text)
-    assert read_origin(tmp_path) == Origin()
+    assert read_provenance(tmp_path) == {}

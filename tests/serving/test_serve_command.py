@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.end_to_end.test_main_job import COMMAND, ENVIRONMENT, Folder, folder_with
+from tests.command import COMMAND, ENVIRONMENT
+from tests.end_to_end.test_main_job import Folder, folder_with
 from tests.made_once import made_once
 from training.data.tables import Columns, read_split
 from training.prepare import identifiers

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Literal
 
 from compilegate.access.endpoints import GATEWAYS, reached_services
-from compilegate.account.deployed import StackOutputs
 from compilegate.account.errors import AwsError, NotDeployedError
 from compilegate.account.executions import read_pipeline
 from compilegate.account.plan.budget import bound_of, over_budget
@@ -22,7 +21,7 @@ from compilegate.account.plan.quotas import (
     check_size,
     read_quotas,
 )
-from compilegate.account.session import AwsSession
+from compilegate.account.session import AwsSession, StackOutputs
 from compilegate.account.settings import Names, Settings
 from compilegate.account.settings.declaration import Network
 from compilegate.account.settings.names import output_suffix

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from compilegate.access.bootstrap import PROJECT_TAG
+from compilegate.access.jobs import PROJECT_TAG
 from compilegate.access.sharing import CI_DEPLOY
 from compilegate.account.settings.declaration import Settings
 from compilegate.workload import Workload
@@ -53,6 +53,21 @@ class Names:
         if (source := self.settings.source) is None:
             return None
         return source.bucket or f"{source.project}-{source.account}-{source.region}"
+
+    @property
+    def deployment_policies(self) -> tuple[str, str]:
+        """What CloudFormation may do."""
+        return f"{self.settings.project}-deployment", f"{self.settings.project}-deployment-access"
+
+    @property
+    def bootstrap_policy(self) -> str:
+        """What bounds the CDK's own roles."""
+        return f"{self.settings.project}-bootstrap"
+
+    @property
+    def given_roles(self) -> list[str]:
+        """ARNs of roles that somebody else made for jobs, pipelines and functions."""
+        return sorted({*self.settings.roles.model_dump(exclude_none=True).values()})
 
     def repository(self, image: str) -> str:
         return f"{self.settings.names.repository_prefix or self.settings.project}/{image}"

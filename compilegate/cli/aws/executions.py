@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 
 from compilegate.access.layout import verdicts_prefix
-from compilegate.account.deployed import read_outputs
 from compilegate.account.executions import (
     SageMakerExecutor,
     execution_parameters,
@@ -23,26 +22,20 @@ from compilegate.account.executions import (
     running_execution,
     stop_execution,
 )
-from compilegate.account.named import approved_by_people
 from compilegate.account.object_store import object_at, stage_raw_data
 from compilegate.account.plan.budget import BudgetError, over_budget
 from compilegate.account.plan.jobs import jobs_given
 from compilegate.account.plan.quotas import ask_quotas, most_at_once
 from compilegate.account.registry import WAITING
-from compilegate.account.session import AwsSession, open_session
-from compilegate.cli.checks import refuse_infeasible
-from compilegate.cli.options import (
-    Project,
-    completing,
-    parameter_option,
-    parameter_pairs,
-    pass_project,
-    workload_argument,
-)
+from compilegate.account.roles import approved_by_people
+from compilegate.account.session import AwsSession, open_session, read_outputs
+from compilegate.cli import options
+from compilegate.cli.definitions import image_bases, refuse_infeasible
+from compilegate.cli.options import Project, one_of, pass_project
 from compilegate.cli.places import Account, open_account
-from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
-from compilegate.cli.terminal.origin import note_origin
-from compilegate.cli.terminal.progress import progress_shown
+from compilegate.cli.printing import RefusalError, announce
+from compilegate.cli.progress import progress_shown
+from compilegate.cli.provenance import record_provenance
 from compilegate.datasets import cache_folder, raw_data
 from compilegate.document.reading import read_definition
 from compilegate.execution import exit_codes
@@ -62,9 +55,9 @@ def poll_seconds(usually: float = POLL_SECONDS) -> float:
 
 
 @click.command("submit")
-@workload_argument
+@options.workload
 @click.option("--wait", is_flag=True, help="Follow the execution, as `compilegate aws watch` does.")
-@parameter_option
+@options.parameters
 @click.option(
     "--token",
     metavar="TEXT",
@@ -72,7 +65,7 @@ def poll_seconds(usually: float = POLL_SECONDS) -> float:
 )
 @pass_project
 def submit_command(
-    project: Project, workload: str, *, wait: bool, parameters: tuple[str, ...], token: str | None
+    project: Project, workload: str, *, wait: bool, parameters: dict[str, str], token: str | None
 ) -> None:
     """Start an execution of a deployed workload on SageMaker.
 
@@ -87,20 +80,21 @@ def submit_command(
     exit status is that of a local run. Ctrl-C stops the watching, not the execution.
     """
     declared, path = project.load(workload)
-    given = parameter_pairs(parameters)
-    if INSTANCE_TYPE in given:
-        refuse_infeasible(declared, path, instance_type=given[INSTANCE_TYPE])
+    if INSTANCE_TYPE in parameters:
+        bases = image_bases(project)
+        refuse_infeasible(declared, path, bases, instance_type=parameters[INSTANCE_TYPE])
     if token is not None and not token.strip():
         # A CI variable may be missing: every run would then find the first one's execution.
         raise click.UsageError("--token is empty; give a text that differs for each run")
-    if not given.get(DATA, "s3://").startswith("s3://"):
-        raise click.UsageError(f"--parameter {DATA} is {given[DATA]!r}, expected s3://BUCKET/KEY")
+    if not parameters.get(DATA, "s3://").startswith("s3://"):
+        found = repr(parameters[DATA])
+        raise click.UsageError(f"--parameter {DATA} is {found}, expected s3://BUCKET/KEY")
     if wait:
-        with refusing_os_errors():
-            project.home.mkdir(parents=True, exist_ok=True)
+        project.home.mkdir(parents=True, exist_ok=True)  # before anything starts
     account = open_account(project)
-    repeats = token is not None
-    pipeline, added, at_once = _prepared(account, declared, path, given, repeats=repeats)
+    pipeline, added, at_once = _prepared(
+        account, declared, path, parameters, repeats=token is not None
+    )
     executor = SageMakerExecutor(
         session=account.session,
         home=project.home,
@@ -108,12 +102,12 @@ def submit_command(
         at_once=at_once,
         poll_seconds=poll_seconds(),
     )
-    arn = executor.start(pipeline, {**given, **added})
+    arn = executor.start(pipeline, {**parameters, **added})
     if wait:
-        note_origin(executor.read(arn).folder)
+        record_provenance(executor.read(arn).folder)
         raise SystemExit(_watch(executor, arn))
     click.echo(arn)
-    click.echo(f"started; watch it with: compilegate aws watch {arn}", err=True)
+    announce(f"started; watch it with: compilegate aws watch {arn}")
 
 
 @click.command("watch")
@@ -153,14 +147,12 @@ def stop_command(project: Project, execution: str) -> None:
 
 
 @click.command("upload")
-@click.argument(
-    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
-)
+@options.optional_workload
 @click.option(
-    "--all", "all_of_them", is_flag=True, help="Every workload that is deployed from here."
+    "--all", "everything", is_flag=True, help="Every workload that is deployed from here."
 )
 @pass_project
-def upload_command(project: Project, workload: str | None, *, all_of_them: bool) -> None:
+def upload_command(project: Project, workload: str | None, *, everything: bool) -> None:
     """Upload a workload's raw data to the project's bucket unless it is already there.
 
     \b
@@ -170,14 +162,10 @@ def upload_command(project: Project, workload: str | None, *, all_of_them: bool)
     The key contains the data's digest, so changed data gets a new key and existing data is always
     the right one. `compilegate aws submit` does the same before it starts an execution.
     """
-    if all_of_them is (workload is not None):
-        raise click.UsageError("name one workload, or give --all")
+    one_of(workload, flag=everything, otherwise="--all")
     account = open_account(project)
-    declared = (
-        [project.load(workload)]
-        if workload is not None
-        else project.deployed_workloads(account.names.settings)
-    )
+    settings = account.names.settings
+    declared = project.deployed_workloads(settings) if everything else [project.load(str(workload))]
     for each, path in declared:
         click.echo(_staged(account, each, path))
 
@@ -197,8 +185,7 @@ def _prepared(
     stack = read_outputs(session, account.names.workload_stack(workload.name))
     pipeline = stack["PipelineName"]
     definition, _ = read_definition(read_pipeline(session, pipeline))
-    running = None if repeats else running_execution(session, pipeline)
-    if running is not None:
+    if not repeats and (running := running_execution(session, pipeline)):
         raise RefusalError(
             f"{pipeline} is already executing, and executions do not overlap; follow it with: "
             f"compilegate aws watch {running}"
@@ -208,16 +195,13 @@ def _prepared(
         raise BudgetError(*faults)
     answers, unknown = ask_quotas(session, definition, jobs, workload.compute.max_parallel_steps)
     if unknown is not None:
-        click.echo(f"quotas were not checked: {unknown}", err=True)
-    at_once = most_at_once(answers)
-    if at_once is not None:
-        click.echo(f"the account's quotas let {at_once} steps run at a time", err=True)
+        announce(f"quotas were not checked: {unknown}")
+    if (at_once := most_at_once(answers)) is not None:
+        announce(f"the account's quotas let {at_once} steps run at a time")
     added = {}
-    if DATA not in given:
-        data = _staged(account, workload, path)
-        if data != stack["DataUri"]:
-            click.echo(f"the raw data has changed since the deployment: {DATA}={data}", err=True)
-            added[DATA] = data
+    if DATA not in given and (data := _staged(account, workload, path)) != stack["DataUri"]:
+        announce(f"the raw data has changed since the deployment: {DATA}={data}")
+        added[DATA] = data
     if ATTEMPT not in given and ATTEMPT in {each.name for each in definition.parameters}:
         attempt = _attempt(account, workload.name, pipeline)
         if attempt > 1:
@@ -236,21 +220,15 @@ def _attempt(account: Account, workload: str, pipeline: str) -> int:
     notice = object_at(account.session, f"s3://{account.bucket}/{folder}/{NOTICE_FILE}")
     if notice is None or not json.loads(notice).get("lost"):
         return before
-    click.echo(
-        f"the last execution lost jobs, so their arms are trained again: {ATTEMPT}={before + 1}",
-        err=True,
-    )
+    announce(f"the last execution lost jobs, so their arms train again: {ATTEMPT}={before + 1}")
     return before + 1
 
 
 def _staged(account: Account, workload: Workload, path: Path) -> str:
     """Upload the raw data of a workload, unless they are there; returns their URI."""
-    with refusing_os_errors():
-        data = raw_data(workload.data, path.parent)
-        uri = raw_data_uri(workload, data, account.bucket)
-        stage_raw_data(
-            account.session, data, uri, cache_folder(), lambda line: click.echo(line, err=True)
-        )
+    data = raw_data(workload.data, path.parent)
+    uri = raw_data_uri(workload, data, account.bucket)
+    stage_raw_data(account.session, data, uri, cache_folder(), announce)
     return uri
 
 
@@ -260,7 +238,7 @@ def _watch(executor: SageMakerExecutor, arn: str) -> int:
     Ctrl-C and a termination signal, as when CI cancels the job that waits, stop the watching, not
     the execution.
     """
-    from compilegate.cli.terminal.outcome import show_outcome  # noqa: PLC0415  slow
+    from compilegate.cli.outcome import show_outcome  # noqa: PLC0415  slow
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -269,11 +247,10 @@ def _watch(executor: SageMakerExecutor, arn: str) -> int:
             result = executor.follow(arn, listener)
         return show_outcome(executor, result)
     except KeyboardInterrupt:
-        click.echo(
+        announce(
             f"\nstopped watching; the execution continues\n"
             f"  watch it again:  compilegate aws watch {arn}\n"
-            f"  stop it:         compilegate aws stop {arn}",
-            err=True,
+            f"  stop it:         compilegate aws stop {arn}"
         )
         return exit_codes.INTERRUPTED
 

@@ -1,22 +1,17 @@
-"""`compilegate aws images`: list the container images, and build the missing ones.
-
-And for `doctor --aws`: what the account has and lacks of images, builds and data.
-"""
+"""`compilegate aws images`: list the container images, build the missing ones, pin their bases."""
 
 from __future__ import annotations
 
 import datetime
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Any
 
 import click
 
-from compilegate.account.errors import AwsError, NotDeployedError
+from compilegate.account.errors import AwsError
 from compilegate.account.images import (
     POLL_SECONDS,
     Build,
@@ -26,38 +21,29 @@ from compilegate.account.images import (
     read_images,
     start_builds,
 )
-from compilegate.account.object_store import is_staged
-from compilegate.account.plan.quotas import QuotaAnswer, check_builds, read_quotas
+from compilegate.account.plan.quotas import check_builds, read_quotas
 from compilegate.account.session import AwsSession
 from compilegate.account.settings.pins import LOCK_FILE, read_pins, write_pins
 from compilegate.catalog.images import BaseImage, patches_of
+from compilegate.cli import options
 from compilegate.cli.aws.executions import poll_seconds
-from compilegate.cli.options import Project, json_option, pass_project, refuse_given
+from compilegate.cli.definitions import project_images
+from compilegate.cli.options import Project, pass_project, refuse_given
 from compilegate.cli.places import Account, open_account
-from compilegate.cli.terminal.errors import RefusalError, aligned, refusing_os_errors, show_error
-from compilegate.cli.terminal.progress import StepLines
-from compilegate.datasets import raw_data
+from compilegate.cli.printing import RefusalError, announce, print_json, print_table, show_error
+from compilegate.cli.progress import StepLines
 from compilegate.execution import exit_codes
 from compilegate.pipelines.requests.images import used_images
-from compilegate.pipelines.requests.regions import lacking_images, regions
-from compilegate.pipelines.staging import ImageFolder, image_folders, raw_data_uri
-from compilegate.workload import Workload
+from compilegate.pipelines.staging import ImageFolder
 
 COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
-REGION_COLUMNS = ("REGION", "IMAGES WITHOUT A BASE THERE", "WORKLOADS THAT CANNOT GO THERE")
 
 
 @click.command("images")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--build", is_flag=True, help="Start the builds of missing images.")
 @click.option("--wait", is_flag=True, help="Wait until the builds have ended.")
-@json_option
-@click.option(
-    "--regions",
-    "by_region",
-    is_flag=True,
-    help="List what each region lacks of what the workloads need; AWS is not called.",
-)
+@options.as_json
 @click.option(
     "--pin",
     is_flag=True,
@@ -74,7 +60,6 @@ def command(
     build: bool,
     wait: bool,
     as_json: bool,
-    by_region: bool,
     pin: bool,
     missing: bool,
 ) -> None:
@@ -84,7 +69,6 @@ def command(
       compilegate aws images                    list them
       compilegate aws images --build --wait     build the missing ones, and wait
       compilegate aws images --build training   build one
-      compilegate aws images --regions          what each region lacks, from the catalog
       compilegate aws images --pin              take up what AWS has patched, as new images
 
     An image's tag is a digest of its folder in containers/ and of its base, so a changed folder is
@@ -92,29 +76,28 @@ def command(
     it, as it builds all that are missing. An image that exists or is being built is never built
     again, and one that no workload uses is not built at all ("unused").
     """
-    modes = {"--regions": by_region, "--json": as_json, "--pin": pin}
-    for mode in [option for option, given in modes.items() if given]:
-        refuse_given({*modes, "--build", "--wait"} - {mode}, f"does not go with {mode}")
-    refuse_given(["NAME"] if by_region else [], "does not go with --regions")
+    for mode, chosen in (("--json", as_json), ("--pin", pin)):
+        if chosen:
+            others = {"--json", "--pin", "--build", "--wait"} - {mode}
+            refuse_given(others, f"does not go with {mode}")
     refuse_given([] if pin else ["--missing"], "needs --pin")
-    if by_region:
-        _list_regions(project)
-        return
     account = open_account(project)
-    folders = _chosen(names, project.containers, account)
+    folders = _image_folders(project, names)
     declared = project.deployed_workloads(account.names.settings)
     used = used_images(workload for workload, _ in declared)
     if pin:
-        chosen = [folder for name, folder in folders.items() if names or name in used]
-        _pin_bases(account, project.settings_file, chosen, only_missing=missing)
+        bases = [folder for name, folder in folders.items() if names or name in used]
+        _pin_bases(project, account.session, bases, only_missing=missing)
         return
     images = read_images(account.session, account.names, folders, used)
     if as_json:
-        click.echo(json.dumps([_facts(image) for image in images], indent=2))
+        print_json([_facts(image) for image in images])
         return
-    moved = () if build or wait else _moved_bases(account.session, images)
-    for line in (*aligned([COLUMNS, *map(_row, images)]), *_remarks(images), *moved):
-        click.echo(line)
+    print_table([COLUMNS, *map(_row, images)])
+    for remark in _remarks(images):
+        click.echo(remark)
+    if not (build or wait):
+        _report_moved_bases(account.session, images)
     builds = {
         each.image.name: each.build for each in images if each.build and each.state == "building"
     }
@@ -128,13 +111,15 @@ def command(
         raise SystemExit(_follow(account.session, builds, waiting))
 
 
-def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping[str, ImageFolder]:
+def _image_folders(project: Project, names: Sequence[str]) -> dict[str, ImageFolder]:
     """The image folders that were named, or all; refuses an unknown name."""
-    folders = account.image_folders(containers)
+    folders = project_images(project)
     for name in names:
         if name not in folders:
             known = ", ".join(folders) or "none"
-            raise click.UsageError(f"{containers} has no image folder {name!r}; it has {known}")
+            raise click.UsageError(
+                f"{project.containers} has no image folder {name!r}; it has {known}"
+            )
     return {name: folders[name] for name in names or folders}
 
 
@@ -155,16 +140,13 @@ def _start(
     if waiting:
         # Not for a quota of none, as a new account can have. One that cannot be read may have room.
         with suppress(AwsError):
-            found = _quota(account, len(waiting))
+            quotas = read_quotas(account.session, "codebuild")
+            machine = account.names.settings.images.build_machine
+            found = check_builds(machine, len(waiting), quotas)
             if found.answer == "forbids":
                 raise RefusalError(f"{found.sentence}; then run this again")
         click.echo(f"{', '.join(waiting)}: waiting for room in the account's quota of builds")
     return started, waiting
-
-
-def _quota(account: Account, builds: int) -> QuotaAnswer:
-    machine = account.names.settings.images.build_machine
-    return check_builds(machine, builds, read_quotas(account.session, "codebuild"))
 
 
 def _follow(
@@ -179,10 +161,9 @@ def _follow(
             seconds = "" if build.seconds is None else f" after {build.seconds:.0f} s"
             lines.show(time.monotonic() - began, image, f"{text}{seconds}")
     except KeyboardInterrupt:
-        click.echo(
+        announce(
             "\nstopped watching; the builds continue, watch them with: compilegate "
-            "aws images --wait",
-            err=True,
+            "aws images --wait"
         )
         return exit_codes.INTERRUPTED
     except AwsError as error:
@@ -215,17 +196,15 @@ def _remarks(images: Sequence[ImageStatus]) -> Iterator[str]:
             yield f"{image.name}: AWS no longer patches its base{since}"
 
 
-def _moved_bases(session: AwsSession, images: Sequence[ImageStatus]) -> Iterator[str]:
-    """Whether the tags of pinned bases stand for other images by now."""
+def _report_moved_bases(session: AwsSession, images: Sequence[ImageStatus]) -> None:
+    """Print which tags of pinned bases stand for other images by now."""
     bases = {each.image.base_name: each.image for each in images if each.used and each.image.digest}
     for base, image in bases.items():
         try:
-            digest = base_digest(session, image)
+            if base_digest(session, image) != image.digest:
+                click.echo(f"{base}: has moved; take it up with: compilegate aws images --pin")
         except AwsError as error:
-            yield f"{base}: {error}"
-            continue
-        if digest != image.digest:
-            yield f"{base}: has moved; take it up with: compilegate aws images --pin"
+            click.echo(f"{base}: {error}")
 
 
 def _row(status: ImageStatus) -> tuple[str, ...]:
@@ -239,129 +218,38 @@ def _row(status: ImageStatus) -> tuple[str, ...]:
 
 
 def _facts(status: ImageStatus) -> dict[str, Any]:
-    image, build = status.image, status.build
     return {
-        "image": image.name,
-        "tag": image.tag,
+        "image": status.image.name,
+        "tag": status.image.tag,
         "state": status.state,
         "deployed_tag": status.variables.get("TAG"),
-        "base": image.base_name,
+        "base": status.image.base_name,
         "vulnerabilities": None if status.findings is None else dict(status.findings),
-        "build": None if build is None else asdict(build),
+        "build": None if status.build is None else asdict(status.build),
     }
 
 
 def _pin_bases(
-    account: Account, settings: Path, images: Sequence[ImageFolder], *, only_missing: bool
+    project: Project, session: AwsSession, images: Sequence[ImageFolder], *, only_missing: bool
 ) -> None:
     """Look up each base's digest, and write those that are new."""
-    before = read_pins(settings)
+    lock = project.settings_file.with_name(LOCK_FILE)
+    before = read_pins(project.settings_file)
     after = dict(before)
-    by_base = {image.base_name: image for image in images if "@" not in image.base_name}
-    for base, image in by_base.items():
+    bases = {image.base_name: image for image in images if "@" not in image.base_name}
+    for base, image in bases.items():
         if only_missing and base in before:
             continue
         try:
-            after[base] = base_digest(account.session, image)
+            after[base] = base_digest(session, image)
         except AwsError as error:
             raise RefusalError(
-                f"{error}; where it can be asked, compilegate aws images --pin writes "
-                f"{settings.with_name(LOCK_FILE)}, which is to be committed"
+                f"{error}; where it can be asked, compilegate aws images --pin writes {lock}, "
+                "which is to be committed"
             ) from error
         was = before.get(base)
-        said = "unchanged" if was == after[base] else "new" if was is None else f"was {was}"
-        click.echo(f"{base} is {after[base]} ({said})")
+        change = "unchanged" if was == after[base] else "new" if was is None else f"was {was}"
+        click.echo(f"{base} is {after[base]} ({change})")
     if after != before:
-        click.echo(
-            f"{write_pins(settings, after)} is written; commit it, and make deploy builds what has "
-            "changed",
-            err=True,
-        )
-
-
-def _list_regions(project: Project) -> None:
-    """A row for each region: which image folders cannot be built there, and whom that stops."""
-    settings = project.settings
-    declared = [workload for workload, _ in project.deployed_workloads(settings)]
-    folders = image_folders(project.containers, settings.images.base, settings.images.pinned)
-    bases = {name: folder.base for name, folder in folders.items()}
-    rows = [REGION_COLUMNS]
-    for region in regions():
-        without = [
-            name
-            for name, base in bases.items()
-            if isinstance(base, BaseImage) and region not in base.hosts
-        ]
-        stopped = [each.name for each in declared if lacking_images([each], bases, region)]
-        rows.append((region, ", ".join(without) or "-", ", ".join(stopped) or "-"))
-    for line in aligned(rows):
-        click.echo(line)
-
-
-Answer = Literal["has", "lacks", "unknown"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that deployed pipelines need."""
-
-    what: str
-    answer: Answer
-    sentence: str
-
-
-def findings(
-    account: Account, workloads: Sequence[tuple[Workload, Path]], containers: Path
-) -> Iterator[Finding]:
-    """Images, the quota of their builds, and each workload's default data."""
-    used = used_images(workload for workload, _ in workloads)
-    folders = account.image_folders(containers)
-    needed = {name: folder for name, folder in folders.items() if name in used}
-    try:
-        images = read_images(account.session, account.names, needed, used)
-    except AwsError as error:
-        yield _unanswered("images", error)
-    else:
-        yield from map(_image, images)
-        yield _builds(account, images)
-    for workload, path in workloads:
-        yield _data(account, workload, path)
-
-
-def _unanswered(what: str, error: AwsError) -> Finding:
-    return Finding(what, "lacks" if isinstance(error, NotDeployedError) else "unknown", str(error))
-
-
-def _image(status: ImageStatus) -> Finding:
-    name, state = status.image.name, status.state
-    if state == "built":
-        return Finding(f"image {name}", "has", f"{name}:{status.image.tag} is built")
-    why = f": {status.build.reason}" if status.build is not None and state == "failed" else ""
-    missing = f"{name} is {state}{why}; compilegate aws images --build --wait"
-    return Finding(f"image {name}", "lacks", status.obstacle or missing)
-
-
-def _builds(account: Account, images: Sequence[ImageStatus]) -> Finding:
-    """Whether the account's quota lets the images be built; for one that is changed some day, where
-    all are there."""
-    try:
-        found = _quota(account, max(1, sum(status.state != "built" for status in images)))
-    except AwsError as error:
-        return _unanswered("builds", error)
-    answers: dict[str, Answer] = {"forbids": "lacks", "unknown": "unknown"}
-    return Finding("builds", answers.get(found.answer, "has"), found.sentence)
-
-
-def _data(account: Account, workload: Workload, path: Path) -> Finding:
-    """Whether what a scheduled start trains on lies in the bucket."""
-    what = f"data {workload.name}"
-    try:
-        with refusing_os_errors():
-            data = raw_data(workload.data, path.parent)
-            uri = raw_data_uri(workload, data, account.bucket)
-            there = is_staged(account.session, data, uri)
-    except AwsError as error:
-        return _unanswered(what, error)
-    if there:
-        return Finding(what, "has", f"{uri} is there")
-    return Finding(what, "lacks", f"{uri} is not there; compilegate aws upload {workload.name}")
+        write_pins(project.settings_file, after)
+        announce(f"{lock} is written; commit it, and make deploy builds what has changed")

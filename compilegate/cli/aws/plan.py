@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 
 from compilegate.access import Arns
-from compilegate.account.deployed import StackOutputs, read_outputs
 from compilegate.account.errors import AwsError, NotDeployedError
 from compilegate.account.executions import read_pipeline
 from compilegate.account.images import unbuilt_images
@@ -20,17 +19,12 @@ from compilegate.account.plan.budget import BudgetError
 from compilegate.account.plan.jobs import jobs_given
 from compilegate.account.plan.planning import Plan, make_plan, target_deployment, target_sources
 from compilegate.account.plan.quotas import QuotaAnswer, QuotaError, check_quotas, read_quotas
-from compilegate.cli.checks import image_bases, refuse_infeasible
-from compilegate.cli.definitions import compiled
-from compilegate.cli.options import (
-    Project,
-    completing,
-    parameter_option,
-    parameter_pairs,
-    pass_project,
-)
+from compilegate.account.session import StackOutputs, read_outputs
+from compilegate.cli import options
+from compilegate.cli.definitions import compiled, image_bases, project_images, refuse_infeasible
+from compilegate.cli.options import Project, one_of, pass_project
 from compilegate.cli.places import Account, open_account
-from compilegate.cli.terminal.errors import aligned, refusing_os_errors
+from compilegate.cli.printing import aligned, announce
 from compilegate.datasets import raw_data
 from compilegate.document.reading import read_definition
 from compilegate.document.writing import compact
@@ -54,9 +48,7 @@ _DEFINITION = {
 
 
 @click.command("plan")
-@click.argument(
-    "workload", metavar="[NAME|FILE]", required=False, shell_complete=completing("workload")
-)
+@options.optional_workload
 @click.option(
     "--format",
     "form",
@@ -68,7 +60,7 @@ _DEFINITION = {
 @click.option(
     "--quotas", "only_quotas", is_flag=True, help="Only quotas: of every workload that is deployed."
 )
-@parameter_option
+@options.parameters
 @pass_project
 def command(
     project: Project,
@@ -76,7 +68,7 @@ def command(
     *,
     form: str,
     only_quotas: bool,
-    parameters: tuple[str, ...],
+    parameters: dict[str, str],
 ) -> None:
     """Show what an execution of this checkout would cost and need, before anything starts.
 
@@ -90,33 +82,25 @@ def command(
     account's quotas are too low. Nothing is written or started. With --quotas, the exit status is 2
     where a workload that starts by itself would fail.
     """
-    if only_quotas is (workload is not None):
-        raise click.UsageError("name one workload, or give --quotas")
+    one_of(workload, flag=only_quotas, otherwise="--quotas")
     account = open_account(project)
     if workload is None:
-        _say_deployed_quotas(project, account)
+        _print_deployed_quotas(project, account)
         return
-    given = parameter_pairs(parameters)
     declared, path = project.load(workload)
-    bases = image_bases(project.containers, account.names.settings.images.base)
-    refuse_infeasible(
-        declared,
-        path,
-        region=account.session.region,
-        bases=bases,
-        instance_type=given.get(INSTANCE_TYPE),
-    )
-    click.echo(f"looking up where {declared.name} is deployed", err=True)
-    with refusing_os_errors():
-        deployment, sources = _target(account, declared, path, project.containers)
+    bases, region = image_bases(project), account.session.region
+    instance_type = parameters.get(INSTANCE_TYPE)
+    refuse_infeasible(declared, path, bases, region=region, instance_type=instance_type)
+    announce(f"looking up where {declared.name} is deployed")
+    deployment, sources = _target(account, declared, path, project)
     definition = compact(compiled(declared, deployment, sources))
-    click.echo("reading the deployed definition and the account's quotas", err=True)
+    announce("reading the deployed definition and the account's quotas")
     plan = make_plan(
         account.session,
         account.names.pipeline(declared.name),
         definition,
         declared,
-        given=given,
+        given=parameters,
         settings=account.names.settings,
         unbuilt=_unbuilt(account, declared, deployment),
         now=datetime.now(UTC),
@@ -129,7 +113,7 @@ def command(
         raise BudgetError(*plan.over_budget)
 
 
-def _say_deployed_quotas(project: Project, account: Account) -> None:
+def _print_deployed_quotas(project: Project, account: Account) -> None:
     """Print what the quotas say to each deployed workload, as it is deployed.
 
     Raises QuotaError for those that start by themselves and would fail: nobody is there who could
@@ -152,16 +136,15 @@ def _say_deployed_quotas(project: Project, account: Account) -> None:
         jobs = jobs_given(definition, {})
         answers = check_quotas(definition, jobs, quotas, workload.compute.max_parallel_steps)
         click.echo(f"{name}: {_quota_sentence(answers, None)}")
-        for mark, said in _marked(answers):
+        for mark, sentence in _marked(answers):
             if mark != "ok":
-                click.echo(f"  {mark}: {said}")
+                click.echo(f"  {mark}: {sentence}")
         starts = (workload.schedule, workload.new_data)
-        if any(each is not None and each.enabled for each in starts) and any(
-            each.answer in ("forbids", "limits") for each in answers
-        ):
+        starts_itself = any(each is not None and each.enabled for each in starts)
+        if starts_itself and any(each.answer in ("forbids", "limits") for each in answers):
             failing.append(
-                f"{name} starts by itself and would fail: change [compute], or ask for more, as "
-                "said above"
+                f"{name} starts by itself and would fail: change [compute], or ask for more (see "
+                "above)"
             )
     if failing:
         raise QuotaError(*failing)
@@ -181,7 +164,7 @@ def _unbuilt(account: Account, workload: Workload, deployment: Deployment) -> li
 
 
 def _target(
-    account: Account, workload: Workload, path: Path, containers: Path
+    account: Account, workload: Workload, path: Path, project: Project
 ) -> tuple[Deployment, Sources]:
     """Where this checkout's definition would be deployed. Raises NotDeployedError if not even
     the foundation is deployed."""
@@ -193,7 +176,7 @@ def _target(
         foundation,
         stack,
         names,
-        {name: folder.tag for name, folder in account.image_folders(containers).items()},
+        {name: folder.tag for name, folder in project_images(project).items()},
         session.region,
         network=_outputs(account, names.network_stack) if made else None,
     )
@@ -274,12 +257,12 @@ def _quota_sentence(quotas: Sequence[QuotaAnswer], unknown: str | None) -> str:
         return f"Quotas: not known ({unknown})"
     counts, of = Counter(quota.answer for quota in quotas), len(quotas)
     if counts["forbids"]:
-        said = f"Quotas: {counts['forbids']} of {of} forbid an execution"
+        text = f"Quotas: {counts['forbids']} of {of} forbid an execution"
     elif counts["limits"]:
-        said = f"Quotas: {counts['limits']} of {of} let fewer jobs run in parallel than could"
+        text = f"Quotas: {counts['limits']} of {of} let fewer jobs run in parallel than could"
     else:
-        said = f"Quotas: {counts['allows']} of {of} allow an execution"
-    return f"{said}, {counts['unknown']} unknown" if counts["unknown"] else said
+        text = f"Quotas: {counts['allows']} of {of} allow an execution"
+    return f"{text}, {counts['unknown']} unknown" if counts["unknown"] else text
 
 
 def _marked(quotas: Sequence[QuotaAnswer]) -> list[tuple[str, str]]:

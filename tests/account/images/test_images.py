@@ -21,10 +21,9 @@ from compilegate.account.settings import SETTINGS_FILE, read_settings
 from compilegate.account.settings.names import output_suffix
 from compilegate.account.settings.pins import LockError, read_pins
 from compilegate.cli import main
-from compilegate.pipelines.requests.regions import regions
 from compilegate.pipelines.staging import ImageFolder, image_folders
 from tests.account.command import compilegate, environment
-from tests.account.deployed import FOUNDATION, REGISTRY, create_stack
+from tests.account.deployed import REGISTRY, create_stack
 from tests.aws_server.client import PROJECT, AwsServer
 
 pytestmark = pytest.mark.slow
@@ -226,36 +225,6 @@ def test_builds_wait_for_room_in_a_quota_and_not_for_a_quota_of_none(
     assert built.exit_code == 0, built.stderr
     assert built.stdout.count("waiting for room") == 1
     assert states(images(account, checkout).stdout) == dict.fromkeys(IMAGES, "built")
-
-
-def test_what_each_region_lacks_is_listed_without_asking_aws(
-    aws: AwsServer, checkout: Path
-) -> None:
-    use(checkout, "neuron")
-    rows = images(aws, checkout, "--regions").stdout.splitlines()[1:]
-    assert [row.split()[0] for row in rows] == regions()
-    (mexico,) = [row for row in rows if row.startswith("mx-central-1")]
-    assert "neuron, training-compiler" in mexico
-    assert mexico.endswith(" topics")
-    assert aws.calls("DescribeStacks") == []
-
-
-def test_the_doctor_says_what_the_account_lacks(account: AwsServer, checkout: Path) -> None:
-    account.client("s3").create_bucket(Bucket=FOUNDATION["BucketName"])
-    create_stack(account, "compilegate-foundation", FOUNDATION)
-    for name in ("train", "validation"):
-        (checkout / "workloads" / f"{name}.csv").write_text("number,body,topic\n1,oil,crude\n")
-    images(account, checkout, "--build", "--wait", "gate")
-
-    def doctor(quota: int) -> dict[str, str]:
-        account.set_quotas({QUOTA: quota})
-        asked = run(account, checkout, "doctor", "--aws", "--json")
-        return {finding["what"]: finding["answer"] for finding in json.loads(asked.stdout)}
-
-    expected = {"image gate": "has", "image training": "lacks"}
-    assert doctor(0) == {**expected, "builds": "lacks", "data topics": "lacks"}
-    assert run(account, checkout, "aws", "upload", "--all").exit_code == 0
-    assert doctor(1) == {**expected, "builds": "has", "data topics": "has"}
 
 
 def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) -> None:

@@ -41,8 +41,8 @@ def plan(aws: AwsServer, project: Path, *arguments: str, **more: str) -> dict[st
 
 def deployed_definition(project: Path) -> str:
     """What a deployment of this checkout would bring, compiled as `make deploy` does."""
-    from compilegate.account.deployed import StackOutputs  # noqa: PLC0415
     from compilegate.account.plan.planning import target_deployment, target_sources  # noqa: PLC0415
+    from compilegate.account.session import StackOutputs  # noqa: PLC0415
     from compilegate.account.settings import Names, Settings  # noqa: PLC0415
     from compilegate.datasets import raw_data  # noqa: PLC0415
     from compilegate.document.writing import compact  # noqa: PLC0415
@@ -130,8 +130,8 @@ def test_a_start_keeps_to_the_quotas_of_the_account(aws: AwsServer, project: Pat
 
 
 def test_a_new_image_folder_has_the_repository_that_a_deployment_would_make() -> None:
-    from compilegate.account.deployed import StackOutputs  # noqa: PLC0415
     from compilegate.account.plan.planning import target_deployment  # noqa: PLC0415
+    from compilegate.account.session import StackOutputs  # noqa: PLC0415
     from compilegate.account.settings import Names, Settings  # noqa: PLC0415
 
     foundation = StackOutputs("compilegate-foundation", FOUNDATION)

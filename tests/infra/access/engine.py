@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.access import Arns
-from compilegate.access.bootstrap import ProjectNames, boundary_policy
 from compilegate.account.settings import Names, Settings
+from compilegate.infra.bootstrap import policies
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
 PROGRAM = Path(__file__).with_name("simulate_policies.mjs")
@@ -128,8 +128,9 @@ def role(assembly: Assembly, stack: str, starting: str, **names: Any) -> Who:
     found = assembly.one(stack, "AWS::IAM::Role", starting)
     project = names_of(stack.partition("-")[0], **names)
     assert found.properties["PermissionsBoundary"].endswith(f":policy/{project.boundary}")
-    policies = [each["PolicyDocument"] for each in found.properties["Policies"]]
-    return Who(found.arn, policies, boundary_policy(ARNS_HERE, project))
+    own = [each["PolicyDocument"] for each in found.properties["Policies"]]
+    boundary = policies(ARNS_HERE, project)[str(project.boundary)]
+    return Who(found.arn, own, boundary)
 
 
 def endpoint(assembly: Assembly, service: str) -> Who:
@@ -144,19 +145,6 @@ def endpoint(assembly: Assembly, service: str) -> Who:
     return Who(f"arn:aws:iam::{ACCOUNT}:role/somebody", [document(*own)])
 
 
-def names_of(project: str, **changed: Any) -> ProjectNames:
-    """The names of a project with nothing but its name in its settings."""
-    names = Names(Settings(project=project))
-    return ProjectNames(
-        **{
-            "project": project,
-            "bucket": names.bucket(ACCOUNT, REGION),
-            "repository_prefix": project,
-            "key_alias": names.key_alias,
-            "topic": names.topic,
-            "schedule_group": names.schedule_group,
-            "qualifier": names.qualifier,
-            "boundary": str(names.boundary),
-            **changed,
-        }
-    )
+def names_of(project: str, **settings: Any) -> Names:
+    """The names of a project with nothing but its name, and these tables, in its settings."""
+    return Names(Settings.model_validate({"project": project, **settings}))

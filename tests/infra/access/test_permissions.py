@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.access.bootstrap import execution_role, policies
+from compilegate.infra.bootstrap import execution_role, policies
 from tests.infra.access.engine import (
     ARNS_HERE,
     Question,
@@ -77,21 +77,24 @@ def _who(assembly: Assembly, said: Mapping[str, Any], names: Mapping[str, str]) 
         case {"role": at}:
             yield role(assembly, *at.split())
         case {"bootstrap": parts}:
-            changed = {
-                key: value.format_map(names) if isinstance(value, str) else value
-                for key, value in said.get("settings", {}).items()
+            settings = {
+                table: {
+                    key: value.format_map(names) if isinstance(value, str) else value
+                    for key, value in keys.items()
+                }
+                for table, keys in said.get("settings", {}).items()
             }
-            project = names_of("compilegate", **changed)
+            project = names_of("compilegate", **settings)
             made = policies(ARNS_HERE, project)
             own = [made[f"compilegate-{part}"] for part in parts]
-            yield Who(EXECUTION_ROLE, own, made[project.bound])
+            yield Who(EXECUTION_ROLE, own, made[project.bootstrap_policy])
         case {"endpoints": services}:
             yield from (endpoint(assembly, service) for service in services)
         case {"promoting": arns}:
             # The neighbour as if it were in another account, and its stage before in this one.
-            before = replace(ARNS_HERE, account="111111111111")
-            source = (before, "walled", f"walled-{before.account}-{REGION}")
-            there = {ACCOUNT: "222222222222", before.account: ACCOUNT}
+            before = "111111111111"
+            source = {"account": before, "region": REGION, "project": "walled"}
+            there = {ACCOUNT: "222222222222", before: ACCOUNT}
             promoting = role(assembly, "neighbour-ci", "DeployRole", source=source)
             text = json.dumps([promoting.policies, promoting.boundary])
             moved = re.sub("|".join(there), lambda found: there[found[0]], text)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compilegate.access import Statement
-from compilegate.account.named import NamedPlace, named_roles
+from compilegate.account.roles import OfflineAccount, offline_roles
 from compilegate.account.settings import Names
 from compilegate.infra.project import read_project
 from tests.infra.assembly import ACCOUNT, PROJECT, REGION, Assembly
@@ -58,9 +58,9 @@ def test_the_roles_that_are_printed_are_those_that_a_deployment_makes(assembly: 
         assembly.one("compilegate-foundation", "AWS::KMS::Key").arn,
         Names(project.settings),
     )
-    place = NamedPlace(names=names, account=ACCOUNT, region=REGION, key_arn=key)
+    place = OfflineAccount(names=names, account=ACCOUNT, region=REGION, key_arn=key)
     (workload,) = [each.workload for each in project.workloads if each.workload.name == "topics"]
-    printed = named_roles(place, workload, project.images)
+    printed = offline_roles(place, workload, project.images)
     deployed = {
         kind: assembly.one("compilegate-workload-topics", "AWS::IAM::Role", f"{kind.title()}Role")
         for kind in ("training", "processing", "pipeline")
