@@ -67,9 +67,11 @@ def created_by(operation: str, arn: str, name_property: str, *, ref_is_arn: bool
     """A create function that calls one operation with the properties as they are."""
 
     def create(client: Any, name: str, properties: Properties) -> Made:
-        answer = getattr(client, operation)(**{**properties, name_property: name})
-        attributes = {"Arn": answer[arn], name_property: name}
-        return Made(answer[arn] if ref_is_arn else name, attributes)
+        # moto gives a resource that an update adds a name of its own, whatever is declared.
+        request = {name_property: name, **properties}
+        answer = getattr(client, operation)(**request)
+        attributes = {"Arn": answer[arn], name_property: request[name_property]}
+        return Made(answer[arn] if ref_is_arn else request[name_property], attributes)
 
     return create
 
